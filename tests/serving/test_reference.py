@@ -131,11 +131,11 @@ def test_the_shipped_files_are_those_of_the_digest(tmp_path, monkeypatch: pytest
     with pytest.raises(MachineError, match=r"the files are not those that digest\.txt describes"):
         checkpoint.reference_folder()
     for spoilt, way in (("digest.txt", lambda path: path.write_bytes(b"\xff")), ("tokenizer.json", Path.unlink)):
-        checkpoint._checked.cache_clear()
+        checkpoint._check_digest.cache_clear()
         way(broken / spoilt)
         with pytest.raises(MachineError, match=r"model: cannot be read .*restore the files"):
             checkpoint.reference_folder()
-    checkpoint._checked.cache_clear()
+    checkpoint._check_digest.cache_clear()
 
 
 @pytest.mark.system

@@ -253,7 +253,7 @@ def count_tokens(costs: Sequence[PromptCost], part_of: Sequence[int], parts: int
         sizes = np.zeros(parts, dtype=np.int64)
         np.add.at(sizes, where, np.asarray(cost.sizes, dtype=np.int64))
         prompts += repeats * sizes
-        saved += np.asarray(_saved(cost, part_of, parts), dtype=np.int64) + (repeats - 1) * sizes
+        saved += np.asarray(_count_saved(cost, part_of, parts), dtype=np.int64) + (repeats - 1) * sizes
         replies += counts * cost.reply * repeats
     return [
         PartTokens(int(prompt) // BYTES_A_TOKEN, int(save) // BYTES_A_TOKEN, int(reply))
@@ -261,7 +261,7 @@ def count_tokens(costs: Sequence[PromptCost], part_of: Sequence[int], parts: int
     ]
 
 
-def _saved(cost: PromptCost, part_of: Sequence[int], parts: int) -> list[int]:
+def _count_saved(cost: PromptCost, part_of: Sequence[int], parts: int) -> list[int]:
     """How many bytes the prompts of each part share with the prompt of the same part before them."""
     saved, last = [0] * parts, [-1] * parts
     numbers: list[int] = []  # in the order, each with the least that is shared from the number before it up to here,

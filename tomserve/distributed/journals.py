@@ -195,10 +195,10 @@ def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalInd
     rows = pl.DataFrame(
         {"key": keys, "mark": marks, "mix": mixes}, schema=dict.fromkeys(("key", "mark", "mix"), pl.UInt64)
     )
-    return JournalIndex(file, rows["key"], _talks(rows))
+    return JournalIndex(file, rows["key"], _rank_conversations(rows))
 
 
-def _talks(rows: pl.DataFrame) -> pl.DataFrame:
+def _rank_conversations(rows: pl.DataFrame) -> pl.DataFrame:
     """The conversations of these rows, which come in the order of their file."""
     one = pl.lit(1, pl.UInt64)
     if rows["key"].n_unique() < rows.height:  # in another order the same rows mean something else
@@ -344,7 +344,7 @@ def pack(
         _check(folder, unfinished=unfinished)
         path, packed = folder / JOURNAL, folder / PACKED
         try:
-            about = _described(path)
+            about = _describe_journal(path)
             pace = PaceReporter(f"packing {path}", about.bytes, listener.message, stop.check)
             with files.replace_file(packed) as file:
                 _write(path, Path(file.name), about, pace)
@@ -376,7 +376,7 @@ def _check(folder: Path, *, unfinished: bool) -> None:
         )
 
 
-def _described(path: Path) -> PackedHeader:
+def _describe_journal(path: Path) -> PackedHeader:
     """What the file is to say of the journal. Raises ConfigError where the journal ends in half a line."""
     found, size, lines = hashlib.sha256(), whole_length(path), 0
     if size != path.stat().st_size:

@@ -104,7 +104,7 @@ def merge_manifests(
     run: its name. told: the manifests of all that is merged, the merged run's own last. shards: the record of what they
     are parts of, which says what is asked where no part was begun; else None. parts: the runs that are merged now.
     """
-    given = _asked(told, shards)
+    given = _merge_settings(told, shards)
     manifests = [one.manifest for one in told]
     sessions = _sessions(told)
     asked = [one for one in sessions if one.asked] or sessions
@@ -116,7 +116,7 @@ def merge_manifests(
         "run": run,
         **given,
         "endpoints": sorted({address for one in manifests for address in one.endpoints}),
-        "server": next((dict(one.server) for one in manifests if _answered(one, asked)), {}),
+        "server": next((dict(one.server) for one in manifests if _has_last_session(one, asked)), {}),
         "sessions": [one.to_dict() for one in sessions],
         "tomserve": oldest.tomserve if oldest else __version__,
         "python": oldest.python if oldest else platform.python_version(),
@@ -133,7 +133,7 @@ def merge_manifests(
     return made
 
 
-def _asked(told: Sequence[MergedManifest], shards: Shards | None) -> dict[str, Any]:
+def _merge_settings(told: Sequence[MergedManifest], shards: Shards | None) -> dict[str, Any]:
     """The fields that say what was asked of which model, and by which strategies."""
     names = ("benchmark", "benchmark_path", "benchmark_gold", "benchmark_digest", "benchmark_items")
     model = ("model", "revision", "preset", "sampling")
@@ -185,7 +185,7 @@ def _sessions(told: Sequence[MergedManifest]) -> list[Session]:
     return [found[key] for key in order]
 
 
-def _answered(manifest: Manifest, asked: Sequence[Session]) -> bool:
+def _has_last_session(manifest: Manifest, asked: Sequence[Session]) -> bool:
     """Whether the run of that manifest had the last session of all."""
     return bool(asked) and any(one.time == asked[-1].time for one in manifest.sessions)
 
@@ -381,7 +381,7 @@ def merge(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(into))
         if new:
-            stack.callback(_unmake, into)
+            stack.callback(_remove_unfinished, into)
         found = [*found, *_own(into)]
         told = [one for source in found for one in source.told]
         check_same_evaluation(told, shards)
@@ -460,7 +460,7 @@ def _own(into: Path) -> list[_Source]:
     return [_Source(into, run_name(into), manifest, own=True)]
 
 
-def _unmake(into: Path) -> None:
+def _remove_unfinished(into: Path) -> None:
     """Remove the folder of a merged run again where nothing came of it."""
     if not (into / "manifest.json").exists():
         with contextlib.suppress(OSError):

@@ -154,12 +154,12 @@ def divide(
         listener.message(f"there are {count:,} questions to divide, so that there are {count:,} parts, not {parts:,}")
     part_of = units.divided(count)
     shards = _record(made, place, units.costs, part_of, ShardOptions.of(options, made.called, made.target, key))
-    with _alone(place):
-        if _there(place, shards):
+    with _lock_folder(place):
+        if _is_divided(place, shards):
             listener.message(f"{place} holds these {len(shards.parts)} parts already")
             return Shards.read(place)
         _clear(place)
-        for number, held in enumerate(_held(made, part_of, count)):
+        for number, held in enumerate(_items_of_parts(made, part_of, count)):
             lines = made.questions.items.lines
             write_chunks(part_folder(place, number) / ITEMS, (lines[item] + b"\n" for item in held))
         try:
@@ -241,7 +241,7 @@ class _Units:
         return array("q", part[self._owners].tobytes())
 
 
-def _held(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
+def _items_of_parts(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
     """The places of the items of each part, in the order of their ids."""
     by_id = np.asarray(sort_places(name.encode() for name in made.questions.items.ids), dtype=np.int64)
     own = np.asarray(part_of, dtype=np.int64)[by_id]
@@ -262,7 +262,7 @@ def _record(made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Seque
         if name in drawn:
             again[part].append(name)
     records = []
-    for number, held in enumerate(_held(made, part_of, parts)):
+    for number, held in enumerate(_items_of_parts(made, part_of, parts)):
         records.append(
             PartRecord(
                 items=len(held),
@@ -294,7 +294,7 @@ def _record(made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Seque
 
 
 @contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def _lock_folder(place: Path) -> Iterator[None]:
     """Make the folder of the parts, and keep other processes that divide from it meanwhile."""
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -318,7 +318,7 @@ def _alone(place: Path) -> Iterator[None]:
             place.rmdir()
 
 
-def _there(place: Path, shards: Shards) -> bool:
+def _is_divided(place: Path, shards: Shards) -> bool:
     """Whether the folder holds these parts already. Raises RunMismatchError where it holds others, or where the run
     that they would be merged into is there without them."""
     run = place.with_name(place.name.removesuffix(PARTS_ENDING))

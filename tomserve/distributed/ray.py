@@ -267,8 +267,8 @@ class Ray:
     def states(self, job: Job) -> Mapping[int, Task]:
         """The state of each part; none where the job has ended long ago. Raises MachineError where no cluster answers,
         as do the other methods."""
-        with _connected(_address_of(job)):
-            told = _told(job)
+        with _connect(_address_of(job)):
+            told = _ask_conductor(job)
         return {
             number: Task(one.state, one.node, max(one.starts - 1, 0) if one.starts else None, one.note)
             for number, one in told.items()
@@ -276,20 +276,20 @@ class Ray:
 
     def alive(self, job: Job) -> frozenset[int]:
         """The parts that tasks ask, or are going to."""
-        with _connected(_address_of(job)):
-            return frozenset(number for number, one in _told(job).items() if one.state in LEFT)
+        with _connect(_address_of(job)):
+            return frozenset(number for number, one in _ask_conductor(job).items() if one.state in LEFT)
 
     def cancel(self, job: Job) -> None:
         """End the tasks, those that ask by SIGTERM, so that replies under way are kept. Raises MachineError where no
         cluster answers, or the tasks do not end in time."""
         import ray
 
-        with _connected(_address_of(job)):
+        with _connect(_address_of(job)):
             if (conductor := _conductor(job)) is None:
                 return
             ray.get(conductor.cancel.remote(), timeout=ANSWER)
             until = time.monotonic() + END
-            while left := sum(one.state in LEFT for one in _told(job).values()):
+            while left := sum(one.state in LEFT for one in _ask_conductor(job).values()):
                 if time.monotonic() > until:
                     raise MachineError(f"{left} parts have not ended within {END:.0f} s; repeat the command")
                 time.sleep(0.2)
@@ -304,7 +304,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], demand: TaskDemand, add
     """
     import ray
 
-    with _connected(address):
+    with _connect(address):
         name = f"{run}-{secrets.token_hex(4)}"
         actor = ray.remote(Conductor).options(  # where its node dies, calls wait until it runs elsewhere
             name=name, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=16,
@@ -335,7 +335,7 @@ def largest_node(address: str) -> tuple[float, float]:
     """The most cores and the most GPUs that one node of the cluster has now; errors as for `submit`."""
     import ray
 
-    with _connected(address):
+    with _connect(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return max((node.get("CPU", 0.0) for node in nodes), default=0.0), max(
         (node.get("GPU", 0.0) for node in nodes), default=0.0
@@ -363,7 +363,7 @@ def require_ray() -> None:
 
 
 @contextlib.contextmanager
-def _connected(address: str) -> Iterator[None]:
+def _connect(address: str) -> Iterator[None]:
     """Be a driver of that cluster; a process that is one already stays one. Raises MachineError."""
     require_ray()
     import ray
@@ -407,7 +407,7 @@ def _conductor(job: Job) -> Any:
         return None
 
 
-def _told(job: Job) -> Mapping[int, PartStatus]:
+def _ask_conductor(job: Job) -> Mapping[int, PartStatus]:
     """What the conductor knows; nothing where it has gone. Raises MachineError where it does not answer."""
     import ray
 

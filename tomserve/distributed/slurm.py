@@ -158,8 +158,8 @@ def sbatch_command(folder: Path, run: str, parts: Collection[int], wanted: Array
     ]
     for name, value in _limits(wanted).items():
         if value is not None:
-            told.append(f"--{name}={_said(name, str(value))}")
-    return [*told, *map(_word, wanted.words), str(folder.resolve() / SCRIPT)]
+            told.append(f"--{name}={_check_value(name, str(value))}")
+    return [*told, *map(_check_option, wanted.words), str(folder.resolve() / SCRIPT)]
 
 
 def _limits(wanted: ArrayOptions) -> dict[str, object]:
@@ -176,7 +176,7 @@ def _limits(wanted: ArrayOptions) -> dict[str, object]:
     }
 
 
-def _said(name: str, value: str) -> str:
+def _check_value(name: str, value: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9_.,:=+@/\[\]-]{1,1000}", value) is None:
         raise ConfigError(
             f"--{name} {files.one_line(value)!r}: expected letters, digits and _ . , : = + @ / [ ] - as sbatch takes it"
@@ -184,7 +184,7 @@ def _said(name: str, value: str) -> str:
     return value
 
 
-def _word(given: str) -> str:
+def _check_option(given: str) -> str:
     """A word for sbatch that the user adds. Raises ConfigError for what is no long option, or tomserve's own."""
     check_shell_text(given, "--sbatch")
     match = re.fullmatch(r"--([a-z][a-z0-9-]*)(=.*)?", given)
@@ -269,22 +269,22 @@ class Slurm:
 
         Raises MachineError where squeue cannot be asked.
         """
-        found = dict(_queued(job))
+        found = dict(_read_squeue(job))
         if set(job.parts) - found.keys():
             with contextlib.suppress(MachineError):  # many clusters keep no accounting
-                found = {**_accounted(job), **found}
+                found = {**_read_sacct(job), **found}
         return {number: found[number] for number in job.parts if number in found}
 
     def alive(self, job: Job) -> frozenset[int]:
         """The parts that Slurm still asks, or is going to ask. Raises MachineError where squeue cannot be asked."""
-        return frozenset(number for number, task in _queued(job).items() if task.state not in ENDED)
+        return frozenset(number for number, task in _read_squeue(job).items() if task.state not in ENDED)
 
     def cancel(self, job: Job) -> None:
         """End what is left of the job. Raises MachineError where scancel fails."""
-        run_slurm_command(["scancel", *_of(job), "--quiet", job.id])
+        run_slurm_command(["scancel", *_cluster_option(job), "--quiet", job.id])
 
 
-def _of(job: Job) -> list[str]:
+def _cluster_option(job: Job) -> list[str]:
     """The option that names the cluster of a job, where sbatch named one. Raises ConfigError for a broken record."""
     name = job.details.get("cluster")
     if not re.fullmatch(r"\d{1,12}", job.id) or not (name is None or re.fullmatch(r"[\w.-]{1,100}", str(name))):
@@ -292,9 +292,17 @@ def _of(job: Job) -> list[str]:
     return [f"--clusters={name}"] if name else []
 
 
-def _queued(job: Job) -> dict[int, Task]:
+def _read_squeue(job: Job) -> dict[int, Task]:
     """What squeue tells of the tasks that the controller still has in mind, those that ended lately included."""
-    words = ["squeue", *_of(job), "--noheader", "--array", "--states=all", f"--jobs={job.id}", "--format=%K|%T|%N|%r"]
+    words = [
+        "squeue",
+        *_cluster_option(job),
+        "--noheader",
+        "--array",
+        "--states=all",
+        f"--jobs={job.id}",
+        "--format=%K|%T|%N|%r",
+    ]
     try:
         told = run_slurm_command(words)
     except MachineError as error:
@@ -310,9 +318,9 @@ def _queued(job: Job) -> dict[int, Task]:
     return found
 
 
-def _accounted(job: Job) -> dict[int, Task]:
+def _read_sacct(job: Job) -> dict[int, Task]:
     """What the accounting tells. Raises MachineError where there is none."""
-    words = ["sacct", *_of(job), "--noheader", "--parsable2", "--allocations", f"--jobs={job.id}"]
+    words = ["sacct", *_cluster_option(job), "--noheader", "--parsable2", "--allocations", f"--jobs={job.id}"]
     found = {}
     for line in run_slurm_command([*words, "--format=JobID,State,NodeList"]).splitlines():
         match = re.fullmatch(r"\d+_(\d+)\|([A-Z_]+)[^|]*\|([^|]*)", line)

@@ -85,11 +85,11 @@ def open_store(url: str) -> StorePlace:
     except ValueError as error:
         raise ConfigError(f"{url}: cannot be used ({one_line(str(error))[:120]})") from None
     except (OSError, EOFError, ftplib.Error) as error:
-        raise _unreached(url, error) from None
+        raise _unreachable_error(url, error) from None
     return StorePlace(url.rstrip("/"), system, path)
 
 
-def _unreached(url: str, error: BaseException) -> ServerError:
+def _unreachable_error(url: str, error: BaseException) -> ServerError:
     reason = one_line(" ".join(str(error).split()))[:160] or type(error).__name__
     return ServerError(f"{url}: cannot be reached ({reason}); look at the store, and repeat the command")
 
@@ -124,7 +124,7 @@ def retry_in_store(url: str, work: Callable[[StorePlace], Result], listener: Lis
     except FileNotFoundError:
         raise
     except (OSError, EOFError, ftplib.Error) as error:
-        raise _unreached(url, error) from None
+        raise _unreachable_error(url, error) from None
 
 
 FILE = "copied.json"
@@ -180,28 +180,28 @@ def upload_part(folder: Path, url: str, listener: Listener | None = None, stop: 
         if manifest is None or not manifest.complete:
             raise ConflictError(f"{folder}: is not complete; only finished parts are copied to a store")
         there = {name: folder / name for name in COPIED if (folder / name).exists()}
-        held = {name: _described(path) for name, path in there.items()}
+        held = {name: _describe_file(path) for name, path in there.items()}
         record = orjson.dumps({"schema": 1, "files": {name: one.model_dump() for name, one in held.items()}})
         target = f"{url.rstrip('/')}/{whole.name}"
         if _read(target, listener, stop) == record:
             return target
-        retry_in_store(target, _begin, listener, stop)
+        retry_in_store(target, _prepare_folder, listener, stop)
         if (shards := whole.parent / SHARDS).exists():
             _send(url, SHARDS, shards.read_bytes(), listener, stop)
         for name, path in there.items():
             listener.message(f"copying {name} ({held[name].bytes:,} bytes) to {target}")
-            retry_in_store(target, partial(_copy, path, held[name], stop), listener, stop)
+            retry_in_store(target, partial(_upload_file, path, held[name], stop), listener, stop)
         _send(target, FILE, record, listener, stop)
     return target
 
 
-def _described(path: Path) -> CopiedFile:
+def _describe_file(path: Path) -> CopiedFile:
     files.check_regular(path)
     size, digest = digest_file(path)
     return CopiedFile(bytes=size, digest=digest)
 
 
-def _begin(place: StorePlace) -> None:
+def _prepare_folder(place: StorePlace) -> None:
     """Make a folder for a part, without the file that says that all of it was copied."""
     place.system.makedirs(place.path, exist_ok=True)
     done = place.below(FILE).path
@@ -209,7 +209,7 @@ def _begin(place: StorePlace) -> None:
         place.system.rm_file(done)
 
 
-def _copy(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
+def _upload_file(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
     """Copy a file to a part's place, and read it back. Raises ServerError where something else is there then."""
     place = part.below(path.name)
     with files.open_for_reading(path) as source, place.system.open(place.path, "wb") as target:
@@ -312,11 +312,11 @@ def download_part(url: str, into: Path, listener: Listener | None = None, stop: 
     folder.mkdir()
     for file, held in record.files.items():
         listener.message(f"copying {file} ({held.bytes:,} bytes) from {url}")
-        retry_in_store(url, partial(_take, folder / file, held, stop), listener, stop)
+        retry_in_store(url, partial(_download_file, folder / file, held, stop), listener, stop)
     return folder
 
 
-def _take(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
+def _download_file(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
     """Copy a file from a part's place. Raises ServerError where it is not what the record says."""
     place = part.below(path.name)
     found, size = hashlib.sha256(), 0

@@ -412,7 +412,7 @@ class HttptoolsTransport:
                     secured = {"ssl": certificates(), "server_hostname": site.host}
                 try:
                     if site.secure and site.proxy is not None:
-                        await tunnelled(found, site.host, site.port, site.proxy.login)
+                        await open_tunnel(found, site.host, site.port, site.proxy.login)
                     _, connection = await loop.create_connection(
                         lambda: Connection(MAX_BODY, self._stall), sock=found, **secured
                     )
@@ -444,7 +444,7 @@ class HttptoolsTransport:
         return any(site.free for site in self._sites.values())
 
 
-async def tunnelled(connected: socket.socket, host: str, port: int, login: str | None) -> None:
+async def open_tunnel(connected: socket.socket, host: str, port: int, login: str | None) -> None:
     """Have a proxy that is connected to hand on everything to a host. Raises OSError where it does not.
 
     login: the value of the header Proxy-Authorization, if the proxy wants one.

@@ -68,7 +68,7 @@ def proxy_for(url: str) -> Proxy | None:
     named = urllib.request.getproxies_environment()
     kind = parts.scheme if named.get(parts.scheme) else "all"
     host = parts.hostname or ""
-    if not (proxy := named.get(kind)) or is_this_machine(host) or _bypassed(host, parts.port, named):
+    if not (proxy := named.get(kind)) or is_this_machine(host) or _is_bypassed(host, parts.port, named):
         return None
     try:
         found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
@@ -90,7 +90,7 @@ def _login(user: str | None, password: str | None) -> str | None:
     return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password or '')}".encode()).decode()
 
 
-def _bypassed(host: str, port: int | None, named: Mapping[str, str]) -> bool:
+def _is_bypassed(host: str, port: int | None, named: Mapping[str, str]) -> bool:
     """Whether NO_PROXY names that host: itself, its domain, its network (10.0.0.0/8), with or without a port, or *."""
     for entry in (part.strip().lower() for part in named.get("no", "").split(",")):
         with contextlib.suppress(ValueError):

@@ -48,12 +48,12 @@ def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
     if encoding in (b"", UNENCODED.encode()) or not body:
         return body
     try:
-        return _inflated(body, encoding, most)
+        return _inflate(body, encoding, most)
     except (zlib.error, KeyError):
         raise ValueError(encoding[:40].decode("latin-1")) from None
 
 
-def _inflated(body: bytes, encoding: bytes, most: int) -> bytes | None:
+def _inflate(body: bytes, encoding: bytes, most: int) -> bytes | None:
     reader = zlib.decompressobj(_KNOWN_ENCODINGS[encoding])
     try:
         whole = reader.decompress(body, most + 1)
@@ -208,7 +208,7 @@ def read_reply(code: int, raw: bytes) -> Reply:
         if type(reasoning) is not str or not reasoning:
             reasoning = _text(message.get("reasoning_content"))
         if isinstance(text, list):
-            reasoning, text = reasoning or _joined(text, _THOUGHTS), _joined(text, _TEXTS)
+            reasoning, text = reasoning or _join_parts(text, _THOUGHTS), _join_parts(text, _TEXTS)
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
     finish, refusal = _text(finish), _text(refusal)
@@ -233,10 +233,10 @@ _TEXTS, _THOUGHTS = ("text", "output_text"), ("thinking", "reasoning")
 """The types of the parts of a message that are its text, and its thinking."""
 
 
-def _joined(parts: list[Any], kinds: tuple[str, ...]) -> str | None:
+def _join_parts(parts: list[Any], kinds: tuple[str, ...]) -> str | None:
     """The parts of a message of these types as one text, None where there is none; each is a text, or a list of them.
 
-    >>> _joined([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}], _THOUGHTS)
+    >>> _join_parts([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}], _THOUGHTS)
     'Hm.'
     """
     found: list[str] = []

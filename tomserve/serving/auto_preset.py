@@ -178,11 +178,11 @@ def _name(model: str, copy: ModelFiles) -> str:
         parts = parts[-3].removeprefix("models--").split("--")
     last, before = parts[-1], parts[-2] if len(parts) > 1 else "model"
     taken = content.names("launch/models", ".yaml")
-    names = [_allowed(last), _allowed(f"{before}-{last}"), *(_allowed(f"{last}-{n}") for n in range(2, 99))]
+    names = [_slug(last), _slug(f"{before}-{last}"), *(_slug(f"{last}-{n}") for n in range(2, 99))]
     return next(name for name in names if name not in taken)
 
 
-def _allowed(text: str) -> str:
+def _slug(text: str) -> str:
     """The text with everything replaced that no preset's name may hold."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._") or "model"
 
@@ -295,13 +295,13 @@ def _put_engine(draft: _Draft, config: Json, copy: ModelFiles, extra: Sequence[s
         warnings.append("The folder holds no weights that are known here (*.safetensors), so vLLM cannot load it.")
     if provenance.flag_value([*extra, ""], _TRUST) is not None:
         draft.put("flags", {**draft.fields.get("flags", {}), _TRUST.removeprefix("--"): True}, f"your {_TRUST}")
-    elif config.get("auto_map") and not _known(config):
+    elif config.get("auto_map") and not _is_supported(config):
         told = (
             "Its repository holds Python code for this model, which is not run: vLLM serves it only if it knows "
             f"{_architecture(config)} itself; if you trust that code, add `-- {_TRUST}`."
         )
-        (draft.remarks if _known(config) is None else warnings).append(told)
-    elif _known(config) is False:
+        (draft.remarks if _is_supported(config) is None else warnings).append(told)
+    elif _is_supported(config) is False:
         draft.remarks.append(f"vLLM does not list {_architecture(config)}; transformers' code may still serve it.")
     if not any(name.endswith(_WRITES) for name in _architectures(config)):
         warnings.append(f"{_architecture(config)} is not known to write text, so vLLM may refuse to serve it.")
@@ -309,7 +309,7 @@ def _put_engine(draft: _Draft, config: Json, copy: ModelFiles, extra: Sequence[s
         draft.put("warning", " ".join(warnings), "config.json" if len(warnings) == 1 else "config.json and others")
 
 
-def _known(config: Json) -> bool | None:
+def _is_supported(config: Json) -> bool | None:
     """Whether vLLM has code of its own for the architecture; None where vLLM is not installed."""
     found = [install.supports_architecture(name) for name in _architectures(config)]
     return None if None in found or not found else any(found)

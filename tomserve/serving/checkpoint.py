@@ -234,7 +234,7 @@ def fetch_model_files(model: str, revision: str | None) -> ModelFiles:
     huggingface_hub is not installed.
     """
     found = find_snapshot(model, revision)
-    if found is not None and _told(found) and (size := weights_gb(found)) is not None:
+    if found is not None and _is_complete(found) and (size := weights_gb(found)) is not None:
         return ModelFiles(found, found.name, size, source="the index or the files of the weights in the cache")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # it is read while the package is imported
     try:
@@ -264,7 +264,7 @@ def fetch_model_files(model: str, revision: str | None) -> ModelFiles:
     except StoppedError:
         raise
     except Exception as error:  # the errors of the network differ between versions of huggingface_hub
-        if found is not None and _told(found):
+        if found is not None and _is_complete(found):
             return ModelFiles(found, found.name)
         lines = str(error).splitlines()
         reason = one_line(f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}")[:160]
@@ -281,7 +281,7 @@ def fetch_model_files(model: str, revision: str | None) -> ModelFiles:
     return ModelFiles(folder, commit, size, bool(told.gated), source if size else "")
 
 
-def _told(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     """Whether the folder holds the configuration and what tells the chat template, as a whole copy does."""
     names = ("tokenizer_config.json", "chat_template.jinja", "tekken.json")
     return read_json_object(folder / "config.json") is not None and any((folder / name).is_file() for name in names)
@@ -469,7 +469,7 @@ def read_chat_format(folder: Path) -> ChatFormat:
     tokenizer = read_json_object(folder / "tokenizer_config.json") or {}
     text, where = _template(folder, tokenizer)
     sources: dict[str, str] = {}
-    request, stop = _ends(folder, config, tokenizer, sources)
+    request, stop = _find_stops(folder, config, tokenizer, sources)
     if config.get("model_type") == "gpt_oss":  # vLLM renders its prompts itself, whatever template there is
         thinking = Reasoning(parser="openai_gptoss", enforced=False, enable={"reasoning_effort": "medium"})
         sources["reasoning"] = "config.json: model_type gpt_oss"
@@ -477,7 +477,7 @@ def read_chat_format(folder: Path) -> ChatFormat:
     if text is None:
         return ChatFormat(request=request or None, stop=stop, sources=sources)
     remarks: list[str] = []
-    special = {name: _token(tokenizer.get(name)) for name in ("bos_token", "eos_token")}
+    special = {name: _token_text(tokenizer.get(name)) for name in ("bos_token", "eos_token")}
     system_role, opened = _render(text, special, remarks)
     sources["system_role"] = f"{where}, rendered with a system message"
     reasoning, why = _reasoning(text, str(config.get("model_type", "")), opened)
@@ -576,7 +576,7 @@ def _reasoning(text: str, kind: str, opened: bool) -> tuple[Reasoning | None, st
     return None, ""
 
 
-def _ends(
+def _find_stops(
     folder: Path, config: Json, tokenizer: Json, sources: dict[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Tokens that end a reply besides the tokenizer's own: as fields of the request, or as stop strings.
@@ -590,8 +590,8 @@ def _ends(
         for one in found if isinstance(found, list) else [found]:
             if type(one) is int and one >= 0:
                 ids.setdefault(one, f"{name}: eos_token_id")
-    texts = _texts(folder, tokenizer)
-    own = _token(tokenizer.get("eos_token"))
+    texts = _special_tokens(folder, tokenizer)
+    own = _token_text(tokenizer.get("eos_token"))
     # A model with a single end has the one that the tokenizer names, where nothing tells the numbers of its tokens.
     told = len(ids) > 1 or own in texts.values()
     others = {one: where for one, where in ids.items() if told and texts.get(one) != own}
@@ -604,21 +604,21 @@ def _ends(
     return ({"stop_token_ids": numbers} if numbers else {}), named
 
 
-def _texts(folder: Path, tokenizer: Json) -> dict[int, str]:
+def _special_tokens(folder: Path, tokenizer: Json) -> dict[int, str]:
     """The special tokens by their number, from tokenizer_config.json or, where it is on disk, tokenizer.json."""
     found: dict[int, str] = {}
     decoder = tokenizer.get("added_tokens_decoder")
     for number, token in decoder.items() if isinstance(decoder, Mapping) else ():
         if str(number).isdigit():
-            found[int(number)] = _token(token)
+            found[int(number)] = _token_text(token)
     added = (read_json_object(folder / "tokenizer.json") or {}).get("added_tokens")
     for token in added if isinstance(added, list) else ():
         if isinstance(token, Mapping) and type(token.get("id")) is int:
-            found.setdefault(token["id"], _token(token))
+            found.setdefault(token["id"], _token_text(token))
     return {number: text for number, text in found.items() if text}
 
 
-def _token(value: Any) -> str:
+def _token_text(value: Any) -> str:
     """The text of a token, which is written as it is or as an object with `content`."""
     value = value.get("content") if isinstance(value, Mapping) else value
     return value if isinstance(value, str) else ""
@@ -642,7 +642,7 @@ def reference_revision() -> str:
 
     Raises MachineError where a file is missing or is not the one that was shipped.
     """
-    return _checked(_folder())
+    return _check_digest(_folder())
 
 
 def _folder() -> Path:
@@ -653,7 +653,7 @@ def _folder() -> Path:
 
 
 @lru_cache(maxsize=4)
-def _checked(folder: Path) -> str:
+def _check_digest(folder: Path) -> str:
     try:
         actual = content.digest(*(folder / name for name in REFERENCE_FILES))
         stated = (folder / "digest.txt").read_text("utf-8").strip()

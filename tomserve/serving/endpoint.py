@@ -159,7 +159,7 @@ def choose_target(
         serving = [record for record in running if model in (None, record.model, registry.model_argument(record))]
         names = sorted({record.model for record in running})
         if not serving and start:
-            return _started(model, revision)
+            return _plan_start(model, revision)
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
             raise ConfigError(
@@ -171,14 +171,14 @@ def choose_target(
         addresses = [record.url for record in serving]
         target = ask_endpoints(addresses, serving[0].model, revision or serving[0].revision, waiting)
         return _with_records(target, serving)
-    return _started(model, revision) if start else _embedded(model, revision)
+    return _plan_start(model, revision) if start else _reference_target(model, revision)
 
 
-def _started(model: str | None, revision: str | None) -> Target:
+def _plan_start(model: str | None, revision: str | None) -> Target:
     """The target of a server that will be started for a model. Raises ConfigError, ContentError or MachineError where
     it cannot be found or does not fit this machine."""
     if model in (None, REFERENCE):
-        return _embedded(model, revision)
+        return _reference_target(model, revision)
     from tomserve.serving.auto_preset import resolve_preset
 
     assert model is not None
@@ -191,7 +191,7 @@ def _started(model: str | None, revision: str | None) -> Target:
     return Target(preset.served_name, preset.revision, preset, starts=model)
 
 
-def _embedded(model: str | None, revision: str | None) -> Target:
+def _reference_target(model: str | None, revision: str | None) -> Target:
     """The target where no server runs: the reference model. Raises ConfigError where another model is wanted."""
     if model in (None, REFERENCE):
         if revision is not None:
@@ -252,20 +252,20 @@ def combine_descriptions(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What several endpoints say of themselves: the one thing that all say, else the list; the shortest context."""
     limits = [entry["max_model_len"] for entry in told if entry["max_model_len"] is not None]
     return {
-        "engine_version": _all(entry["engine_version"] for entry in told),
-        "root": _all(entry["root"] for entry in told),
+        "engine_version": _combine_values(entry["engine_version"] for entry in told),
+        "root": _combine_values(entry["root"] for entry in told),
         "max_model_len": min(limits, default=None),
     }
 
 
-def _all(values: Iterable[Any]) -> str | list[str] | None:
+def _combine_values(values: Iterable[Any]) -> str | list[str] | None:
     found = sorted({value for value in values if isinstance(value, str) and value})
     return found if len(found) > 1 else next(iter(found), None)
 
 
 def _with_records(target: Target, serving: Sequence[registry.Record]) -> Target:
     """The target, its description completed by the records of its servers. Raises ConfigError where these differ."""
-    if len({str(_alike(record)) for record in serving}) > 1:
+    if len({str(_identifying_fields(record)) for record in serving}) > 1:
         raise ConfigError(
             "the running servers of that model were started in different ways, so their answers may differ; stop "
             "some of them until all that run were started alike"
@@ -281,7 +281,7 @@ def _with_records(target: Target, serving: Sequence[registry.Record]) -> Target:
     return target
 
 
-def _alike(record: registry.Record) -> dict[str, Any]:
+def _identifying_fields(record: registry.Record) -> dict[str, Any]:
     """What a record says of its server that must be the same for all replicas of one model."""
     return {name: record.server.get(name) for name in provenance.FIELDS if name not in ("command", "hardware")}
 

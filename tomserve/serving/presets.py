@@ -31,13 +31,13 @@ _RESERVED = {"model", "messages", "max_tokens", "response_format", "temperature"
 """Fields of a request that tomserve sets itself, so that a preset may not."""
 
 
-def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(*parts: Mapping[str, Any]) -> dict[str, Any]:
     """All mappings in one. Of two values the later is kept, but mappings are merged and lists are joined."""
     merged: dict[str, Any] = {}
     for name, value in (pair for part in parts for pair in part.items()):
         old = merged.get(name)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            merged[name] = _merged(old, value)
+            merged[name] = _merge(old, value)
         elif isinstance(old, list) and isinstance(value, list):
             merged[name] = [*old, *(entry for entry in value if entry not in old)]
         else:
@@ -178,14 +178,14 @@ class Preset(_Part):
         """
         # Many stop strings are special tokens, which vLLM finds in the text only where it does not leave them out.
         stop = {"stop": list(self.stop), "skip_special_tokens": False} if self.stop else {}
-        fields = _merged(self.request, stop)
+        fields = _merge(self.request, stop)
         budget = self.thinking_tokens(thinking)
         if self.reasoning is None:
             return fields
         if not budget:
-            return _merged(fields, self.reasoning.disable or {})
+            return _merge(fields, self.reasoning.disable or {})
         limit = {"thinking_token_budget": budget} if self.reasoning.enforced else {}
-        return _merged(fields, self.reasoning.enable, limit)
+        return _merge(fields, self.reasoning.enable, limit)
 
     def thinking_tokens(self, thinking: str | None = None) -> int:
         """How many tokens a reply may take for thinking, in addition to those of its answer; 0 where it does not think.

@@ -222,7 +222,7 @@ class Probe:
             if name in models:
                 return models[name]
         if names:
-            raise ServerError(f"{self.endpoint}: {_unserved(names[0], list(models))}")
+            raise ServerError(f"{self.endpoint}: {_explain_unknown_model(names[0], list(models))}")
         if len(models) > 1:
             raise ServerError(
                 f"{self.endpoint}: serves several models; name one by --model (MODEL=): {format_models(list(models))}"
@@ -376,7 +376,7 @@ def format_models(names: Sequence[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-def _unserved(name: str, served: Sequence[str]) -> str:
+def _explain_unknown_model(name: str, served: Sequence[str]) -> str:
     """What to say of a model that is not among those served."""
     told = one_of("model", name, served[:1000])
     head, known, _ = told.partition("Known: ")

