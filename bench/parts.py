@@ -67,8 +67,8 @@ def main() -> None:
         turns = microseconds(strategy.turn, ordered)
 
         def steer(request: Request, fleet: EndpointPool = fleet) -> None:
-            fleet.sent(fleet.pick(request), request.identity)
-            fleet.note_reply("a", reply, request.identity, fleet.returned("a", request.identity))
+            fleet.note_sent(fleet.pick(request), request.identity)
+            fleet.note_reply("a", reply, request.identity, fleet.note_return("a", request.identity))
 
         with tempfile.TemporaryDirectory() as scratch:
             rows = [build_row(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]

@@ -119,7 +119,7 @@ def test_what_is_left_at_the_end_of_a_run_tells_nothing_of_the_limit() -> None:
     now = [0.0]
     limit = AdaptiveLimit(start=32, clock=lambda: now[0])
     for _ in range(32):
-        limit.answered(began=0.0, seconds=1.0, done=1.0, out=32)
+        limit.note_answer(began=0.0, seconds=1.0, done=1.0, out=32)
     held = limit.limit
     now[0] = 600.0
     limit.tick(out=1)
@@ -131,7 +131,7 @@ def test_more_waits_for_a_queue_to_go_away() -> None:
     limit = AdaptiveLimit(start=32, clock=lambda: 0.0)
 
     def after(running: int, waiting: int, out: int) -> float:
-        limit.load(ServerLoad(running, waiting, 0.1, 0, 0, 0, None), out=out)
+        limit.note_load(ServerLoad(running, waiting, 0.1, 0, 0, 0, None), out=out)
         return limit.limit
 
     assert after(32, 0, out=32) == 64
@@ -144,29 +144,29 @@ def test_more_waits_for_a_queue_to_go_away() -> None:
 
 def test_a_full_cache_stops_growth_and_preemptions_cut() -> None:
     limit = AdaptiveLimit(start=32, clock=lambda: 0.0)
-    limit.load(ServerLoad(32, 0, 0.9, 0, 0, 0, None), out=32)
+    limit.note_load(ServerLoad(32, 0, 0.9, 0, 0, 0, None), out=32)
     assert limit.limit == 32
-    limit.load(ServerLoad(32, 0, 0.9, 1, 0, 0, None), out=32)
+    limit.note_load(ServerLoad(32, 0, 0.9, 1, 0, 0, None), out=32)
     assert limit.limit == 22
 
 
 def test_refusals_of_what_was_out_together_lower_the_limit_once() -> None:
     now = [10.0]
     limit = AdaptiveLimit(start=100, clock=lambda: now[0])
-    assert [limit.refused(began=10.0) for _ in range(3)] == [False, True, False]
+    assert [limit.note_refusal(began=10.0) for _ in range(3)] == [False, True, False]
     for _ in range(20):
-        limit.refused(began=10.0)
+        limit.note_refusal(began=10.0)
     assert limit.limit == 100, "nothing was answered, so that nobody knows what the limit is worth"
-    limit.answered(began=10.0, seconds=0.5, done=1.0, out=100)
+    limit.note_answer(began=10.0, seconds=0.5, done=1.0, out=100)
     now[0] = 11.0
-    limit.refused(began=10.0)
+    limit.note_refusal(began=10.0)
     assert limit.limit == 70
     for _ in range(50):
-        limit.refused(began=10.0)
+        limit.note_refusal(began=10.0)
     assert limit.limit == 70, "what was sent under the higher limit says nothing of the lower one"
-    limit.answered(began=11.0, seconds=0.5, done=1.0, out=70)
+    limit.note_answer(began=11.0, seconds=0.5, done=1.0, out=70)
     for _ in range(20):
-        limit.refused(began=11.0)
+        limit.note_refusal(began=11.0)
     assert limit.limit == 49, "nearly everything is refused under the lower limit as well"
 
 
@@ -186,11 +186,11 @@ def test_refusals_by_load_are_still_told_among_refusals_at_random() -> None:
 def shown(trial: LoadShedding, level: float, refused: int, answered: int, seconds: float, out: int) -> object:
     trial.begin()
     for _ in range(refused + answered):
-        trial.sent()
+        trial.note_sent()
     for _ in range(refused):
-        trial.refused()
+        trial.note_refusal()
     for _ in range(answered):
-        trial.answered(seconds, 1.0, out)
+        trial.note_answer(seconds, 1.0, out)
     return trial.judge(level)
 
 
@@ -215,18 +215,18 @@ def test_refusals_that_are_over_are_forgotten() -> None:
     trial.borne = 0.3
     for _ in range(40):
         for _ in range(100):
-            trial.sent()
-            trial.answered(1.0, 1.0, 16)
+            trial.note_sent()
+            trial.note_answer(1.0, 1.0, 16)
         trial.settle()
     assert trial.borne == 0.0
     trial.begin()
-    assert [trial.refused(), trial.refused()] == [False, True]
+    assert [trial.note_refusal(), trial.note_refusal()] == [False, True]
 
 
 def test_nothing_grows_while_the_client_is_the_limit() -> None:
     limit = AdaptiveLimit(start=32, clock=lambda: 0.0)
     limit.held_back = True
-    limit.load(ServerLoad(32, 0, 0.1, 0, 0, 0, None), out=32)
+    limit.note_load(ServerLoad(32, 0, 0.1, 0, 0, 0, None), out=32)
     assert limit.limit == 32
 
 

@@ -44,7 +44,7 @@ def test_a_conversation_ends_before_the_next_question_is_asked(endpoint: Endpoin
         (f"demo/{item}", turn, 3 if turn == 2 else None) for item in range(3) for turn in range(3)
     ]
     assert not any("conclusion" in row for row in found)
-    assert (len(talks), talks.grown) == (0, 0)
+    assert (len(talks), talks.extra_requests) == (0, 0)
 
 
 def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: Journal) -> None:
@@ -53,7 +53,7 @@ def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: 
     done, talks = converse(endpoint, journal, strategy, [make_item(1)], concurrency=8)
     assert done
     assert endpoint.peak == 5, "workers that had nothing to do are started again"
-    assert (len(endpoint.requests), closing(journal), talks.grown) == (7, {"demo/1": 7}, 6)
+    assert (len(endpoint.requests), closing(journal), talks.extra_requests) == (7, {"demo/1": 7}, 6)
     endpoint.peak = 0
     assert converse(endpoint, journal, strategy, [make_item(2)], concurrency=2)[0]
     assert endpoint.peak == 2
@@ -147,7 +147,7 @@ def test_a_refusal_ends_the_conversation(endpoint: Endpoint, journal: Journal, r
     strategy, items = Programmed(three_turns, 3), [make_item(1), make_item(2)]
     done, talks = converse(endpoint, journal, strategy, items, concurrency=1)
     assert done
-    assert (len(talks), talks.grown) == (0, -1)
+    assert (len(talks), talks.extra_requests) == (0, -1)
     assert [(row["item"], row["turn"], row["status"], row.get("closes")) for row in rows(journal)] == [
         ("demo/1", 0, "ok", None),
         ("demo/1", 1, status, 2),
@@ -240,6 +240,6 @@ def test_a_busy_replica_does_not_get_a_later_turn() -> None:
     request = BUILD(Identity("demo/1", "talk", 1), talk.turn(make_item(1)))
     assert fleet.pick(request, near="b") == "b"
     for number in range(2):
-        fleet.sent("b", Identity(f"other/{number}", "talk", 0))
+        fleet.note_sent("b", Identity(f"other/{number}", "talk", 0))
     assert fleet.pick(request, near="b") == "a", "b has half of its share in flight, a has nothing"
     assert fleet.pick(request, avoid="a", near="a") == "b"

@@ -151,7 +151,7 @@ def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
                     ask()
                 said.append(str(error.value))
             assert probe.version() is None
-            assert probe.tokens("tiny", [{"role": "user", "content": "hi"}]) is None
+            assert probe.count_prompt_tokens("tiny", [{"role": "user", "content": "hi"}]) is None
             assert is_healthy(server.url.removesuffix("/v1"), 0.3) in (True, False)
         assert server.sent < 5 * (3 * sync_http.MOST + BUFFERS)
         return said
@@ -160,7 +160,7 @@ def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
         for said in pool.map(asked, NO_ANSWER.values()):
             assert all(text.isprintable() and len(text) < 1000 for text in said)
     with Hostile(lambda: [response(ANSWER)]) as server, Probe(server.url, KEY) as probe:
-        assert (probe.models(), probe.version(), probe.tokens("tiny", [])) == ([{"id": "tiny"}], "1", 3)
+        assert (probe.models(), probe.version(), probe.count_prompt_tokens("tiny", [])) == ([{"id": "tiny"}], "1", 3)
 
 
 def test_a_name_that_nobody_looks_up_takes_no_longer_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

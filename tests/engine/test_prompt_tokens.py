@@ -85,18 +85,18 @@ def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
     first = Request(Identity("a", "s", 0), "k", b"0123456789rest", 10)
     second = Request(Identity("b", "s", 0), "l", b"01234567xx-rest", 10)
     for request, cached in ((first, 0), (second, 60)):
-        meter.answered(meter.share(request), request.prefix, {"prompt": 100, "completion": 1, "cached": cached})
+        meter.note_answer(meter.share(request), request.prefix, {"prompt": 100, "completion": 1, "cached": cached})
     assert (meter.prompt, meter.cached, meter.shareable) == (200, 60, 80)
     assert meter.cached_share == 0.3
     assert meter.bound == 0.4
     meter.block = 16
-    meter.answered(80, b" " * 100, {"prompt": 100, "cached": 80})
+    meter.note_answer(80, b" " * 100, {"prompt": 100, "cached": 80})
     assert meter.shareable == 80 + 80
-    meter.answered(100, b" " * 100, {"prompt": 32, "cached": 16})  # the last token is always computed
+    meter.note_answer(100, b" " * 100, {"prompt": 32, "cached": 16})  # the last token is always computed
     assert meter.shareable == 160 + 16
-    meter.answered(100, b" " * 100, None)
+    meter.note_answer(100, b" " * 100, None)
     silent = PrefixMeter()
-    silent.answered(50, b" " * 100, {"prompt": 100})
+    silent.note_answer(50, b" " * 100, {"prompt": 100})
     assert silent.cached_share is None
     assert silent.to_dict() == {"prompt": 100, "shareable": 50, "block": 1}
 
@@ -122,7 +122,7 @@ def test_the_dense_end_of_a_prompt_is_not_taken_for_shared() -> None:
     for number in range(400):
         story = 1000 + 40 * (number % 20)  # bytes of text, a quarter of a token each; then 100 bytes, a token each
         shared = story * 3 // 4
-        meter.answered(shared, b" " * (story + 100), {"prompt": story // 4 + 100})
+        meter.note_answer(shared, b" " * (story + 100), {"prompt": story // 4 + 100})
         exact += shared // 4
     assert meter.shareable == pytest.approx(exact, rel=0.04)
 
@@ -134,7 +134,7 @@ def ask(number: int, story: str) -> Request:
 
 def send(fleet: EndpointPool, request: Request) -> str:
     endpoint = fleet.pick(request)
-    fleet.sent(endpoint, request.identity)
+    fleet.note_sent(endpoint, request.identity)
     return endpoint
 
 
@@ -165,8 +165,8 @@ def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
     now = [0.0]
     fleet = EndpointPool(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
     one = Identity("x", "s", 0)
-    fleet.sent("a", one)
-    fleet.note_reply("a", Reply("http_503", retry_after=5.0), one, fleet.returned("a", one))
+    fleet.note_sent("a", one)
+    fleet.note_reply("a", Reply("http_503", retry_after=5.0), one, fleet.note_return("a", one))
     assert {send(fleet, ask(number, "story")) for number in range(6)} == {"b"}
     assert fleet.pause <= 0
     now[0] = 6.0
@@ -222,7 +222,7 @@ def test_what_the_numbers_of_tokens_show(prompts: Sequence[tuple[int, int | None
     seen = Truncation()
     for size, tokens in prompts:
         seen.add("a" * size, tokens)
-    assert (seen.found() or {"prompts": 0})["prompts"] == cut
+    assert (seen.summarize() or {"prompts": 0})["prompts"] == cut
 
 
 def test_doubts_are_said_before_the_run_at_its_end_and_later(endpoint: Endpoint, cli, tmp_path: Path) -> None:

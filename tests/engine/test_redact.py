@@ -84,10 +84,10 @@ def test_every_field_of_a_reply_is_masked_before_it_is_cut() -> None:
 
 def test_data_keep_their_form() -> None:
     mask = Redactor("12345678")
-    assert mask.data({"a 12345678": ["x12345678y", 1, None]}) == {"a ***": ["x***y", 1, None]}
-    assert mask.data({"count": 12345678}) is None
-    assert mask.data(orjson.loads(b"[" * 900 + b"]" * 900)) is None
-    assert mask.data({"count": 5}) == {"count": 5}
+    assert mask.redact_json({"a 12345678": ["x12345678y", 1, None]}) == {"a ***": ["x***y", 1, None]}
+    assert mask.redact_json({"count": 12345678}) is None
+    assert mask.redact_json(orjson.loads(b"[" * 900 + b"]" * 900)) is None
+    assert mask.redact_json({"count": 5}) == {"count": 5}
     assert clean_text("a\x1b[2J\nb", 4) == "a\N{REPLACEMENT CHARACTER}[2"
 
 

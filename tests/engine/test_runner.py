@@ -137,21 +137,21 @@ def test_a_pause_doubles_and_one_that_is_as_good_as_over_is_over() -> None:
     """An event loop does not wait for less than its clock can tell: whoever asked again would ask for ever."""
     now = 60.0
     pause = Pause(lambda: now)
-    pause.refused(Reply("http_429", retry_after=2.0), sent=60.0)
+    pause.note_refusal(Reply("http_429", retry_after=2.0), sent=60.0)
     assert pause.left == 2.0
     now = 62.0 - 2**-40
     assert pause.left == 0.0
     now = 62.5
     assert pause.left == -0.5
-    pause.answered()
+    pause.note_answer()
     for seconds in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0):
         now += 100.0
         for _ in range(3):  # refused together, which counts once
-            pause.refused(Reply("http_503"), sent=now - 1.0)
+            pause.note_refusal(Reply("http_503"), sent=now - 1.0)
         assert pause.left == seconds
-    pause.answered()
+    pause.note_answer()
     now += 100.0
-    pause.refused(Reply("http_503"), sent=now)
+    pause.note_refusal(Reply("http_503"), sent=now)
     assert pause.left == 0.25
 
 

@@ -23,7 +23,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 def watch(shown: io.StringIO, **changes: object) -> RunProgress:
     watched = RunProgress(Console(file=shown, width=300), 100, 10)
     watched.row(ROW)
-    watched.status(RunStatus(**{"out": 12, "limit": 16, "found": True, **changes}))
+    watched.status(RunStatus(**{"in_flight": 12, "limit": 16, "limit_found": True, **changes}))
     return watched
 
 
@@ -42,15 +42,15 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
     assert "(66% cached, about 70% shareable)" in summary
     assert "concurrency found: 16" in summary
     assert "1 retries" in summary
-    assert "found" not in watch(shown, found=False).summary(), "a fixed concurrency"
+    assert "found" not in watch(shown, limit_found=False).summary(), "a fixed concurrency"
 
 
 def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.StringIO) -> None:
     progress = RunProgress(Console(file=shown, width=120), total=10, done=2)
-    progress.status(RunStatus(grown=30))
+    progress.status(RunStatus(extra_requests=30))
     assert progress.total == 40
     progress.row({"status": "ok", "reused": False, "attempts": 1, "usage": None})
-    progress.status(RunStatus(grown=29))
+    progress.status(RunStatus(extra_requests=29))
     assert "  3/39  " in shown.getvalue()
 
 
@@ -60,7 +60,7 @@ def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
     with RunProgress(console, 2176, 10) as watched:
         watched.row(ROW)
         more = {"queue": 3, "cached": 0.66, "retrying": 2, "oldest": (Identity("C1/late_label/q", "cot", 0), 31.0)}
-        watched.status(RunStatus(**{"out": 12, "limit": 16, "client_bound": True, **more}))
+        watched.status(RunStatus(**{"in_flight": 12, "limit": 16, "client_bound": True, **more}))
         assert watched._live is not None
         with console.capture() as captured:
             console.print(watched._live.get_renderable())

@@ -60,7 +60,7 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
             clock[0] += 1
             for _ in range(1 if second < 50 else 5):
                 recording.row(row("timeout" if second == 3 else "ok"))
-            recording.status(RunStatus(out=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
+            recording.status(RunStatus(in_flight=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
         found = progress.read_progress(folder.path)
         assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
         assert (found.rate, found.eta) == (5.0, 120.0)

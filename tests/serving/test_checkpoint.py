@@ -228,7 +228,7 @@ def test_quantized_weights_are_smaller() -> None:
 
 def test_latent_attention_keeps_one_vector_on_every_gpu(tmp_path: Path) -> None:
     shape = read_shape(config_of("deepseek-v3"))
-    assert (shape.heads, shape.head_dim, shape.latent, shape.kept) == (128, 192, 576, 576)
+    assert (shape.heads, shape.head_dim, shape.latent, shape.numbers_per_token) == (128, 192, 576, 576)
     fields = {"schema": 1, "name": "v3", "model": "a/b", "weights_gb": 671, "shape": shape, "max_model_len": 8192}
     preset = Preset.model_validate(fields | {"batch_invariant": False})
     eight = choose_layout(preset, parse_gpus("8xH200"))

@@ -254,10 +254,10 @@ def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
         (server,) = plan_replicas(several if each > 1 else ServeOptions(name, gpus="8xA100-80GB"), dry=True)
         layout = server.layout
         assert layout is not None
-        for rank, ranked in enumerate(server.ranks or [(server.command,)]):
+        for rank, ranked in enumerate(server.node_commands or [(server.command,)]):
             for command in ranked:
                 commands.append(command.argv)
-                kind = backend if server.ranks else None
+                kind = backend if server.node_commands else None
                 split = [layout.tensor, layout.pipeline, layout.nodes if kind == "mp" else 1, rank]
                 started = [layout.gpus // layout.nodes, rank == 0]
                 serves = [*split, "ray" if kind == "ray" else None, rank > 0]

@@ -265,8 +265,8 @@ def test_dry_run_through_ray(cli) -> None:
 
 def test_a_shell_fills_in_the_address_and_the_port() -> None:
     (server,) = plan_replicas(ServeOptions("llama3.1-405b", gpus="2x8xA100-80GB"), dry=True)
-    assert [len(commands) for commands in server.ranks] == [1, 1]
-    lines = [command.shell_line(one) for commands in command.set_port(server.ranks) for one in commands]
+    assert [len(commands) for commands in server.node_commands] == [1, 1]
+    lines = [command.shell_line(one) for commands in command.set_port(server.node_commands) for one in commands]
     printed = subprocess.run(
         ["sh", "-c", f"HEAD='10.0.0.1 x'; PORT=81; set -- {lines[1].split(' ', 3)[3]}; printf '%s\\n' \"$@\""],
         capture_output=True,
@@ -284,8 +284,8 @@ def test_only_node_0_asks_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         wanted = ServeOptions("llama3.1-405b", "0.0.0.0", gpus="2x8xA100-80GB", backend=backend)
         (server,) = plan_replicas(wanted, dry=True)
         assert server.command.secret == {"VLLM_API_KEY": "s3cret-key"}
-        assert [one.secret for one in server.ranks[1]] == [{}]
-        script = "\n".join(command.node_script(server.ranks))
+        assert [one.secret for one in server.node_commands[1]] == [{}]
+        script = "\n".join(command.node_script(server.node_commands))
         assert "s3cret-key" not in script
         assert script.count("VLLM_API_KEY=") == 1
 

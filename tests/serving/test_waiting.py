@@ -63,14 +63,14 @@ def answers(*statuses: int, **headers: str) -> Callable[[], httpx.Response]:
 
 def test_retry_after_is_obeyed_and_said() -> None:
     clock, said = Clock(), []
-    response = clock.waiting(said.append).taken("http://h/v1", answers(429, 503, 200, **{"Retry-After": "7"}))
+    response = clock.waiting(said.append).ask("http://h/v1", answers(429, 503, 200, **{"Retry-After": "7"}))
     assert response.status_code == 200
     assert 14 <= clock.now < 20
     assert "HTTP 429 (too many requests) and asks to wait 7 s" in said[0]
     assert "HTTP 503 (busy, or still loading)" in said[1]
     date = email.utils.formatdate(time.time() + 30, usegmt=True)
     other = Clock()
-    other.waiting().taken("http://h/v1", answers(503, 200, **{"Retry-After": date}))
+    other.waiting().ask("http://h/v1", answers(503, 200, **{"Retry-After": date}))
     assert 25 < other.now < 60
 
 
@@ -78,7 +78,7 @@ def test_retry_after_is_obeyed_and_said() -> None:
 def test_patience_ends(endpoint: Endpoint, patience: float | None, busy: float, loads: float) -> None:
     clock = Clock()
     with pytest.raises(ServerError, match=f"HTTP 429 .too many requests. after {busy:.0f} s.*--patience SECONDS"):
-        clock.waiting(patience=patience).taken("http://h/v1", answers(429))
+        clock.waiting(patience=patience).ask("http://h/v1", answers(429))
     assert clock.now == pytest.approx(busy)
     recorded(endpoint, loading=True)
     clock = Clock()

@@ -167,7 +167,7 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
         parameters=number,
         active=_active(config) or number,
         dtype=dtype,
-        cache_numbers=shape.layers * shape.kept,
+        cache_numbers=shape.layers * shape.numbers_per_token,
         template=template,
     )
 

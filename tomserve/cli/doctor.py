@@ -94,8 +94,10 @@ def _servers() -> str:
     Raises ServerError where one runs that does not answer; it names the others, too.
     """
     known = registry.believed_records()
-    ready = ", ".join(one.named for one in known if one.state == "ready") or "none running"
-    loading = [f"{one.named} is loading (pid {one.record.pid}{one.said()})" for one in known if one.state == "loading"]
+    ready = ", ".join(one.label for one in known if one.state == "ready") or "none running"
+    loading = [
+        f"{one.label} is loading (pid {one.record.pid}{one.last_log_line()})" for one in known if one.state == "loading"
+    ]
     silent = [f"{one.silence}; wait for it or stop it" for one in known if one.state == "silent"]
     told = "; ".join([*silent, ready, *loading, *(f"not used: {doubt}" for doubt in registry.describe_doubts())])
     if silent:

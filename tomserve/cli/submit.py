@@ -342,14 +342,14 @@ def parts_left(
             dividing["parts"] = len(Shards.read(folder).parts) if there else nodes
         shard.shard(run=name, **dividing)
     shards = Shards.read(folder)
-    wish = shards.wish
-    if wish.base_url and not dividing["base_url"] and keys.api_key() is not None:
+    options = shards.options
+    if options.base_url and not dividing["base_url"] and keys.api_key() is not None:
         raise ConfigError(
-            f"tasks would send the API key to {', '.join(map(redact_url, wish.base_url))}, which {FILE} names; say so by "
-            "--base-url URL"
+            f"tasks would send the API key to {', '.join(map(redact_url, options.base_url))}, which {FILE} names; say "
+            "so by --base-url URL"
         )
     left = [one.number for one in part_states(folder) if one.state != "complete"]
-    return left, None if wish.base_url else wish.model
+    return left, None if options.base_url else options.model
 
 
 def _tomserve() -> list[str]:

@@ -140,6 +140,6 @@ def size_task(model: str | None, gpus: str | None, *, served: bool = False) -> M
         )
     (server,) = plan_replicas(ServeOptions(model, gpus=gpus), dry=True)
     assert server.layout is not None, "a model on GPUs has a layout"
-    own = set_port(server.ranks)
+    own = set_port(server.node_commands)
     ranks = tuple(" && ".join(map(shell_line, commands)) for commands in own)
     return ModelNeeds(server.layout.gpus // server.layout.nodes, server.layout.nodes, ranks)

@@ -141,7 +141,7 @@ def _merge_settings(told: Sequence[MergedManifest], shards: Shards | None) -> di
     strategies: dict[str, Any] = {}
     if shards is not None:
         found = {name: getattr(shards, name) for name in (*names, *model)} | shards.provenance
-        strategies = {name: _written(one) for name, one in shards.strategies.items()}
+        strategies = {name: _strategy_fields(one) for name, one in shards.strategies.items()}
     for one in told:
         there = one.manifest.to_dict()
         for name in (*names, "benchmark_file", *model):
@@ -155,7 +155,7 @@ def _merge_settings(told: Sequence[MergedManifest], shards: Shards | None) -> di
     return {**found, "strategies": strategies, "content": content}
 
 
-def _written(one: AskedStrategy) -> dict[str, Any]:
+def _strategy_fields(one: AskedStrategy) -> dict[str, Any]:
     """What a manifest holds of a strategy: what is as it mostly is, is left out."""
     always = {"digest": one.digest, "max_tokens": one.max_tokens, "chain": one.chain}
     return always | one.model_dump(exclude_defaults=True)
@@ -487,8 +487,8 @@ class _Work:
             items = stack.enter_context(temporary.file(into))
             gathered = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
             made: list[tuple[IO[bytes], Path]] = [(items, into / runfolder.ITEMS)]
-            read, rows, joined = self._joined(stack, made, gathered, manifest, runfolder.JOURNAL)
-            again, _, _ = self._joined(stack, made, gathered, manifest, NOISE)
+            read, rows, joined = self._join(stack, made, gathered, manifest, runfolder.JOURNAL)
+            again, _, _ = self._join(stack, made, gathered, manifest, NOISE)
             merged = [self._part(one, read) for one in self.sources if not one.own]
             manifest = merge_manifests(run_name(into), self.told, self.shards, merged)
             places = {place_of(key) for one in again.values() for key in one.keys}
@@ -499,7 +499,7 @@ class _Work:
             changed = self._put(made, manifest)
         return rows.rows, rows.bytes, joined.ended, wanted, manifest.complete, changed
 
-    def _joined(
+    def _join(
         self,
         stack: contextlib.ExitStack,
         made: list[tuple[IO[bytes], Path]],

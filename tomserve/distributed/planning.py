@@ -152,7 +152,7 @@ def divide(
     count = units.count(parts, part_tokens)
     if parts is not None and count < parts:
         listener.message(f"there are {count:,} questions to divide, so that there are {count:,} parts, not {parts:,}")
-    part_of = units.divided(count)
+    part_of = units.assign_parts(count)
     shards = _record(made, place, units.costs, part_of, ShardOptions.of(options, made.called, made.target, key))
     with _lock_folder(place):
         if _is_divided(place, shards):
@@ -183,7 +183,7 @@ class _Units:
         self._made = made
         listener.message(f"looking at the prompts of {len(items):,} questions")
         self.costs = measure_prompts(made.questions, lambda done: listener.message(f"{done:,} prompts looked at"))
-        self._owners = self._owned()
+        self._owners = self._find_owners()
         first = self.costs[0]
         weights = sum(cost.weights(made.questions.repeats) for cost in self.costs)
         owned = np.zeros(len(items), dtype=np.int64)
@@ -191,7 +191,7 @@ class _Units:
         self.originals, self.sharing = self._in_order(first)
         self.weights = owned[self.originals]
 
-    def _owned(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _find_owners(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The place of the original of each item; an original's is its own."""
         varied = self._made.varied
         places = FirstPlaces(varied.originals.ids if len(varied.variants) else ())
@@ -230,7 +230,7 @@ class _Units:
             )
         return found
 
-    def divided(self, parts: int) -> Sequence[int]:
+    def assign_parts(self, parts: int) -> Sequence[int]:
         """The part of each item [n], from 0."""
         part = np.zeros(len(self._owners), dtype=np.int64)
         start = 0
@@ -251,7 +251,9 @@ def _items_of_parts(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[
         yield array("q", sorted_places[start:end].tobytes())
 
 
-def _record(made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Sequence[int], wish: ShardOptions) -> Shards:
+def _record(
+    made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Sequence[int], options: ShardOptions
+) -> Shards:
     """The record of the parts."""
     questions, parts = made.questions, max(part_of) + 1
     tokens = count_tokens(costs, part_of, parts, questions.repeats)
@@ -281,7 +283,7 @@ def _record(made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Seque
         run=run_name(place.with_name(name)),
         created=utc_now(),
         tomserve=__version__,
-        experiment=wish.written(),
+        experiment=options.to_dict(),
         provenance=provenance,
         strategies={one.name: AskedStrategy.of(one) for one in questions.strategies},
         variants=made.variants,

@@ -87,21 +87,21 @@ class Conductor:
         name: of this actor. folder: of the parts, by a path that all nodes see. parts: their numbers.
         """
         self._name, self._folder, self._demand = name, folder, demand
-        self._told = {number: PartStatus() for number in parts}
+        self._statuses = {number: PartStatus() for number in parts}
         self._refs: dict[Any, int] = {}
         self._lock = threading.Lock()
         self._cancelled = False
         threading.Thread(target=self._conduct, daemon=True).start()
 
-    def told(self) -> dict[int, PartStatus]:
+    def statuses(self) -> dict[int, PartStatus]:
         """What is known of every part, by its number."""
         with self._lock:
-            return dict(self._told)
+            return dict(self._statuses)
 
     def began(self, number: int, node: str) -> None:
         """Note that the task of a part has begun on a node."""
         with self._lock:
-            self._told[number] = PartStatus(RUNNING, node, self._told[number].starts + 1)
+            self._statuses[number] = PartStatus(RUNNING, node, self._statuses[number].starts + 1)
 
     def cancel(self) -> None:
         """End all tasks, those that run by SIGTERM to their `tomserve work`."""
@@ -124,7 +124,7 @@ class Conductor:
                 for ref in ended:
                     self._end(self._refs[ref], *_ending(ref))
         except Exception as error:  # nobody would hear of it otherwise
-            for number, told in self.told().items():
+            for number, told in self.statuses().items():
                 if told.state in LEFT:
                     self._end(number, FAILED, f"the conductor has failed: {error}")
         time.sleep(LINGER)
@@ -141,7 +141,7 @@ class Conductor:
             num_cpus=demand.cpus, num_gpus=demand.gpus, scheduling_strategy="SPREAD", max_calls=1,
             max_retries=demand.restarts, retry_exceptions=[MachineError],
         )(run_part)  # fmt: skip
-        for number in self.told():
+        for number in self.statuses():
             if number in complete:
                 self._end(number, FINISHED)
                 continue
@@ -154,7 +154,7 @@ class Conductor:
 
     def _end(self, number: int, state: str, note: str = "") -> None:
         with self._lock:
-            self._told[number] = replace(self._told[number], state=state, note=note)
+            self._statuses[number] = replace(self._statuses[number], state=state, note=note)
 
 
 def _ending(ref: Any) -> tuple[str, str]:
@@ -312,7 +312,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], demand: TaskDemand, add
         )  # fmt: skip
         conductor = actor.remote(name, str(folder.resolve()), list(parts), demand)
         try:
-            ray.get(conductor.told.remote(), timeout=ANSWER)
+            ray.get(conductor.statuses.remote(), timeout=ANSWER)
             place = address if address.startswith("ray://") else ray.get_runtime_context().gcs_address
             job = Job(
                 cluster="ray",
@@ -414,7 +414,7 @@ def _ask_conductor(job: Job) -> Mapping[int, PartStatus]:
     if (conductor := _conductor(job)) is None:
         return {}
     try:
-        return ray.get(conductor.told.remote(), timeout=ANSWER)  # type: ignore[no-any-return]
+        return ray.get(conductor.statuses.remote(), timeout=ANSWER)  # type: ignore[no-any-return]
     except ray.exceptions.ActorDiedError:
         return {}
     except ray.exceptions.RayError as error:

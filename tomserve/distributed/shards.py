@@ -6,7 +6,7 @@ Shard 3 is the run folder ``runs/NAME.parts/0003/``, in which ``items.jsonl`` ho
 How far it is follows from its manifest, its progress and its lock, without reading any answer. Score tables are lazy:
 Polars reads the columns and files that are asked for.
 
->>> ShardOptions(model="reference", limit=8).written()
+>>> ShardOptions(model="reference", limit=8).to_dict()
 {'model': 'reference', 'limit': 8}
 """
 
@@ -101,13 +101,13 @@ class ShardOptions(pydantic.BaseModel):
             **same,
         )
 
-    def options(self) -> EvalOptions:
-        """The wish as the options of an evaluation, without its items, its run and its server."""
+    def to_eval_options(self) -> EvalOptions:
+        """These options as those of an evaluation, without its items, its run and its server."""
         own = self.model_dump(exclude={"key", "base_url", "strategy", "path"})
         path = None if self.path is None else Path(self.path)
         return EvalOptions(base_urls=self.base_url, strategies=self.strategy, path=path, **own)
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The fields that say something, as the record holds them."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
@@ -204,16 +204,16 @@ class Shards(_Part):
     shared_tokens: Count = 0
     parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]
 
-    _named = pydantic.field_validator("strategies")(check_strategy_names)
+    _check_names = pydantic.field_validator("strategies")(check_strategy_names)
 
     @pydantic.field_validator("experiment")
     @classmethod
-    def _wished(cls, experiment: dict[str, Any]) -> dict[str, Any]:
+    def _check_experiment(cls, experiment: dict[str, Any]) -> dict[str, Any]:
         check_part(experiment, ShardOptions)
         return experiment
 
     @property
-    def wish(self) -> ShardOptions:
+    def options(self) -> ShardOptions:
         """What the user wants, with its types."""
         return ShardOptions.model_validate(self.experiment)
 

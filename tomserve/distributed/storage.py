@@ -275,13 +275,13 @@ def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = N
     if _read(root, listener, stop) is not None:
         return [root]
 
-    def listed(place: StorePlace) -> list[str]:
+    def list_names(place: StorePlace) -> list[str]:
         names = sorted(one.rstrip("/").rpartition("/")[2] for one in place.system.ls(place.path, detail=False))
         found = [name for name in names if _NAME.fullmatch(name)]
         return [name for name in found if place.system.exists(place.below(name).below(FILE).path)]
 
     try:
-        names = retry_in_store(root, listed, listener, stop)
+        names = retry_in_store(root, list_names, listener, stop)
     except FileNotFoundError:
         names = []
     if not names:

@@ -82,17 +82,17 @@ def part_options(folder: Path, shards: Shards, number: int, how: Connection) -> 
             "evaluation again under another name"
         )
     runfolder.check_files(place)
-    wish, options = shards.wish, shards.wish.options()
+    options = shards.options
     own = ("base_urls", "here", "setup", "accept_change", "strategies")
     given = {
         one.name: value for one in fields(how) if one.name not in own and (value := getattr(how, one.name)) is not None
     }
     return replace(
-        options,
+        options.to_eval_options(),
         benchmark=shards.benchmark,
-        strategies=load_strategy_folders(wish.strategy, how.strategies),
+        strategies=load_strategy_folders(options.strategy, how.strategies),
         items=ItemStore(read_items(place / ITEMS)),
-        base_urls=_addresses(wish, how),
+        base_urls=_addresses(options, how),
         variants=(),  # those that were wanted are among the items
         noise_check=shards.noise or None,
         run=os.path.abspath(place),
@@ -124,7 +124,7 @@ def whole_evaluation(shards: Shards, number: int) -> WholeEvaluation:
     return WholeEvaluation(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
 
 
-def _addresses(wish: ShardOptions, how: Connection) -> tuple[str, ...]:
+def _addresses(options: ShardOptions, how: Connection) -> tuple[str, ...]:
     """The addresses that are asked; none for a server of this machine.
 
     Raises ConfigError where a key would be sent to an address that only the record names, and where the record names
@@ -132,19 +132,19 @@ def _addresses(wish: ShardOptions, how: Connection) -> tuple[str, ...]:
     """
     if how.here:
         return ()
-    if not (how.base_urls or wish.base_url):
+    if not (how.base_urls or options.base_url):
         return ()
-    if wish.key is not None and keys.own_key() is None:
+    if options.key is not None and keys.own_key() is None:
         raise ConfigError(
-            f"{FILE} says that the API key is in the variable {wish.key}; put it into TOMSERVE_API_KEY, as no names of "
-            "variables are taken from there"
+            f"{FILE} says that the API key is in the variable {options.key}; put it into TOMSERVE_API_KEY, as no names "
+            "of variables are taken from there"
         )
     if not how.base_urls and keys.api_key() is not None:
         raise ConfigError(
-            f"the API key would be sent to {', '.join(map(redact_url, wish.base_url))}, which {FILE} names; say so by "
-            "--base-url URL, or use a server of this machine by --here"
+            f"the API key would be sent to {', '.join(map(redact_url, options.base_url))}, which {FILE} names; say so "
+            "by --base-url URL, or use a server of this machine by --here"
         )
-    return how.base_urls or wish.base_url
+    return how.base_urls or options.base_url
 
 
 def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:

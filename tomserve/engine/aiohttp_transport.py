@@ -50,16 +50,16 @@ class AiohttpTransport:
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        return await self._deadlines.reply(self._answered(endpoint, body))
+        return await self._deadlines.reply(self._send(endpoint, body))
 
-    async def _answered(self, endpoint: str, body: bytes) -> Reply:
+    async def _send(self, endpoint: str, body: bytes) -> Reply:
         """Send the body of a request; every failure is a status of the reply."""
         try:
             if (url := self._urls.get(endpoint)) is None:
                 url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
             response = await self._session.post(url, data=body, **self._way(endpoint))
             try:
-                raw = await _bounded(response)
+                raw = await _read_body(response)
             finally:
                 response.release()
             reply = read_reply(response.status, raw) if raw is not None else Reply(MALFORMED, error="huge body")
@@ -112,7 +112,7 @@ class AiohttpTransport:
             url = f"{endpoint.removesuffix('/v1')}/metrics"
             timeout = aiohttp.ClientTimeout(total=2)
             async with self._session.get(url, timeout=timeout, **self._way(endpoint)) as response:
-                return await _bounded(response) if response.status == 200 else None
+                return await _read_body(response) if response.status == 200 else None
         except (aiohttp.ClientError, OSError, ValueError):
             return None
 
@@ -123,7 +123,7 @@ class AiohttpTransport:
         await asyncio.sleep(0)
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
     """The body of a response, or None where it is longer than MAX_BODY. Raises ValueError for one that is compressed in
     a way that is not read."""
     announced, encoding = response.content_length, response.headers.get("Content-Encoding", "").encode()

@@ -106,19 +106,19 @@ class LoadShedding:
         """The share of refused requests since the limit last changed; 0 before the first."""
         return self._refused / self._outcomes if self._outcomes else 0.0
 
-    def answered(self, seconds: float, done: float, out: int) -> None:
+    def note_answer(self, seconds: float, done: float, out: int) -> None:
         """Count an answer: the seconds it took, its work, and the requests in flight when it came, itself included."""
         self._answered += 1
         self._seconds += seconds
         self._work += done
         self._out += out
 
-    def sent(self) -> None:
+    def note_sent(self) -> None:
         """Count a request that is sent now."""
         self._sent += 1
-        self._forget()
+        self._halve_counts()
 
-    def refused(self) -> bool:
+    def note_refusal(self) -> bool:
         """Count the refusal of a request that was sent since the limit changed.
 
         Returns whether there are more refusals than are borne, so that something must be done.
@@ -131,12 +131,12 @@ class LoadShedding:
         """Take note, a while after requests were last sent, that `out` are in flight where the limit is `level`."""
         self._full += out >= FULL * level
 
-    def _forget(self) -> None:
+    def _halve_counts(self) -> None:
         if self._sent > REMEMBERED:
             self._sent, self._refused, self._answered = self._sent / 2, self._refused / 2, self._answered / 2
             self._out, self._work, self._seconds = self._out / 2, self._work / 2, self._seconds / 2
 
-    def measured(self, level: float) -> LimitSample:
+    def measure(self, level: float) -> LimitSample:
         """What was seen since the limit changed to `level`."""
         flow = None
         if self._answered >= FEWEST and self._seconds > 0:
@@ -147,17 +147,17 @@ class LoadShedding:
         """Begin a trial, because there are too many refusals at the limit `level`. Returns whether enough is known of
         the throughput at that limit to compare a lower one with it."""
         self._before = self.share
-        found = self.measured(level)
+        found = self.measure(level)
         self._best = found if found.flow is not None else None
         return self._best is not None
 
     @property
-    def tried(self) -> bool:
+    def has_answers(self) -> bool:
         """Whether anything was answered since the limit last changed."""
         return self._answered > 0
 
     @property
-    def gross(self) -> bool:
+    def is_gross(self) -> bool:
         """Whether nearly everything is refused."""
         return self._outcomes >= FEWEST / 2 and self.share >= GROSS
 
@@ -166,7 +166,7 @@ class LoadShedding:
 
         None means that more has to be seen. Where the refusals are to be borne, `borne` is their share from now on.
         """
-        found, best = self.measured(level), self._best
+        found, best = self.measure(level), self._best
         if self._outcomes < FEWEST or self._outcomes * self._before < EXPECTED:
             return None
         if self._full >= LOOKS and found.share > CURED * self._before:
@@ -366,18 +366,18 @@ class AdaptiveLimit:
 
     # The evidence that every client sees.
 
-    def sent(self) -> None:
+    def note_sent(self) -> None:
         """Count a request that is sent now."""
-        self._shedding.sent()
+        self._shedding.note_sent()
 
-    def answered(self, began: float, seconds: float, done: float, out: int) -> None:
+    def note_answer(self, began: float, seconds: float, done: float, out: int) -> None:
         """Count an answer, and end the epoch if it was the last one needed.
 
         began: when the request was sent, by the clock. seconds: how long the answer took. done: its work (see
         tomserve.engine.endpoints.weigh_tokens). out: how many requests were in flight when it came, itself included.
         """
         if began >= self._changed and seconds > 0:
-            self._shedding.answered(seconds, done, out)
+            self._shedding.note_answer(seconds, done, out)
         if self._mode == "shed":
             self._judge_shedding()
             return
@@ -411,23 +411,25 @@ class AdaptiveLimit:
             else:
                 self._judge(self._work / elapsed)
 
-    def refused(self, began: float) -> bool:
+    def note_refusal(self, began: float) -> bool:
         """Take note that a request sent at `began` was refused with 429 or 503, and lower the limit if that may help.
 
         Returns whether all requests should wait for a while; where False, only the refused one has to. Refusals of
         requests that were in flight together lower the limit only once.
         """
-        if began < self._changed or not self._shedding.refused():  # another limit's requests say nothing of this one
+        if (
+            began < self._changed or not self._shedding.note_refusal()
+        ):  # another limit's requests say nothing of this one
             return False
         if self._mode == "up" and self._base is not None:
             # More patience than after other trials: a refused request is asked again after a wait, which costs more.
             self._cut(self._level, 4 * PATIENCE[1])
         elif self._mode != "shed":
             known = self._shedding.start(self._level) or self._base is not None
-            self._shed(CUT if known or self._shedding.gross else 1.0)  # what nothing is known of is measured first
-        elif not self._shedding.gross:
+            self._shed(CUT if known or self._shedding.is_gross else 1.0)  # what nothing is known of is measured first
+        elif not self._shedding.is_gross:
             return False
-        elif self._shedding.tried and self._level > 1:
+        elif self._shedding.has_answers and self._level > 1:
             self._shed()
         self._queued = False
         return True
@@ -522,7 +524,7 @@ class AdaptiveLimit:
 
     # The evidence that only a server with metrics gives.
 
-    def load(self, load: ServerLoad, out: int) -> None:
+    def note_load(self, load: ServerLoad, out: int) -> None:
         """Take note of the server's load while `out` of our requests are in flight, and move the limit by it."""
         before, self._load = self._load, load
         settled, self._settled = self._settled, out <= 1.1 * self._level

@@ -61,7 +61,7 @@ speaks for it."""
 
 
 class EndpointPool:
-    """All endpoints of a run; a single endpoint is a fleet of one.
+    """All endpoints of a run; a single endpoint is a pool of one.
 
     endpoints: their addresses, each ``.../v1``.
     lost_after: seconds without contact, or without an answer, after which the run counts as lost.
@@ -95,7 +95,7 @@ class EndpointPool:
         self._last = ""
 
     @property
-    def up(self) -> list[str]:
+    def available(self) -> list[str]:
         """The endpoints that are not marked as down; all of them where every one is down."""
         return [endpoint for endpoint in self.endpoints if endpoint not in self.down] or self.endpoints
 
@@ -104,11 +104,11 @@ class EndpointPool:
         """How many requests may be in flight over all endpoints."""
         if self.fixed is not None:
             return self.fixed
-        return sum(self.limits[endpoint].limit for endpoint in self.up)
+        return sum(self.limits[endpoint].limit for endpoint in self.available)
 
-    def used(self, endpoint: str) -> float:
+    def used_share(self, endpoint: str) -> float:
         """The share of an endpoint's limit that is in flight."""
-        limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.up)
+        limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.available)
         return len(self.out[endpoint]) / limit
 
     def pick(self, request: Request, avoid: str | None = None, near: str | None = None) -> str:
@@ -119,10 +119,10 @@ class EndpointPool:
         """
         if len(self.endpoints) == 1:
             return self.endpoints[0]
-        up = self.up
-        free = [endpoint for endpoint in up if self.pauses[endpoint].left <= 0] or up
+        available = self.available
+        free = [endpoint for endpoint in available if self.pauses[endpoint].left <= 0] or available
         others = [endpoint for endpoint in free if endpoint != avoid] or free
-        used = {endpoint: self.used(endpoint) for endpoint in others}
+        used = {endpoint: self.used_share(endpoint) for endpoint in others}
         least = min(used.values())
         fair = [endpoint for endpoint in others if used[endpoint] <= least + IMBALANCE]
         prompts, prompt = self._prompts.setdefault(request.identity.turn, {}), request.prefix
@@ -142,15 +142,15 @@ class EndpointPool:
         """Seconds until some endpoint takes requests again; 0 or less where one takes them now."""
         if len(self.endpoints) == 1:
             return self.pauses[self.endpoints[0]].left
-        return min(self.pauses[endpoint].left for endpoint in self.up)
+        return min(self.pauses[endpoint].left for endpoint in self.available)
 
-    def sent(self, endpoint: str, identity: Identity) -> None:
+    def note_sent(self, endpoint: str, identity: Identity) -> None:
         """Take note that a request is sent to that endpoint now."""
         self.out[endpoint][identity] = self.clock()
         if self.fixed is None:
-            self.limits[endpoint].sent()
+            self.limits[endpoint].note_sent()
 
-    def returned(self, endpoint: str, identity: Identity) -> float | None:
+    def note_return(self, endpoint: str, identity: Identity) -> float | None:
         """Take note that a request is no longer in flight, because its reply came or it was cancelled.
 
         Returns the time of the clock at which it was sent, or None where it was not in flight.
@@ -228,13 +228,15 @@ class EndpointPool:
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
         """Pass the reply on to the endpoint's limit and pause."""
         if reply.status in SPOKEN:
-            self.pauses[endpoint].answered()
+            self.pauses[endpoint].note_answer()
             if self.fixed is None:
-                self.limits[endpoint].answered(sent, now - sent, weigh_tokens(reply.usage), len(self.out[endpoint]) + 1)
-        elif reply.status in BUSY and (self.fixed is not None or self.limits[endpoint].refused(sent)):
-            self.pauses[endpoint].refused(reply, sent)
+                self.limits[endpoint].note_answer(
+                    sent, now - sent, weigh_tokens(reply.usage), len(self.out[endpoint]) + 1
+                )
+        elif reply.status in BUSY and (self.fixed is not None or self.limits[endpoint].note_refusal(sent)):
+            self.pauses[endpoint].note_refusal(reply, sent)
 
-    def revived(self, endpoint: str) -> None:
+    def revive(self, endpoint: str) -> None:
         """Take note that a probe was answered: the endpoint gets requests again.
 
         Its next failure marks it as down once more, while another endpoint works.
@@ -250,11 +252,11 @@ class EndpointPool:
         self._failing.clear()
         self._good = self.clock()
 
-    def lost(self) -> str | None:
+    def explain_loss(self) -> str | None:
         """Why the run has to end: since when nothing is answered, how many failed, the last error. Else None."""
         now = self.clock()
         silence, fruitless = now - self._reached, now - self._good
-        if self._being_answered(now):
+        if self._is_answering(now):
             return None
         if self.down and not self.others_up and silence > self.lost_after:
             return f"no contact for {silence:.0f} s{self._since(silence)}; last error: {self._last}"
@@ -268,7 +270,7 @@ class EndpointPool:
             )
         return None
 
-    def _being_answered(self, now: float) -> bool:
+    def _is_answering(self, now: float) -> bool:
         """Whether the server still works on a request: one that it took at least half of `lost_after` ago and that is
         younger than PATIENCE times `lost_after`. A slow server is not a lost one."""
         begun = [start for out in self.out.values() for start in out.values()]
@@ -293,7 +295,7 @@ async def send_hedged(
 ) -> tuple[Reply, str]:
     """Send a request, and once more to another endpoint if the first takes too long; the slower one is cancelled.
 
-    send: sends one copy. fleet: chooses the endpoints. avoid, near: what it is to consider (see Fleet.pick).
+    send: sends one copy. fleet: chooses the endpoints. avoid, near: what it is to consider (see EndpointPool.pick).
     late: seconds after which the second copy is sent. Returns the reply that counts with the endpoint that gave it: the
     first final reply, or the last one where none is final.
     """

@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         return transport is not None and self._waiting is None and not self._surplus and not transport.is_closing()
 
-    async def ask(self, request: bytes) -> Response:
+    async def request(self, data: bytes) -> Response:
         """Send the bytes of a request and return the response.
 
         Raises ConnectionError where the connection ended, or what came was no HTTP, before the response was complete,
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._reset()
         self._waiting = waiting = self._loop.create_future()
-        self._transport.write(request)
+        self._transport.write(data)
         self._wait_for_more()
         try:
             response: Response = await waiting
@@ -281,12 +281,12 @@ class Site:
         return cls(url.host or "", url.port or 80, secure, head, proxy, absolute)
 
     @property
-    def reached(self) -> tuple[str, int]:
+    def peer(self) -> tuple[str, int]:
         """The host and port that are connected to: its own, or those of the proxy."""
         return (self.host, self.port) if self.proxy is None else (self.proxy.host, self.proxy.port)
 
     @property
-    def named(self) -> str:
+    def description(self) -> str:
         """What is connected to, in words."""
         own = f"{self.host}:{self.port}"
         return own if self.proxy is None else f"{own} through the proxy {self.proxy.url}"
@@ -330,9 +330,9 @@ class HttptoolsTransport:
 
     def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        return self._deadlines.reply(self._answered(endpoint, body))
+        return self._deadlines.reply(self._send(endpoint, body))
 
-    async def _answered(self, endpoint: str, body: bytes) -> Reply:
+    async def _send(self, endpoint: str, body: bytes) -> Reply:
         """Send the body of a request; every failure is a status of the reply."""
         if (post := self._posts.get(endpoint)) is None:
             post = self._posts[endpoint] = self._post(endpoint)
@@ -344,7 +344,7 @@ class HttptoolsTransport:
             except OSError as error:
                 return Reply(CONNECTION, error=str(error), reached=False)
         try:
-            response = await connection.ask(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+            response = await connection.request(b"%b%d\r\n\r\n%b" % (head, len(body), body))
         except TimeoutError:
             return Reply(TIMEOUT, error="no complete reply in time")
         except OSError as error:
@@ -377,7 +377,7 @@ class HttptoolsTransport:
         try:
             async with asyncio.timeout(SHORTLY):
                 connection = site.idle(time.monotonic()) or await self._connect(site)
-                response = await connection.ask(
+                response = await connection.request(
                     b"GET %b%b HTTP/1.1\r\n%b\r\n" % (site.absolute, url.raw_path.encode(), site.head)
                 )
         except OSError:  # TimeoutError is one
@@ -421,18 +421,18 @@ class HttptoolsTransport:
                     raise
                 return connection
         except TimeoutError:
-            raise OSError(f"cannot connect to {site.named} within {self._timeouts.connect:g} s") from None
+            raise OSError(f"cannot connect to {site.description} within {self._timeouts.connect:g} s") from None
         except ssl.SSLError as error:
-            raise OSError(f"cannot connect to {site.named}: TLS failed ({error}); {tls_advice(error)}") from None
+            raise OSError(f"cannot connect to {site.description}: TLS failed ({error}); {tls_advice(error)}") from None
         except OSError as error:
-            raise OSError(f"cannot connect to {site.named}: {error}") from None
+            raise OSError(f"cannot connect to {site.description}: {error}") from None
 
     async def _addresses(self, site: Site) -> list[Any]:
         """The addresses of the host of a site, looked up where they are not known or old."""
         now = time.monotonic()
         if not site.addresses or now - site.looked > NAMES_KEPT:
             loop = asyncio.get_running_loop()
-            site.addresses = await loop.getaddrinfo(*site.reached, type=socket.SOCK_STREAM)
+            site.addresses = await loop.getaddrinfo(*site.peer, type=socket.SOCK_STREAM)
             site.looked = now
         return site.addresses
 

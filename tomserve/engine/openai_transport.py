@@ -94,7 +94,7 @@ class OpenAITransport:
                 timeout=timeout,
                 default_headers={"Accept-Encoding": UNENCODED},
                 http_client=self._http.AsyncClient(
-                    transport=self._bounded(way), timeout=timeout, follow_redirects=False, trust_env=False
+                    transport=self._limit_responses(way), timeout=timeout, follow_redirects=False, trust_env=False
                 ),
             )
         return self._clients[endpoint]
@@ -133,7 +133,7 @@ class OpenAITransport:
         except (self._http.HTTPError, OSError) as error:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
 
-    def _bounded(self, way: Any) -> Any:
+    def _limit_responses(self, way: Any) -> Any:
         """A transport of the SDK's HTTP library whose responses are read within the limits before anybody has them.
 
         The SDK would read the body of a refusal to its end, decompress whatever comes, and fail where JSON nests too
@@ -149,7 +149,7 @@ class OpenAITransport:
                 request.headers["Authorization"] = f"Bearer {key}"
                 response = await way.handle_async_request(request)
                 try:
-                    body = await _whole(response)
+                    body = await _read_body(response)
                 finally:
                     await response.aclose()
                 headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_BODY]
@@ -183,7 +183,7 @@ class OpenAITransport:
             await client.close()
 
 
-async def _whole(response: Any) -> bytes:
+async def _read_body(response: Any) -> bytes:
     """The body of a response as it was before it was compressed. Raises _UnreadError where it is beyond the limits."""
     if sum(len(name) + len(value) + 4 for name, value in response.headers.raw) > MAX_HEAD:
         raise _UnreadError("the headers have no end")

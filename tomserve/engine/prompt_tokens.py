@@ -65,7 +65,7 @@ class Truncation:
         if tokens >= self._fullest.tokens[1]:
             self._fullest.add(characters, tokens)
 
-    def found(self) -> dict[str, object] | None:
+    def summarize(self) -> dict[str, object] | None:
         """The prompts that were cut off, as the manifest keeps them; None where nothing shows that any was."""
         low, high = self._fullest.characters
         same = self._fullest.prompts >= _FEW and high > _SPREAD * low
@@ -74,7 +74,7 @@ class Truncation:
 
 
 def describe_truncation(found: Mapping[str, Any] | None) -> str:
-    """What a reader must know of prompts that were cut off; "" of none. found: as `Truncation.found` gives it."""
+    """What a reader must know of prompts that were cut off; "" of none. found: as `Truncation.summarize` gives it."""
     if found is None:
         return ""
     tokens, characters, prompts = found["tokens"], found["characters"], found["prompts"]
@@ -157,7 +157,7 @@ class PrefixMeter:
             return max(shared, before.prompt - 1)
         return shared
 
-    def answered(self, shared: int, prompt: bytes, usage: Mapping[str, int] | None) -> None:
+    def note_answer(self, shared: int, prompt: bytes, usage: Mapping[str, int] | None) -> None:
         """Count the prompt of an answer, and look whether it was cut off.
 
         shared: how many bytes it shares with the prompt before it (see `share`). usage: the tokens that the server

@@ -46,7 +46,7 @@ class Redactor:
                 text = text.replace(spelling, MASKED)
         return text
 
-    def data(self, value: Any) -> Any:
+    def redact_json(self, value: Any) -> Any:
         """What was read from JSON, with the keys in all its texts and names replaced; the same object without any.
 
         Returns None where the key can only be taken out together with what is around it, such as a number.

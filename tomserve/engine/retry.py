@@ -94,7 +94,7 @@ class Pause:
         left = self._until - self.clock()
         return left if left > MOMENT else min(left, 0.0)
 
-    def refused(self, reply: Reply, sent: float) -> None:
+    def note_refusal(self, reply: Reply, sent: float) -> None:
         """Begin a pause, or prolong it, because a request that was sent at `sent` was refused.
 
         Refusals of requests that were in flight together count as one.
@@ -106,7 +106,7 @@ class Pause:
         seconds = min(0.25 * 2 ** (self._rounds - 1), 8.0) if asked is None else asked
         self._until = max(self._until, self._began + seconds)
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Take note that the server answers again: the next pause is a short one."""
         self._rounds = 0
 

@@ -55,29 +55,29 @@ BUSY_CORE = 0.9
 class RunStatus:
     """What a run is doing at one moment.
 
-    out: requests in flight.
+    in_flight: how many requests are.
     limit: how many requests may be in flight.
-    found: whether that limit was found out while running rather than given by the user.
+    limit_found: whether that limit was found out while running rather than given by the user.
     retrying: requests that wait to be asked again.
     queue: requests that wait in the servers' queues; None where no server reports it.
     cached: the share of the prompt tokens that came from the servers' prefix cache; None where it is not known.
     shareable: the largest share that a prefix cache of any size could have reached; None before the first answer.
     client_bound: whether this process, rather than a server, keeps the run from going faster.
     oldest: the request that has been in flight for longest, with its age in seconds; None without any.
-    grown: how many more requests are wanted than were announced when the phase began, by what is known of the
+    extra_requests: how many more requests are wanted than were announced when the phase began, by what is known of the
     conversations of several turns.
     """
 
-    out: int = 0
+    in_flight: int = 0
     limit: int = 0
-    found: bool = False
+    limit_found: bool = False
     retrying: int = 0
     queue: int | None = None
     cached: float | None = None
     shareable: float | None = None
     client_bound: bool = False
     oldest: tuple[Identity, float] | None = None
-    grown: int = 0
+    extra_requests: int = 0
 
 
 class Observer(Protocol):
@@ -108,7 +108,7 @@ class RunWatch:
     prefix: counts the prompt tokens that came from the prefix cache.
     observer: told the status.
     retrying: returns how many requests wait to be asked again.
-    grown: returns how many more requests are wanted than were announced.
+    extra_requests: returns how many more requests are wanted than were announced.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class RunWatch:
         prefix: PrefixMeter,
         observer: Observer,
         retrying: Callable[[], int],
-        grown: Callable[[], int] = lambda: 0,
+        extra_requests: Callable[[], int] = lambda: 0,
     ) -> None:
         self.fleet, self.transport, self.prefix = fleet, transport, prefix
-        self.observer, self.retrying, self.grown = observer, retrying, grown
+        self.observer, self.retrying, self.extra_requests = observer, retrying, extra_requests
         self.client_bound = False
         self._loads: dict[str, ServerLoad] = {}
         self._counted: dict[str, ServerLoad] = {}  # the first load of each endpoint: its counters began before this run
@@ -157,7 +157,7 @@ class RunWatch:
     def _due(self) -> list[str]:
         """The endpoints whose metrics are to be asked for now."""
         usual, now = ASK_EVERY[self.fleet.fixed is not None], self.fleet.clock()
-        every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.fleet.up}
+        every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.fleet.available}
         due = [endpoint for endpoint, seconds in every.items() if now - self._asked[endpoint] >= seconds]
         self._asked.update(dict.fromkeys(due, now))
         return due
@@ -178,9 +178,9 @@ class RunWatch:
         if load.block:
             self.prefix.block = load.block
         if self.fleet.fixed is None:
-            self.fleet.limits[endpoint].load(load, len(self.fleet.out[endpoint]))
+            self.fleet.limits[endpoint].note_load(load, len(self.fleet.out[endpoint]))
 
-    def _cached(self) -> float | None:
+    def _cached_share(self) -> float | None:
         """The share of prompt tokens from the cache: by the answers where they report it, else by servers' counters."""
         if self.prefix.reported:
             return self.prefix.cached_share
@@ -193,16 +193,16 @@ class RunWatch:
         oldest = self.fleet.oldest()
         self.observer.status(
             RunStatus(
-                out=self.fleet.in_flight,
+                in_flight=self.fleet.in_flight,
                 limit=self.fleet.capacity,
-                found=self.fleet.fixed is None and any(limit.found for limit in self.fleet.limits.values()),
+                limit_found=self.fleet.fixed is None and any(limit.found for limit in self.fleet.limits.values()),
                 retrying=self.retrying(),
                 queue=sum(load.waiting for load in self._loads.values()) if self._loads else None,
-                cached=self._cached(),
+                cached=self._cached_share(),
                 shareable=self.prefix.bound,
                 client_bound=self.client_bound,
                 oldest=(oldest[0], self.fleet.clock() - oldest[1]) if oldest else None,
-                grown=self.grown(),
+                extra_requests=self.extra_requests(),
             )
         )
 
@@ -211,15 +211,15 @@ class Follower(Protocol):
     """Whoever holds the open conversations of a run. Requests of a single turn are no conversations."""
 
     @property
-    def grown(self) -> int:
+    def extra_requests(self) -> int:
         """How many more requests are wanted than were announced before the run, as conversations go on."""
         ...
 
-    def waits(self, identity: Identity) -> bool:
+    def is_waiting(self, identity: Identity) -> bool:
         """Whether an open conversation waits for the reply to that turn."""
         ...
 
-    def over(self, identity: Identity) -> bool:
+    def is_over(self, identity: Identity) -> bool:
         """Whether that is a turn of a conversation which has ended, so that nobody needs a reply any more."""
         ...
 
@@ -259,9 +259,9 @@ class RequestQueue:
         return len(self._following)
 
     @property
-    def grown(self) -> int:
+    def extra_requests(self) -> int:
         """How many more requests are wanted than were announced before the run."""
-        return 0 if self._follower is None else self._follower.grown
+        return 0 if self._follower is None else self._follower.extra_requests
 
     def take(self) -> Next | None:
         """The next request that has no final row yet; None where nothing is left at the moment.
@@ -277,11 +277,11 @@ class RequestQueue:
                 self.used_up = True
                 return None
             request, follower = found[0], self._follower
-            if follower is not None and follower.over(request.identity):
+            if follower is not None and follower.is_over(request.identity):
                 continue
             if request.identity not in self._journal.final:
                 return found
-            if follower is not None and follower.waits(request.identity):
+            if follower is not None and follower.is_waiting(request.identity):
                 self._replay(request)
 
     def follow(self, row: Row, request: Request) -> list[Next]:
@@ -341,7 +341,7 @@ class Runner:
     alive: returns a reason once an embedded server's process has ended, else None.
     hedge: seconds after which a second endpoint is asked, too, and the first answer counts; None for never.
     probe: the body of a simple request that tells a failing server from failing items.
-    answering: compares the model that replies name with that of earlier replies and sessions.
+    model_guard: compares the model that replies name with that of earlier replies and sessions.
     follower: holds the conversations of several turns, if there are any.
     clock: returns monotonic seconds.
     prefix: after a run, the prompt tokens that the servers' prefix cache saved and could have saved.
@@ -359,7 +359,7 @@ class Runner:
     alive: Callable[[], str | None] = lambda: None
     hedge: float | None = None
     probe: bytes | None = None
-    answering: ModelGuard = field(default_factory=ModelGuard)
+    model_guard: ModelGuard = field(default_factory=ModelGuard)
     follower: Follower | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -388,7 +388,7 @@ class Runner:
         self._line = RequestQueue(requests, self.journal, self.follower, self._write)
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        counts = (lambda: self._retrying, lambda: self._line.grown)
+        counts = (lambda: self._retrying, lambda: self._line.extra_requests)
         watch = RunWatch(self._fleet, self.transport, self.prefix, self.observer, *counts)
         endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._start_workers))]
         helpers = [asyncio.create_task(job) for job in (self._revive(), self._drain())]
@@ -424,7 +424,7 @@ class Runner:
         for _ in range(min(room, self._line.waiting) if self._line.used_up else room):
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
-            worker.add_done_callback(self._worker_ended)
+            worker.add_done_callback(self._end_worker)
 
     @property
     def _idle(self) -> int:
@@ -433,7 +433,7 @@ class Runner:
             return 0
         return min(self._retrying, max(0, FEW - self._fleet.capacity) if self._fleet.pause > 0 else WAITING)
 
-    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+    def _end_worker(self, worker: asyncio.Task[None]) -> None:
         """Called when a worker has ended: an error, or the end of the last worker, ends the run."""
         self._workers.discard(worker)
         error = None if worker.cancelled() else worker.exception()  # asyncio logs each exception that nobody retrieves
@@ -465,7 +465,7 @@ class Runner:
             await asyncio.sleep(PROBE_EVERY)
             for endpoint in list(self._fleet.down):
                 if await self.transport.alive(endpoint):
-                    self._fleet.revived(endpoint)
+                    self._fleet.revive(endpoint)
 
     async def _work(self) -> None:
         """One worker: it asks one request after the other while the limits allow it."""
@@ -491,8 +491,8 @@ class Runner:
             answered = await self._exchange(request, near)
             if answered is None:
                 return
-            self.answering.note_reply(answered[0], answered[1])
-            self.prefix.answered(shared, request.prefix, answered[0].usage)
+            self.model_guard.note_reply(answered[0], answered[1])
+            self.prefix.note_answer(shared, request.prefix, answered[0].usage)
             row = build_row(request, *answered)
             self._keep([row, *[reuse_row(row, one) for one in self._pending[request.key]]], request)
         finally:
@@ -517,7 +517,7 @@ class Runner:
 
     async def _exchange(self, request: Request, near: str | None) -> tuple[Reply, str, int] | None:
         """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint and how often it was
-        sent; None where the run was stopped while this request waited to be asked again. near: see Fleet.pick.
+        sent; None where the run was stopped while this request waited to be asked again. near: see EndpointPool.pick.
 
         Failures of a server that cannot be reached, or fails for every item, do not count as attempts of the policy:
         either the server comes back, or the run ends because it is lost.
@@ -538,7 +538,7 @@ class Runner:
             else:
                 reply, endpoint = await send_hedged(self._send, self._fleet, request, endpoint, near, self.hedge)
             if self._fleet.suspected:
-                await self._probe_when_suspected()
+                await self._probe_server()
             self._raise_if_hopeless(reply, endpoint)
             if reply.final and reply.status != NOT_FOUND:
                 return reply, endpoint, sent
@@ -546,7 +546,7 @@ class Runner:
                 missing.add(endpoint)  # one replica may have lost its model; 404 counts once all replicas say it
                 continue
             outage = not reply.reached or (self._fleet.suspected and transient(reply.status))
-            outage = outage or self._crowded(reply, endpoint)
+            outage = outage or self._is_over_limit(reply, endpoint)
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
                 return reply, endpoint, sent
@@ -555,7 +555,7 @@ class Runner:
             if await self._wait(self.policy.seconds(reply, min(sent, 10))):
                 return None
 
-    def _crowded(self, reply: Reply, endpoint: str) -> bool:
+    def _is_over_limit(self, reply: Reply, endpoint: str) -> bool:
         """Whether a refusal is due to the number of requests rather than to this question."""
         if reply.status not in BUSY:
             return False
@@ -578,25 +578,25 @@ class Runner:
             self._retrying -= 1
         return self.stop.is_set()
 
-    async def _probe_when_suspected(self) -> None:
+    async def _probe_server(self) -> None:
         """Where many items fail, ask the server a simple question: if it answers, the failures are due to the items."""
         if self.probe is None or self.clock() - self._probed < PROBE_EVERY:
             return
         self._probed = self.clock()
-        endpoint = self._fleet.up[0]
+        endpoint = self._fleet.available[0]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
                 if (await self.transport.send(endpoint, self.probe)).status in GOOD:
                     self._fleet.suspect_items()
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
-        """Send a request once, and let the fleet know when it is sent and what comes back."""
-        self._fleet.sent(endpoint, request.identity)
+        """Send a request once, and let the pool know when it is sent and what comes back."""
+        self._fleet.note_sent(endpoint, request.identity)
         began = None
         try:
             reply = await self.transport.send(endpoint, request.body)
         finally:
-            began = self._fleet.returned(endpoint, request.identity)
+            began = self._fleet.note_return(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
         self._fleet.note_reply(endpoint, reply, request.identity, began)
@@ -608,5 +608,5 @@ class Runner:
                 f"{endpoint}: the API key was refused in mid-run ({reply.error}); set a valid key and resume"
             )
         gone = self.alive() if reply.status in MAYBE_GONE else None
-        if reason := gone or (self._fleet.lost() if not reply.final else None):
+        if reason := gone or (self._fleet.explain_loss() if not reply.final else None):
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")

@@ -73,7 +73,7 @@ class SyncClient:
         for pool in self._pools.values():
             pool.close()
 
-    def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None, about: str = "") -> SyncResponse:
+    def request(self, method: str, url: str, body: Mapping[str, Any] | None = None, about: str = "") -> SyncResponse:
         """Send a request and return the answer, whatever its status. body: sent as JSON. about: the server as errors
         name it, by default the URL.
 
@@ -90,20 +90,20 @@ class SyncClient:
             return self._answer(pool, method, url, headers, content)
         except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
             if isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
-                raise ServerError(f"{about}: TLS failed ({self._said(error)}); {tls_advice(error)}") from None
+                raise ServerError(f"{about}: TLS failed ({self._describe(error)}); {tls_advice(error)}") from None
             hint = "start one with `make serve`, or check host and port"
-            raise ServerError(f"{about}: no server answers there ({self._said(error)}); {hint}") from None
+            raise ServerError(f"{about}: no server answers there ({self._describe(error)}); {hint}") from None
         except httpcore.ProxyError as error:
-            raise ServerError(f"{about}: the proxy does not let tomserve through ({self._said(error)})") from None
+            raise ServerError(f"{about}: the proxy does not let tomserve through ({self._describe(error)})") from None
         except httpcore.TimeoutException:
             hint = "it may be loading or busy: try again later, or raise --timeout"
             raise ServerError(f"{about}: a server is there, but did not answer in time; {hint}") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol, ValueError) as error:
             raise ServerError(
-                f"{about}: does not speak HTTP as an OpenAI-compatible server does ({self._said(error)})"
+                f"{about}: does not speak HTTP as an OpenAI-compatible server does ({self._describe(error)})"
             ) from None
 
-    def _said(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         """What an error says, on one line and without the key."""
         return clean_text(" ".join(self.mask(str(error)).split()), 300) or type(error).__name__
 
@@ -114,14 +114,14 @@ class SyncClient:
         with pool.stream(method, url, headers=headers, content=content) as response:
             if sum(len(name) + len(value) + 4 for name, value in response.headers) > MAX_HEAD:
                 raise ValueError("the headers have no end")
-            told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            headers_read = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
             pieces, size = [], 0
             for piece in response.iter_stream():
                 size += len(piece)
                 pieces.append(piece)
                 if size > MOST:
                     raise ValueError(_TOO_MUCH)
-            encoding = told.get("content-encoding", "")
+            encoding = headers_read.get("content-encoding", "")
             try:
                 whole = decompress(b"".join(pieces), encoding.encode("latin-1"), MOST)
             except ValueError as error:
@@ -130,7 +130,7 @@ class SyncClient:
                 ) from None
             if whole is None:
                 raise ValueError(_TOO_MUCH)
-            return SyncResponse(response.status, told, whole)
+            return SyncResponse(response.status, headers_read, whole)
 
     def _pool(self, url: str) -> httpcore.ConnectionPool:
         """The connections to the server of a URL."""

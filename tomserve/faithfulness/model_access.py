@@ -306,14 +306,14 @@ class ModelAccess:
     def counting(self, listener: Listener) -> Iterator[Count]:
         """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
         with PrefillProbe(self.target.endpoints[0], keys.api_key()) as probe:
-            if probe.length(self.target.model, "one two three") is None:
+            if probe.count_text_tokens(self.target.model, "one two three") is None:
                 listener.message("the server counts no tokens, so that the length of filler is estimated")
                 yield estimate_tokens
                 return
 
             def count(text: str) -> int:
                 if text not in self._counts:
-                    found = probe.length(self.target.model, text) if text else 0
+                    found = probe.count_text_tokens(self.target.model, text) if text else 0
                     self._counts[text] = estimate_tokens(text) if found is None else found
                 return self._counts[text]
 
@@ -389,7 +389,7 @@ def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: 
     held_by: the field by which it held replies then. Raises RunMismatchError where it does not.
     """
     with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
-        reason = probe.no_continuing(reached.target.model, reached.answering.extra)
+        reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     if reason is None and reached.held_by != held_by:
         reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.held_by or 'a schema'}"
     if reason is not None:
@@ -415,7 +415,7 @@ def find_ways(
         return lambda chain: (CALL,)
     refused: dict[str, str] = {}
     with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
-        general = probe.no_continuing(reached.target.model, reached.answering.extra)
+        general = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
         for name, chain in first.items():
             reason = general or _refusal(probe, reached, chain)
             if reason is not None and PREFILL in able[name]:
@@ -452,4 +452,4 @@ def _refusal(probe: PrefillProbe, reached: ModelAccess, chain: Chain) -> str | N
     turn = prefill_turn(chain, chain.written.text, reached.held_by)
     at = reached.target
     body = {"model": at.model, "messages": list(turn.messages), **reached.answering.to_dict(), **turn.fields}
-    return probe.refusal(body)
+    return probe.explain_chat_refusal(body)

@@ -115,7 +115,7 @@ class RunProgress:
     @property
     def total(self) -> int:
         """Rows of the whole run, as far as is known by now: programs find out while they run what they have to ask."""
-        return self.announced + self.now.grown
+        return self.announced + self.now.extra_requests
 
     @property
     def rate(self) -> float:
@@ -148,7 +148,7 @@ class RunProgress:
 
     def _more(self) -> str:
         now = self.now
-        parts = [f"{self.rate:.1f}/s", f"{now.out} of {now.limit} in flight"]
+        parts = [f"{self.rate:.1f}/s", f"{now.in_flight} of {now.limit} in flight"]
         if now.queue is not None:
             parts.append(f"queue {now.queue}")
         if now.cached is not None:
@@ -172,7 +172,7 @@ class RunProgress:
         if self.tokens["prompt"]:
             prompt, completion = (self.tokens[name] / wall for name in ("prompt", "completion"))
             parts.append(f"{prompt:.0f} prompt{self._cache()} and {completion:.0f} completion tokens/s")
-        if self.now.found:
+        if self.now.limit_found:
             parts.append(f"concurrency found: {self.now.limit}")
         if self._client_bound > wall / 4:
             parts.append("this client was the limit")

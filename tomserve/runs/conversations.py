@@ -78,7 +78,7 @@ class Conversations:
         self.ahead = 0
 
     @property
-    def grown(self) -> int:
+    def extra_requests(self) -> int:
         """How many more requests are wanted than were announced.
 
         Conversations of programs that have not begun are expected to take as many as those that have ended.
@@ -108,11 +108,11 @@ class Conversations:
             self._count(talk)
         return self._requests(question, conversation.open)
 
-    def waits(self, identity: Identity) -> bool:
+    def is_waiting(self, identity: Identity) -> bool:
         """Whether an open conversation waits for the reply to that turn."""
         return identity.question in self._open
 
-    def over(self, identity: Identity) -> bool:
+    def is_over(self, identity: Identity) -> bool:
         """Whether that is a turn of a conversation that has ended."""
         return identity.strategy in self._several and identity.question not in self._open
 
@@ -437,11 +437,11 @@ class Asker:
             raise ServerLostError(f"{error}; {self._left(phase)}") from None
         finally:
             if phase.session is not None:
-                limit = tally.now.limit if tally.now.found else runner.concurrency
+                limit = tally.now.limit if tally.now.limit_found else runner.concurrency
                 phase.session.note_load(limit, runner.prefix.to_dict())
                 answers = sum(tally.statuses[status] for status in SPOKEN)
                 phase.session.note_answers(answers, sorted(self.answering.named))
-                if (cut := runner.prefix.truncation.found()) is not None or tally.strange:
+                if (cut := runner.prefix.truncation.summarize()) is not None or tally.strange:
                     phase.session.doubts = Doubts.model_validate({"cut": cut, "strange": dict(tally.strange)})
             await transport.close()
         if not done:
@@ -489,7 +489,7 @@ class Asker:
             stop=self.stop.event(),
             alive=self.alive,
             hedge=phase.hedge,
-            answering=self.answering,
+            model_guard=self.answering,
             follower=talks,
             probe=orjson.dumps(probe),
         )

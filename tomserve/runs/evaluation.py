@@ -162,7 +162,7 @@ def _cut(
     that prompt is short."""
     lengths = ((sum(len(one["content"]) for one in messages), messages) for _, _, messages, _ in prompts)
     size, longest = max(lengths, key=lambda found: found[0], default=(0, ()))
-    return probe.cut(model, longest, sampling.extra) if size > SHORT else ""
+    return probe.describe_cut(model, longest, sampling.extra) if size > SHORT else ""
 
 
 Prompt = tuple[str, str, Sequence[Message], int]

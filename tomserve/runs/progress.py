@@ -337,7 +337,7 @@ class ProgressRecorder:
         """Replace the record. It is not forced onto the disk, so that the asking never waits for that."""
         self._written_at = time.monotonic()
         status, written = self._status, self._statuses.total()
-        rate, total = self._rate(written), self._total + status.grown
+        rate, total = self._rate(written), self._total + status.extra_requests
         left = max(total - self._before - written, 0)
         known = self._phase and not ended  # before the first phase nobody knows how much there is to ask
         eta = None if not known else 0.0 if not left else left / rate if rate > 0 else None
@@ -347,7 +347,7 @@ class ProgressRecorder:
             "outcome": self._said(outcome), "phase": self._phase, "doing": self._said(self._doing),
             "total": max(total, 0), "done": self._before + written, "written": written,
             "statuses": dict(self._statuses), "rate": round(rate, 3), "eta": None if eta is None else round(eta, 1),
-            "out": status.out, "limit": status.limit, "found": status.found, "queue": status.queue,
+            "out": status.in_flight, "limit": status.limit, "found": status.limit_found, "queue": status.queue,
             "cached": status.cached, "retrying": status.retrying, "client_bound": status.client_bound,
             "slowest": None if oldest is None else {
                 "item": oldest[0].item[:LONGEST_TEXT], "strategy": oldest[0].strategy[:LONGEST_TEXT],

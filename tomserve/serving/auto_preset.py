@@ -68,7 +68,7 @@ class DerivedPreset:
     parameters: int | None = None
     remarks: tuple[str, ...] = ()
 
-    def told(self) -> str:
+    def announcement(self) -> str:
         """One sentence for those who are about to serve it."""
         return (
             f"No preset serves {self.preset.model}, so one was derived from the model's files: `--explain` shows it, "

@@ -527,18 +527,18 @@ def _render(text: str, special: Mapping[str, str], remarks: list[str]) -> tuple[
     """Whether the template has a system message, and whether it opens a thought for the model before the reply."""
     user = {"role": "user", "content": _USER}
 
-    def rendered(*messages: dict[str, str]) -> str | None:
+    def try_render(*messages: dict[str, str]) -> str | None:
         try:
             template = _environment().from_string(_GENERATION.sub("", text))
             return template.render(messages=messages, add_generation_prompt=True, tools=None, **special)
         except Exception:  # a template may fail in any way that an expression can
             return None
 
-    alone = rendered(user)
+    alone = try_render(user)
     if alone is None:
         remarks.append("The chat template could not be rendered here; that it knows a system message is assumed.")
         return True, False
-    both = rendered({"role": "system", "content": _SYSTEM}, user)
+    both = try_render({"role": "system", "content": _SYSTEM}, user)
     return both is not None and _SYSTEM in both and _USER in both, alone.rstrip().endswith(THINK[0])
 
 

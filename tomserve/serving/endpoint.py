@@ -323,7 +323,7 @@ class ServerWatch:
 
     async def look(self) -> None:
         """Look once. Raises ServerError where the server has changed and that is not accepted."""
-        now = await _in_thread(self._asked)
+        now = await _in_thread(self._ask_endpoints)
         found = provenance.find_changes(self.told, now)
         for change in found:
             self.told[change["what"]] = provenance.merge_values(change["before"], change["now"])
@@ -336,7 +336,7 @@ class ServerWatch:
                 "records it"
             )
 
-    def _asked(self) -> dict[str, Any]:
+    def _ask_endpoints(self) -> dict[str, Any]:
         """What those endpoints say that answer now."""
         told = []
         for endpoint in self.endpoints:

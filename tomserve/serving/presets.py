@@ -65,7 +65,7 @@ class Shape(_Part):
     latent: int | None = Field(default=None, ge=1)
 
     @property
-    def kept(self) -> int:
+    def numbers_per_token(self) -> int:
         """How many numbers of one token a layer keeps."""
         return self.latent or 2 * self.kv_heads * self.head_dim
 

@@ -4,7 +4,7 @@ prefill.
 Whatever can be wrong with an endpoint is told in one line. A server that is busy or still loads is waited for; later
 on the runner of tomserve.engine waits by the same rules.
 
->>> WaitPolicy(patience=5).allowed(60.0)
+>>> WaitPolicy(patience=5).time_limit(60.0)
 5
 """
 
@@ -57,7 +57,7 @@ class WaitPolicy:
     sleep: Callable[[float], None] = time.sleep
     _spoken: float | None = None
 
-    def allowed(self, usual: float) -> float:
+    def time_limit(self, usual: float) -> float:
         """The seconds to wait at most: those that the user gave, else the usual ones."""
         return usual if self.patience is None else self.patience
 
@@ -76,7 +76,7 @@ class WaitPolicy:
             self.sleep(min(left, SLICE))
         self.check()
 
-    def taken(self, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
+    def ask(self, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
         """Ask until the server refuses no longer with 429 or 503, and return its response.
 
         Raises ServerError where it still refuses after the seconds allowed. Without the user's own number, a pause that
@@ -92,7 +92,7 @@ class WaitPolicy:
                 http(response.status_code), retry_after=parse_retry_after(response.headers.get("retry-after"))
             )
             longest = max(longest, announced_wait(reply) or 0.0)
-            most, passed = self.allowed(self.policy.lost_after + longest), self.clock() - began
+            most, passed = self.time_limit(self.policy.lost_after + longest), self.clock() - began
             refused = f"HTTP {response.status_code} ({_MEANING[response.status_code]})"
             if passed >= most:
                 raise ServerError(
@@ -110,8 +110,8 @@ _MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loadi
 
 
 def ask_patiently(waiting: WaitPolicy | None, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
-    """The response to `ask`, asked once where `waiting` is None, else as `Waiting.taken` does."""
-    return ask() if waiting is None else waiting.taken(endpoint, ask)
+    """The response to `ask`, asked once where `waiting` is None, else as `WaitPolicy.ask` does."""
+    return ask() if waiting is None else waiting.ask(endpoint, ask)
 
 
 def explain_refusal(response: Any) -> str | None:
@@ -139,7 +139,7 @@ def is_healthy(root: str, timeout: float) -> bool:
     """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
     try:
         with SyncClient(seconds=timeout) as exchange:
-            return exchange.ask("GET", f"{root}/health").status_code == 200
+            return exchange.request("GET", f"{root}/health").status_code == 200
     except ServerError:
         return False
 
@@ -171,11 +171,13 @@ class Probe:
 
         Raises ServerError where none comes.
         """
-        return ask_patiently(self._waiting, self.endpoint, lambda: self._exchange.ask(method, url, body, self.endpoint))
+        return ask_patiently(
+            self._waiting, self.endpoint, lambda: self._exchange.request(method, url, body, self.endpoint)
+        )
 
     def _data(self, answer: SyncResponse) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
-        if (data := self._exchange.mask.data(answer.json())) is None:
+        if (data := self._exchange.mask.redact_json(answer.json())) is None:
             raise ValueError("it is nothing, nests too deeply, or holds the key where no text is")
         return data
 
@@ -308,7 +310,7 @@ class Probe:
             return None
         return count if type(count) is int and 0 <= count < MOST_TOKENS else None
 
-    def tokens(
+    def count_prompt_tokens(
         self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
     ) -> int | None:
         """The length in tokens of the prompt that the messages make, or None where the server cannot count it.
@@ -339,7 +341,7 @@ class Probe:
         longest: int | None = None
         other = " or --thinking" if extra and "thinking_token_budget" in extra else ""
         for item, strategy, messages, reply in heapq.nlargest(CHECKED_PROMPTS, prompts, key=_size):
-            count = self.tokens(model, messages, extra)
+            count = self.count_prompt_tokens(model, messages, extra)
             if count is None:
                 return None
             longest = max(longest or 0, count)
@@ -350,7 +352,9 @@ class Probe:
                 )
         return longest
 
-    def cut(self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None) -> str:
+    def describe_cut(
+        self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
+    ) -> str:
         """What to say where the server cuts that prompt off without a word, as its reply of one token shows; else "".
 
         model: the served name. extra: fields of every request.
@@ -361,7 +365,7 @@ class Probe:
             tokens = self._ask("POST", f"{self.endpoint}/chat/completions", body).json()["usage"]["prompt_tokens"]
             if type(tokens) is int and 0 < tokens < MOST_TOKENS:
                 seen.add("".join(message["content"] for message in messages), tokens)
-        return describe_truncation(seen.found())
+        return describe_truncation(seen.summarize())
 
 
 def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
@@ -396,7 +400,7 @@ _UNLIKELY = "zqxj vwkp"
 class PrefillProbe(Probe):
     """Asks one endpoint about replies that are begun for it; made as a Probe is."""
 
-    def no_continuing(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
+    def explain_no_prefill(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
         """Why the server does not continue a reply that is begun for the model (vLLM's ``continue_final_message``), in
         a few words; None where it does.
 
@@ -443,7 +447,7 @@ class PrefillProbe(Probe):
         """The name of the field that holds a continued reply to a list of texts, None where the server knows none.
 
         model: the served name. extra: fields of every request. A server that takes the field without a word is found
-        out by a text that no model would say by itself. Raises ServerError as `no_continuing` does.
+        out by a text that no model would say by itself. Raises ServerError as `explain_no_prefill` does.
         """
         messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello"}]
         fields = {"continue_final_message": True, "add_generation_prompt": False}
@@ -455,11 +459,11 @@ class PrefillProbe(Probe):
                     return name
         return None
 
-    def refusal(self, body: Mapping[str, Any]) -> str | None:
+    def explain_chat_refusal(self, body: Mapping[str, Any]) -> str | None:
         """Why the server refuses a chat request, in its own words; None where it takes it. body: the request, of which
         one token is asked for."""
         return self._small({**body, "max_tokens": 1})[0]
 
-    def length(self, model: str, text: str) -> int | None:
+    def count_text_tokens(self, model: str, text: str) -> int | None:
         """The length of a text in tokens, or None where the server cannot count it. model: the served name."""
         return self._count({"model": model, "prompt": text, "add_special_tokens": False})

@@ -100,14 +100,14 @@ class LiveRecord(NamedTuple):
     state: str
 
     @property
-    def named(self) -> str:
+    def label(self) -> str:
         """What serves where, in words that are safe to show."""
         return f"{files.one_line(self.record.model)} at {files.one_line(self.record.url)}"
 
     @property
     def silence(self) -> str:
         """What a silent server is said to do."""
-        return f"{self.named} (pid {self.record.pid} on {self.record.host}) is running but does not answer"
+        return f"{self.label} (pid {self.record.pid} on {self.record.host}) is running but does not answer"
 
     def log(self) -> str:
         """The end of what the server has written; empty where it has written nothing. Anything may stand in it."""
@@ -118,7 +118,7 @@ class LiveRecord(NamedTuple):
         except (OSError, ConfigError):
             return ""
 
-    def said(self) -> str:
+    def last_log_line(self) -> str:
         """The last line that the server has written, as a part of a sentence; empty where there is none."""
         lines = [line for line in map(str.strip, self.log().replace("\r", "\n").splitlines()) if line]
         return f"; its log says: {files.one_line(lines[-1][-160:])}" if lines else ""
@@ -378,7 +378,7 @@ def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str]
         if not left:
             return known
         passed, one = waiting.clock() - began, left[0]
-        most = waiting.allowed(LOADING if one.state == "loading" else waiting.policy.lost_after)
+        most = waiting.time_limit(LOADING if one.state == "loading" else waiting.policy.lost_after)
         if passed >= most:
             raise ServerError(_explain_giving_up(one, passed))
         waiting.speak(_describe_wait(one, passed, most))
@@ -388,15 +388,15 @@ def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str]
 def _describe_wait(one: LiveRecord, passed: float, most: float) -> str:
     if one.state == "silent":
         return f"{one.silence}; waiting for it ... {passed:.0f} s of at most {most:.0f}"
-    return f"waiting for {one.named} to load ... {passed:.0f} s of at most {most:.0f}{one.said()}"
+    return f"waiting for {one.label} to load ... {passed:.0f} s of at most {most:.0f}{one.last_log_line()}"
 
 
 def _explain_giving_up(one: LiveRecord, passed: float) -> str:
     if one.state == "silent":
         return f"{one.silence} for {passed:.0f} s; stop it, or give --base-url ({one.path} records it)"
     return (
-        f"{one.named} is still loading after {passed:.0f} s{one.said()}; repeat the command later, give it more time "
-        f"by --patience SECONDS, or stop it (pid {one.record.pid})"
+        f"{one.label} is still loading after {passed:.0f} s{one.last_log_line()}; repeat the command later, give it "
+        f"more time by --patience SECONDS, or stop it (pid {one.record.pid})"
     )
 
 
@@ -406,7 +406,7 @@ def _explain_end(before: LiveRecord) -> str:
     words = server.explain_failure(text) or " | ".join(server.last_error_lines(text))
     why = f" ({words})" if words else ""
     return (
-        f"{before.named} (pid {before.record.pid}) has ended while it was waited for{why}; its log is "
+        f"{before.label} (pid {before.record.pid}) has ended while it was waited for{why}; its log is "
         f"{before.path.with_suffix('.log')}: mend what it says and start it again by `tomserve serve` (make serve), "
         "give another server by --base-url, or repeat the command to do without it"
     )

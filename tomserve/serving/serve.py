@@ -60,8 +60,9 @@ class Replica:
     """One server to start: its preset, command and port, how it is spread, and the GPUs it uses (none on a CPU).
 
     own: the preset before the user's flags, where none of launch/models/ is like it; None where one is, by its name.
-    extra: the user's flags for vLLM, the last words of the command. ranks: the commands of each node, in the order of
-    the nodes, where the model is spread over several; empty for one node. `command` is then the one that answers.
+    extra: the user's flags for vLLM, the last words of the command. node_commands: the commands of each node, in the
+    order of the nodes, where the model is spread over several; empty for one node. `command` is then the one that
+    answers.
     """
 
     preset: Preset
@@ -71,7 +72,7 @@ class Replica:
     gpus: tuple[Gpu, ...] = field(default=())
     own: Preset | None = None
     extra: tuple[str, ...] = ()
-    ranks: tuple[tuple[Command, ...], ...] = ()
+    node_commands: tuple[tuple[Command, ...], ...] = ()
 
 
 def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
@@ -81,7 +82,7 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
     ConfigError for a wrong request, ContentError for a wrong preset, MachineError where the machine cannot serve it.
     """
     found, derived = resolve_preset(wanted.name, wanted.extra, gpus=wanted.gpus)
-    for line in (derived.told(), *derived.remarks) if derived is not None else ():
+    for line in (derived.announcement(), *derived.remarks) if derived is not None else ():
         say(line, error=True)
     own = None if found.name in content.names("launch/models", ".yaml") and Preset.load(found.name) == found else found
     preset = apply_flags(found, wanted.extra)
@@ -258,8 +259,8 @@ def server_commands(wanted: ServeOptions) -> list[str]:
     """
     replicas = plan_replicas(wanted, dry=True)
     _warn(replicas[0].preset)
-    if replicas[0].ranks:
-        return node_script(replicas[0].ranks)
+    if replicas[0].node_commands:
+        return node_script(replicas[0].node_commands)
     return [replica.command.shell() for replica in replicas]
 
 

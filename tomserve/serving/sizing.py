@@ -280,7 +280,7 @@ class Layout:
         ]
         if self.model.shape is not None:
             s = self.model.shape
-            size = round(self.token_kb * 1e3 / (s.layers * s.kept))
+            size = round(self.token_kb * 1e3 / (s.layers * s.numbers_per_token))
             parts = f", {'repeated on' if s.latent else 'split over'} the GPUs" if self.gpus > 1 else ""
             numbers = (
                 f"{s.layers} layers x {s.latent} numbers (latent attention)"
@@ -385,8 +385,8 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
     if best.cache_gb > 0:
         most = int(best.questions * best.tokens_each / 256) * 256
         raise MachineError(
-            f"{_describe_need(preset, model)}; GPUs found: {have}: the weights fit, but the keys and values of one question of "
-            f"{preset.max_model_len} tokens do not; add `-- --max-model-len {max(most, 256)}` to the command"
+            f"{_describe_need(preset, model)}; GPUs found: {have}: the weights fit, but the keys and values of one "
+            f"question of {preset.max_model_len} tokens do not; add `-- --max-model-len {max(most, 256)}` to the command"
         )
     raise MachineError(
         f"{_describe_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
@@ -464,7 +464,7 @@ def _layout(preset: Preset, model: ModelSize, gpu: Gpu, tensor: int, pipeline: i
 
 def token_bytes(shape: Shape, dtype: str) -> int:
     """Bytes that the attention keys and values of one token take in all layers, in that data type."""
-    return shape.layers * shape.kept * BYTES.get(dtype, 2)
+    return shape.layers * shape.numbers_per_token * BYTES.get(dtype, 2)
 
 
 def _holds_one(layout: Layout, preset: Preset) -> bool:

@@ -255,7 +255,7 @@ def _there(url: str) -> str:
     """Why nothing can be asked at an address now; "" where something answers there, whatever it says."""
     try:
         with SyncClient(seconds=SECONDS) as exchange:
-            status = exchange.ask("GET", f"{url}/models").status_code
+            status = exchange.request("GET", f"{url}/models").status_code
     except (ServerError, ConfigError):
         return f"no server answers at {redact_url(url)} yet"
     return f"the server at {redact_url(url)} is busy, or still loads" if status in LOADS else ""

@@ -43,7 +43,7 @@ def now(request: Request, person: Reader) -> HTMLResponse:
 def servers(request: Request, person: Reader) -> HTMLResponse:
     """The part of the Dashboard that lists the servers which this user started on this machine."""
     mask = Redactor(*keys.all_keys())
-    found = [(one, mask(one.said())) for one in run_status.SERVERS.seen()]
+    found = [(one, mask(one.last_log_line())) for one in run_status.SERVERS.seen()]
     return page_templates.render_page(request, "dashboard/servers.html.j2", servers=found)
 
 
