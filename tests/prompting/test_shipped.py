@@ -27,26 +27,36 @@ from tomserve.prompting.folder import TurnFile
 from tomserve.prompting.people import people_of
 from tomserve.prompting.strategy import VARIABLES, Strategy, list_strategies
 from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 TEXTS = ROOT / "tests/data/prompts"
+
+
 FIRST = ["cot_1", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla_1"]
 """Strategies whose digests tests/prompting/test_turns.py knows."""
 
+
 ROTATING = ["cot", "cot_every_sentence", "vanilla", "vanilla_advised"]
 """Strategies that show one of the demonstrations of prompts/demonstrations.yaml."""
+
 
 NEW = [
     *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
     *("vanilla_free", "vanilla_open"),
 ]
+
+
 LETTERED = ["letters", "letters_cot"]
 """Strategies whose replies are letters, which their programs turn into options."""
+
 
 OFFICIAL = ["fantom_official", "mmtom_official"]
 """Strategies in the form of a published benchmark's authors, in free text."""
 
+
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
+
 
 PUBLISHED = [
     name
@@ -202,3 +212,30 @@ if __name__ == "__main__":
     for one in [*ROTATING, *NEW, *LETTERED, *OFFICIAL]:
         (TEXTS / f"{one}.txt").write_text(text_of(one), "utf-8")
     sys.exit(0)
+
+
+SMALL = ROOT / "tests/data/bigtom_small.csv"
+
+
+def test_bigtom_is_asked_as_its_authors_did() -> None:
+    item = next(benchmarks.load("bigtom", SMALL))
+    shown = f"Story: {' '.join(item.story)}\nQuestion: {item.question}\nChoose one of the following:\n"
+    shown += f"a){item.choices[0]}\nb){item.choices[1]}"
+    [turn], _ = talk(Strategy.load("bigtom_0shot"), item, lambda turn: "a)")
+    assert turn.schema is None
+    assert turn.messages[0]["content"].startswith("Answer the questions based on the context. Keep your answer concise")
+    assert turn.messages[1]["content"].strip() == shown
+    assert turn.max_tokens == 100
+    turns, _ = talk(Strategy.load("bigtom_cot"), item, lambda turn: "She sees it.")
+    assert [turn.max_tokens for turn in turns] == [200, 30]
+    assert turns[0].messages[1]["content"].strip() == f"{shown}\nThought: Let's think step by step:"
+    assert [message["role"] for message in turns[1].messages] == ["system", "user", "assistant", "user"]
+    assert turns[1].messages[-1]["content"].strip() == "Write the answer as <option>) <answer>\nAnswer:"
+
+
+@pytest.mark.parametrize("form", ["Answer:{key}{label}", "Answer: {key} {label}", "{key}", "{key} {label}", "{label}"])
+def test_replies_in_the_published_form_are_read(form: str) -> None:
+    item = next(benchmarks.load("bigtom", SMALL))
+    choices = LetteredChoices(item.choices)
+    for key, label in zip(("a)", "b)"), choices, strict=True):
+        assert read_reply(form.format(key=key, label=label), choices).answer == label

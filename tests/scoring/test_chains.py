@@ -1,26 +1,42 @@
-"""Chain metrics: the published vectors, and a brute-force reference over listed gold chains."""
+"""Chains against the gold rationale: published vectors, brute force over listed gold chains, sentence by sentence."""
 
+from __future__ import annotations
+
+import itertools
 import json
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 
+import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import make_item
 from tests.helpers.rationales import LABELS, listed, rationales
-from tomserve.items.automaton import compile_chains, compile_sets
+from tomserve.benchmarks import load
+from tomserve.items import Gold
+from tomserve.items.automaton import Automaton, compile_chains, compile_sets
+from tomserve.scoring import chains
+from tomserve.scoring.answers import read_reply
 from tomserve.scoring.chains import (
+    VERDICTS,
     check_path_proper,
     check_proper,
+    compare_chain,
+    judge_sentences,
     lcps,
     lcs,
     score_chain,
     transition_overlaps,
 )
+from tomserve.scoring.score import score_row
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data" / "chain_vectors.json").read_text())
-chains = st.lists(st.sampled_from(LABELS), min_size=1, max_size=6)
+
+
+belief_chains = st.lists(st.sampled_from(LABELS), min_size=1, max_size=6)
 
 
 def runs(chain) -> list[tuple[str, int]]:
@@ -71,7 +87,7 @@ def test_published_vectors(vector: dict) -> None:
     assert transition_overlaps(automaton, chain, right) == pytest.approx(overlaps, abs=1e-6)
 
 
-@given(rationales(), chains)
+@given(rationales(), belief_chains)
 def test_metrics_equal_the_brute_force_over_all_gold_chains(rationale: tuple, chain: list[str]) -> None:
     automaton, golds = compile_sets(*rationale), listed(*rationale)
     right = check_proper(automaton, chain)
@@ -88,7 +104,7 @@ def test_metrics_equal_the_brute_force_over_all_gold_chains(rationale: tuple, ch
     assert found == pytest.approx((right, *shares, *every))
 
 
-@given(rationales(), chains)
+@given(rationales(), belief_chains)
 def test_path_correctness_leaves_the_last_state_out(rationale: tuple, chain: list[str]) -> None:
     def without_last_run(sequence) -> list[str]:
         kept = list(sequence)
@@ -111,9 +127,301 @@ def test_an_empty_chain_scores_nothing() -> None:
 
 
 def test_a_long_story_with_wide_sets_is_quick() -> None:
-    # 3^40 gold chains: listing them would never end
+    # 3^40 gold belief_chains: listing them would never end
     automaton = compile_sets([list("uxy")] * 40, policy="free")
     chain = list("uxy" * 13)
     assert check_proper(automaton, chain)
     assert lcs(automaton, chain) == 39
     assert transition_overlaps(automaton, chain, True) == (1.0, 1.0)
+
+
+beliefs = st.sampled_from([*LABELS, "z", None])
+
+
+said = st.one_of(
+    st.dictionaries(st.integers(1, 7), beliefs, max_size=7).map(lambda found: tuple(sorted(found.items()))),
+    st.lists(beliefs, min_size=1, max_size=7).map(lambda found: tuple(enumerate(found, 1))),
+)
+
+
+listed_chains = st.integers(1, 5).flatmap(
+    lambda length: st.lists(st.lists(st.sampled_from(LABELS), min_size=length, max_size=length), min_size=1, max_size=4)
+)
+
+
+def layer_by_layer(gold: Automaton, stated: chains.Stated, readable: bool, others: tuple[Automaton, ...]):
+    chain = [label for _, label in stated if label is not None] if readable else []
+    return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)
+
+
+@given(
+    st.one_of(rationales().map(lambda one: compile_sets(*one)), listed_chains.map(compile_chains)), said, rationales()
+)
+def test_the_direct_comparison_equals_the_walk_through_the_layers(gold, stated, other) -> None:
+    readable = bool(stated) and all(label is not None for _, label in stated)
+    for others in ((), (compile_sets(*other),)):
+        expected = layer_by_layer(gold, stated, readable, others)
+        assert compare_chain(gold, stated, readable, others) == expected
+        assert compare_chain(gold, stated, readable, others) == expected  # from the verdicts that were kept
+
+
+def test_of_equally_good_gold_chains_the_same_one_counts() -> None:
+    gold = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]], policy="free")
+    assert len(chains._list_gold_chains(gold)) == chains.MOST
+    for first in "xyz":
+        for last in "xyz":
+            stated = ((1, first), (3, last))
+            assert compare_chain(gold, stated, True, ())[2] == judge_sentences(gold, stated)
+
+
+def test_a_rationale_of_many_gold_chains_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = compile_sets([["x", "y"]] * 40, policy="free")  # 2 ** 40 gold chains
+    stated = tuple(enumerate("xy" * 20, 1))
+    assert chains._list_gold_chains(many) == ()
+    assert compare_chain(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
+
+
+def test_verdicts_of_many_neighbours_are_not_kept_for_ever() -> None:
+    gold = compile_sets([["x"], ["x"]])
+    for number in range(50):
+        others = (compile_sets([[f"a{number}"], ["b"]]),)
+        assert compare_chain(gold, ((1, f"a{number}"), (2, "x")), True, others)[2].verdicts == ("other_belief", "right")
+    assert len(chains._list_gold_chains(gold)[0]._verdicts) <= chains._KEPT
+
+
+GOLD = compile_sets([["unknown"], ["tea"], ["tea"], ["salt"]])
+
+
+def verdicts(*beliefs: str | None, others=()) -> tuple[str, ...]:
+    return judge_sentences(GOLD, list(enumerate(beliefs, 1)), others).verdicts
+
+
+def test_every_verdict() -> None:
+    assert verdicts("unknown", "tea", "tea", "salt") == ("right",) * 4
+    assert verdicts("unknown", "unknown", "tea", "salt")[1] == "too_late"
+    assert verdicts("unknown", "tea", "salt", "salt")[2] == "too_early"
+    assert verdicts("unknown", "tea", "milk", "salt")[2] == "wrong"
+    assert verdicts("unknown", "tea", None, "salt")[2] == "out_of_vocabulary"
+    assert judge_sentences(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).verdicts[2] == "skipped"
+    reality = compile_sets([["milk"], ["milk"], ["milk"], ["salt"]])
+    assert verdicts("unknown", "tea", "milk", "salt", others=[reality])[2] == "other_belief"
+
+
+def test_the_nearer_of_before_and_after_decides() -> None:
+    back = compile_sets([["a"], ["b"], ["b"], ["b"], ["a"]])
+    near_end = judge_sentences(back, [(1, "a"), (2, "b"), (3, "b"), (4, "a"), (5, "a")]).verdicts
+    assert near_end == ("right", "right", "right", "too_early", "right")
+    near_start = judge_sentences(back, [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]).verdicts
+    assert near_start == ("right", "too_late", "right", "right", "right")
+
+
+def test_sentence_accuracy_fills_forward_and_takes_the_best_path() -> None:
+    judged = judge_sentences(GOLD, [(1, "unknown"), (2, "tea")])
+    assert judged.accuracy == 0.75
+    assert (judged.verdicts[3], judged.first_break) == ("skipped", 3)
+    either = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]])
+    assert judge_sentences(either, [(1, "y"), (2, "y"), (3, "x")]).accuracy == pytest.approx(2 / 3)
+
+
+def test_change_f1() -> None:
+    assert judge_sentences(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).change_f1 == 1.0
+    late = judge_sentences(GOLD, [(1, "unknown"), (3, "tea"), (4, "salt")])
+    assert late.change_f1 == pytest.approx(0.5)
+    assert judge_sentences(GOLD, [(1, "unknown")]).change_f1 == 0.0
+    assert judge_sentences(compile_sets([["x"], ["x"]]), [(1, "x")]).change_f1 == 1.0
+
+
+def test_beliefs_beyond_the_story_have_no_sentence_and_none_stands_before_the_first() -> None:
+    with pytest.raises(ValueError, match="sentence 0 of 4"):
+        judge_sentences(GOLD, [(0, "tea")])
+    right = ("unknown", "tea", "tea", "salt")
+    longer = judge_sentences(GOLD, list(enumerate((*right, "salt", "tea", None), 1)))
+    assert longer.verdicts == ("right",) * 4 + ("beyond", "beyond", "out_of_vocabulary")
+    assert (longer.accuracy, longer.first_break) == (1.0, 4)
+    assert longer.change_f1 == pytest.approx(2 * 2 / (4 + 2))  # two of its four changes are no change of the story
+    assert judge_sentences(GOLD, list(enumerate((*right, "salt"), 1))).change_f1 == 1.0
+    assert judge_sentences(GOLD, list(enumerate(("tea", *right), 1))).first_break == 0
+
+
+@given(st.lists(st.sampled_from(["unknown", "tea", "salt"]), min_size=1, max_size=9))
+def test_a_plain_list_of_any_length_gets_the_published_metrics(chain: list[str]) -> None:
+    found = row(orjson.dumps({"beliefs": chain, "answer": "tea"}).decode())
+    score = score_chain(compile_sets([["unknown"], ["tea"], ["tea"]]), chain)
+    names = ("proper", "lcs", "lcps", "transitions", "transitions_distinct")
+    assert {name: found[f"chain_{name}"] for name in names} == {name: getattr(score, name) for name in names}
+    assert (found["chain"], found["chain_reason"]) == (chain, None)
+    assert (found["chain_break"] is None) == score.proper
+
+
+@st.composite
+def judged_chains(draw):
+    rationale = draw(rationales())
+    numbers = draw(st.sets(st.integers(1, len(rationale[0])), min_size=1))
+    return rationale, [(number, draw(st.sampled_from(LABELS))) for number in sorted(numbers)]
+
+
+def filled(stated, length: int) -> list[str | None]:
+    given, now, out = dict(stated), None, []
+    for number in range(1, length + 1):
+        now = given.get(number, now)
+        out.append(now)
+    return out
+
+
+def f1(mine, gold) -> float:
+    changes = [{(t, seq[t]) for t in range(1, len(seq)) if seq[t] != seq[t - 1]} for seq in (mine, gold)]
+    total = len(changes[0]) + len(changes[1])
+    return 2 * len(changes[0] & changes[1]) / total if total else 1.0
+
+
+@given(judged_chains())
+def test_equals_the_brute_force_over_all_gold_chains(case) -> None:
+    rationale, stated = case
+    automaton, golds = compile_sets(*rationale), listed(*rationale)
+    if not golds:
+        return
+    judged = judge_sentences(automaton, stated)
+    mine = filled(stated, len(rationale[0]))
+    assert judged.accuracy == max(sum(a == b for a, b in zip(mine, gold, strict=True)) for gold in golds) / len(mine)
+    assert judged.change_f1 == pytest.approx(max(f1(mine, gold) for gold in golds))
+    assert set(judged.verdicts) <= set(VERDICTS)
+    assert (judged.first_break is None) == (judged.accuracy == 1.0)
+    if not check_proper(automaton, [label for _, label in stated]):
+        assert judged.first_break is not None, "an improper chain breaks somewhere"
+
+
+def row(text: str, **item) -> dict:
+    gold = Gold(sets=[["unknown"], ["tea"], ["tea"]])
+    response = {"strategy": "cot", "status": "ok", "text": text}
+    return score_row("r", "m", make_item(gold=gold, **item), response, True)
+
+
+def test_a_row_says_where_its_chain_breaks() -> None:
+    found = row('{"beliefs": ["unknown", "unknown", "tea"], "answer": "tea"}')
+    assert (found["chain_proper"], found["chain_break"], found["chain_break_kind"]) == (False, 2, "too_late")
+    told = '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "tea"}], "answer": "salt"}'
+    proper_one = row(told)
+    assert (proper_one["chain_proper"], proper_one["chain_break_kind"]) == (True, None)
+    assert (found["answer_matches_last"], proper_one["answer_matches_last"]) == (True, False)
+    assert proper_one["chain_verdicts"] == ["right", "right", "skipped"]
+    assert proper_one["chain_sentences"] == [1, 2]
+    odd = row('{"beliefs": ["unknown", "milk", "tea"], "answer": "tea"}')
+    assert (odd["chain"], odd["chain_break"], odd["chain_break_kind"]) == (None, 2, "out_of_vocabulary")
+    assert odd["chain_lcs"] == odd["chain_sentence_accuracy"] == 0.0
+    assert row('{"answer": "tea"}')["chain_break_kind"] == "missing"
+
+
+TEA_LABELS = ("tea", "salt", "unknown")
+
+
+PERFECT = (True, 1.0, 1.0, 1.0, 1.0)
+
+
+def changes(chain: Sequence[str]) -> list[tuple[int, str]]:
+    """A chain of every sentence as pairs of sentence and belief, without those that repeat the one before."""
+    return [(t + 1, label) for t, label in enumerate(chain) if not t or label != chain[t - 1]]
+
+
+def metrics(found) -> tuple[object, ...]:  # type: ignore[no-untyped-def]
+    return found.proper, found.lcs, found.lcps, found.transitions, found.transitions_distinct
+
+
+@settings(max_examples=50)
+@given(rationales())
+def test_the_changes_of_a_gold_chain_are_perfect_by_every_metric(rationale) -> None:  # type: ignore[no-untyped-def]
+    sets, edges, policy = rationale
+    gold = compile_sets(sets, edges, policy)
+    for chain in listed(sets, edges, policy):
+        told = changes(chain)
+        assert metrics(score_chain(gold, [label for _, label in told])) == PERFECT
+        judged = judge_sentences(gold, told)
+        assert (judged.accuracy, judged.change_f1, judged.first_break) == (1.0, 1.0, None)
+        assert set(judged.verdicts) <= {"right", "skipped"}
+
+
+def early(chain: Sequence[str]) -> list[str] | None:
+    """The chain with its first change one sentence early; None where nothing changes or there is no sentence for it."""
+    first = next((t for t in range(1, len(chain)) if chain[t] != chain[t - 1]), 0)
+    return [*chain[: first - 1], chain[first], *chain[first:]] if first > 1 else None
+
+
+def test_a_change_one_sentence_early_is_proper_as_a_chain_of_changes_alone() -> None:
+    """The same belief course, over all items of the dataset with a single gold chain: what it is in both forms."""
+    found = 0
+    for item in itertools.islice(load("perturbed"), 0, None, 5):
+        assert item.gold is not None
+        gold = item.gold.automaton()
+        chains = list(gold.chains()) if all(len(layer) == 1 for layer in gold.labels) else []
+        if len(chains) != 1 or (told := early(chains[0])) is None:
+            continue
+        found += 1
+        assert not score_chain(gold, told).proper
+        assert metrics(score_chain(gold, [label for _, label in changes(told)])) == PERFECT
+        by_sentence, by_change = judge_sentences(gold, list(enumerate(told, 1))), judge_sentences(gold, changes(told))
+        assert by_sentence.accuracy == by_change.accuracy == pytest.approx(1 - 1 / len(told)), "when it changed counts"
+        assert by_sentence.change_f1 == by_change.change_f1 < 1
+    assert found >= 4
+
+
+ITEM = make_item(
+    story=["One.", "Two.", "Three.", "Four."], gold={"sets": [["unknown"], ["tea"], ["tea"], ["salt"]]}, answer="salt"
+)
+
+
+def scored(*beliefs: tuple[int, str], answer: str = "salt") -> dict[str, object]:
+    """The row of scores of a reply with these beliefs."""
+    listed_beliefs = [{"sentence": number, "belief": belief} for number, belief in beliefs]
+    text = orjson.dumps({"beliefs": listed_beliefs, "answer": answer}).decode()
+    response = {"item": ITEM.id, "strategy": "s", "status": "ok", "text": text}
+    return {**score_row("r", "m", ITEM, response, True)}
+
+
+def test_a_row_of_scores_of_a_chain_of_changes() -> None:
+    row = scored((1, "unknown"), (2, "tea"), (4, "salt"))
+    assert (row["chain"], row["chain_length"], row["chain_proper"]) == (
+        ["unknown", "tea", "salt"],
+        3,
+        True,
+    )
+    assert row["answer_matches_last"]
+    late = scored((2, "tea"), (4, "salt"))  # before the first belief there is none
+    assert (late["chain_proper"], late["chain_sentence_accuracy"]) == (False, 0.75)
+
+
+def test_a_single_belief_is_all_precision_and_little_else() -> None:
+    """And so is its floor: a chain that knows nothing, of one belief too."""
+    row = scored((1, "unknown"), answer="unknown")
+    assert (row["chain_proper"], row["chain_lcs"], row["chain_lcps"]) == (False, 1.0, 1.0)
+    assert (row["chain_transitions"], row["chain_sentence_accuracy"], row["chain_change_f1"]) == (
+        0.0,
+        0.25,
+        0.0,
+    )
+    assert (row["floor_first_lcs"], row["floor_first_lcps"], row["floor_answer_lcs"]) == (
+        1.0,
+        1.0,
+        1.0,
+    )
+    assert row["floor_first_sentence_accuracy"] == 0.25
+    two = scored((1, "unknown"), (3, "salt"))
+    assert (two["floor_first_lcs"], two["floor_answer_sentence_accuracy"]) == (0.5, 0.25)
+
+
+def test_of_two_beliefs_after_one_sentence_the_last_counts() -> None:
+    told = ((1, "unknown"), (2, "tea"), (4, "salt"))
+    assert scored(*told[::-1]) == scored(*told), "out of order"
+    twice = scored((1, "unknown"), (2, "salt"), (4, "salt"), (2, "tea"))
+    assert twice == scored((1, "unknown"), (2, "tea"), (4, "salt"))
+
+
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_number_out_of_range_spoils_the_chain_and_not_the_answer(number: int) -> None:
+    row = scored((1, "unknown"), (number, "salt"))
+    assert (row["answer"], row["correct"], row["chain"]) == ("salt", True, None)
+    assert (row["chain_proper"], row["chain_lcs"], row["chain_sentence_accuracy"]) == (
+        False,
+        0.0,
+        0.0,
+    )
+    text = orjson.dumps({"beliefs": [{"sentence": number, "belief": "tea"}], "answer": "tea"}).decode()
+    assert read_reply(text, TEA_LABELS, 4).chain_reason == f"belief 1: sentence {number} is out of range"

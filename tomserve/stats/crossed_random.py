@@ -5,7 +5,7 @@ errors are two-way cluster-robust (Cameron, Gelbach and Miller, J Bus Econ Stat 
 - V_both, each from the sums of the answers' contributions within a person, a story, or a pair of the two, with the
 factor G / (G - 1) for G groups. Where that is less than one of the first two, which chance can bring about, the larger
 of these counts. The quantile is Student's t with one degree of freedom less than the smaller number of groups. How well
-the intervals cover is measured in tests/stats/test_crossed.py.
+the intervals cover is measured in tests/stats/test_crossed_random.py.
 
 >>> found = crossed_share([1, 1, 0, 1, 1, 0], ["p", "p", "q", "q", "r", "r"], ["a", "b", "a", "c", "b", "c"])
 >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)

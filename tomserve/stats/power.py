@@ -14,7 +14,7 @@ model, which answers each of q questions once, it is
     v (people / P + stories / t + rest / (P a)) + w (stories / t + (1 - stories) / q),   w = that of the model's answers
 
 The power is that of a t test with min(people, tasks) - 1 df, the test of tomserve.stats.crossed_random, from the
-noncentral t distribution. tests/stats/test_people_power.py compares it with simulated studies.
+noncentral t distribution. tests/stats/test_power.py compares it with simulated studies.
 
 These figures are for planning. "Observed power", computed from the effect that was found, says nothing that the p
 does not (Hoenig and Heisey, Am Stat 55:19, 2001); a minimum detectable effect uses the run's spread only, not its

@@ -1,4 +1,4 @@
-"""Several samples of a question become one row: the majority's answer, and how many of the samples are right."""
+"""The scored row and the score table; several samples of a question become one row with the answer of the majority."""
 
 from __future__ import annotations
 
@@ -14,8 +14,74 @@ from tests.helpers.reports import run_folder
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.scores import score_run
-from tomserve.scoring.score import SAMPLED
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.score import COLUMNS, SAMPLED, score_row
 from tomserve.scoring.table import read_table, score_table, write_scores
+
+CHOICES = ("tea", "salt", "unknown")
+
+
+def response(text: str | None, status: str = "ok", **more) -> dict:
+    return {"item": "demo/1", "strategy": "cot", "turn": 0, "status": status, "text": text, "error": None, **more}
+
+
+def chain(beliefs: str, sentences: int = 3):
+    return read_reply(f'{{"beliefs": {beliefs}, "answer": "tea"}}', CHOICES, sentences)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
+    told = response('{"beliefs": ["tea", "salt"], "answer": "tea"}')
+    rows = [(make_item(n), {**told, "item": f"demo/{n}"}) for n in range(30)]
+    rows.append((make_item(999, id="001"), response(None, "http_500", error='=late, first "reason"')))
+    frame = score_table("r", "@cf/model", rows)
+    path = tmp_path / f"s.{kind}"
+    write_scores(frame, path)
+    assert read_table(str(path)).equals(frame)
+
+
+def test_a_row_carries_answer_and_chain_metrics_0_for_a_faulty_chain_and_null_for_none() -> None:
+    for beliefs, expected in (
+        ('"beliefs": ["unknown", "unknown", "tea"], ', (True, 1.0, 1.0)),
+        ('"beliefs": ["tea", "tea", "tea"], ', (False, pytest.approx(1 / 3), 0.0)),
+        ('"beliefs": ["milk"], ', (False, 0.0, 0.0)),
+        ("", (None, None, None)),
+    ):
+        row = score_row("r", "m", make_item(), response(f'{{{beliefs}"answer": "tea"}}'))
+        assert row["correct"] is True
+        assert (row["chain_proper"], row["chain_lcs"], row["chain_lcps"]) == expected, beliefs
+
+
+@pytest.mark.parametrize("row", [response('{"answer": "tea"}'), response("hm"), response(None, "http_500")])
+def test_where_a_chain_was_asked_for_a_missing_one_scores_0(row: dict) -> None:
+    """Or a mean over chain metrics would leave out exactly the failures."""
+    scored = score_row("r", "m", make_item(), row, True)
+    names = ("chain", "chain_proper", "chain_lcs", "chain_transitions")
+    assert [scored[name] for name in names] == [None, False, 0.0, 0.0]
+
+
+def test_statuses() -> None:
+    cut = score_row("r", "m", make_item(), response('{"answer": "tea"}', "length"))
+    assert (cut["status"], cut["correct"]) == ("length", True)
+    assert score_row("r", "m", make_item(), response('{"answ', "length"))["status"] == "length"
+    assert score_row("r", "m", make_item(), response("hm"))["status"] == "invalid"
+    failed = score_row("r", "m", make_item(), response(None, "timeout", error="no reply"))
+    assert (failed["status"], failed["correct"], failed["reason"]) == ("timeout", False, "no reply")
+
+
+def test_factors_become_columns_and_may_not_shadow() -> None:
+    frame = score_table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
+    assert frame["order"].to_list() == [2]
+    for name in (*COLUMNS, *SAMPLED):  # refused before anything is asked, not after
+        with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
+            make_item(1, factors={name: 2})
+
+
+LONG = tuple(
+    f"{name} knows that {'the kettle and the pan are in the shed, ' * 30}as Ivo said. {name} {end}"
+    for name, end in (("Ida", "does not know who sold them."), ("Udo", "was not told of the sale."))
+)
+
 
 TEA, SALT = '{"answer": "tea"}', '{"answer": "salt"}'
 

@@ -1,4 +1,4 @@
-"""A letter is read with the list of choices that was shown beside it, by the rules, the reader and the authors."""
+"""Labels, and letters, which are read with the list of choices that was shown beside them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,35 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.benchmarks.published.tombench import official_columns
+from tomserve.scoring.answers import read_reply
 from tomserve.scoring.grades import digest_question
-from tomserve.scoring.labels import find_prompt_order
+from tomserve.scoring.labels import (
+    LONGEST,
+    find_prompt_order,
+    longest_label,
+    match_label,
+)
 from tomserve.scoring.score import read_response
 
+CHOICES = ("tea", "salt", "unknown")
+
+
+LONG = tuple(
+    f"{name} knows that {'the kettle and the pan are in the shed, ' * 30}as Ivo said. {name} {end}"
+    for name, end in (("Ida", "does not know who sold them."), ("Udo", "was not told of the sale."))
+)
+
+
+def test_how_long_a_label_may_be_follows_from_the_choices() -> None:
+    assert longest_label(CHOICES) == longest_label(("x" * 200, "y")) == LONGEST == 260
+    assert longest_label(LONG) == max(map(len, LONG)) + 60
+    assert read_reply(f"{'tea' + ' ' * 300}", CHOICES).answer == "tea"
+    assert match_label("tea".ljust(261), CHOICES)[0] is None, "what is longer than any choice is prose"
+
+
 ITEM = make_item(choices=["tea", "salt", "green tea"], answer="tea", gold=None)
+
+
 LISTED = "A) green tea\n(B) tea\n**C.** salt"
 
 

@@ -99,7 +99,7 @@ def test_a_rule_that_fails_or_answers_what_is_no_choice_is_told_by_its_item() ->
             score_table("r", "m", [(item(), NOTHING)], rules=lambda name: Scoring(rules=(rule,)))
         return str(caught.value)
 
-    failed = r"test_rules\.py:\d+: the rule 'broken' failed for item 'demo/1' \(ZeroDiv"
+    failed = r"test_baselines\.py:\d+: the rule 'broken' failed for item 'demo/1' \(ZeroDiv"
     assert re.search(failed, told(Baseline("broken", lambda i: 1 / 0)))
     strange = "item 'demo/1': the rule 'milk' answers 'milk'; expected one of the item's choices (tea, salt, unkn"
     assert strange in told(Baseline("milk", lambda i: "milk"))

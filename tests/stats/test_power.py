@@ -1,4 +1,4 @@
-"""The power of a study with people, from a formula, is that of simulated studies; and the spread is found again."""
+"""Power and sample size: by statsmodels, by simulated studies with people, and the spread found again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,65 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from tests.helpers.drawn import crowd
 from tomserve.stats.crossed_random import crossed_difference, crossed_mean, p_value
-from tomserve.stats.power import MOST, Spread, class_power, least_number, model_power, spread_of
+from tomserve.stats.power import (
+    MOST,
+    Spread,
+    class_power,
+    count_units,
+    detectable_sd,
+    least_number,
+    minimum_detectable_effect,
+    model_power,
+    plan,
+    spread_of,
+)
+
+
+@pytest.mark.parametrize(("units", "alpha"), [(2, 0.05), (7, 0.05), (7, 0.005), (100, 0.05)])
+def test_statsmodels_finds_the_same_effect(units: int, alpha: float) -> None:
+    from statsmodels.stats.power import TTestPower
+
+    expected = TTestPower().solve_power(nobs=units, alpha=alpha, power=0.8)
+    assert detectable_sd(units, alpha) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", [1, 10])
+def test_the_promised_power_is_had(family: int) -> None:
+    effect = minimum_detectable_effect(7, 0.2, family=family)
+    x = np.random.default_rng(3).normal(effect, 0.2, (20_000, 7))
+    assert np.mean(ttest_1samp(x, 0, axis=1).pvalue <= 0.05 / family) == pytest.approx(0.8, abs=0.01)
+
+
+def test_units_needed_are_the_fewest() -> None:
+    for family in (1, 10):
+        m = count_units(-0.2, 0.2, family=family)
+        assert m is not None
+        assert minimum_detectable_effect(m, 0.2, family=family) <= 0.2
+        assert minimum_detectable_effect(m - 1, 0.2, family=family) > 0.2
+    assert count_units(0.9, 0.0) == 2
+    assert [count_units(*given) for given in ((0.0, 0.2), (math.nan, 0.2), (0.2, math.nan), (1e-9, 0.2))] == [None] * 4
+
+
+def test_what_no_effect_can_reach_is_undefined() -> None:
+    assert math.isnan(minimum_detectable_effect(3, 0.5))
+    assert math.isnan(minimum_detectable_effect(1, 0.1))
+    assert math.isnan(minimum_detectable_effect(7, math.nan))
+    assert detectable_sd(7, power=0.04) == 0.0, "less power than the level needs no effect"
+    assert [round(detectable_sd(m), 2) for m in (7, 4)] == [1.27, 2.13]
+    assert [plan(m).attainable for m in (5, 6)] == [False, True]
+    assert plan(7, 0.2, family=10).minimum_detectable_effect == minimum_detectable_effect(7, 0.2, family=10)
+    with pytest.raises(ValueError, match="expected two numbers"):
+        detectable_sd(7, alpha=0.0)
+
 
 SPREAD = Spread(share=0.6, people=0.06, people_by_class=0.03, stories=0.1)
 """Small enough parts that chances of a right answer hardly ever reach 0 or 1, where the formula is only nearly right."""
+
+
 STUDIES = 60
 
 

@@ -1,30 +1,23 @@
-"""Clustered effects, GEE, Mantel-Haenszel, association and placebo: hand-made and degenerate cases, properties."""
+"""Shares and effects over clusters: hand-made and degenerate cases, effective numbers of answers."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.helpers.drawn import drawn, study
-from tomserve.stats.association import (
-    jackknife,
-    phi,
-    phi_range,
-    placebo_split,
-    separation,
-    within_auc,
-    within_correlation,
-)
 from tomserve.stats.clustered import (
+    clustered_mean,
     clustered_share,
+    designed_share,
+    effective_share,
     matched_effect,
     new_units_share,
     paired_effect,
+    repeated_share,
     unmatched_effect,
 )
+from tomserve.stats.proportions import wilson
 from tomserve.stats.strata import mantel_haenszel, these_strata_effect
 
 NAN = math.nan
@@ -115,33 +108,6 @@ def test_unmatched_effect_agrees_with_scipy() -> None:
     assert "one cluster" in unmatched_effect([1, 1, 0], [True, False, False], ["a", "b", "c"]).method
 
 
-def test_gee_agrees_with_the_balanced_difference() -> None:
-    """Equal numbers of tasks in every stage: the standardised difference is the mean of stage differences."""
-    columns = drawn(1, -0.9)
-    these, new = these_strata_effect(*columns), matched_effect(*columns)
-    assert these.estimate == pytest.approx(new.estimate, abs=1e-6)
-    assert these.method == "GEE binomial, standardised, t 6 df"
-    assert mantel_haenszel(columns[0], columns[1], columns[3]).risk_difference == pytest.approx(new.estimate)
-
-
-def test_gee_without_logit_coefficients_reports_a_difference() -> None:
-    y, arm, task, stage = drawn(1, -0.9)
-    y[stage == 2] = 1.0
-    found = these_strata_effect(y, arm, task, stage)
-    assert found.method.startswith("GEE linear")
-    assert found.low < found.estimate < found.high
-
-
-def test_mantel_haenszel_by_hand() -> None:
-    y = [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
-    arm = [1, 1, 1, 0, 0, 0, 1, 1, 0, 0]
-    found = mantel_haenszel(y, arm, ["a"] * 6 + ["b"] * 4)
-    # a: 2/3 against 1/3, weight 9/6; b: 1/2 against 0/2, weight 4/4
-    assert found.risk_difference == pytest.approx((1.5 / 3 + 0.5) / 2.5)
-    assert found.odds_ratio == pytest.approx((2 * 2 / 6 + 1 * 2 / 4) / (1 * 1 / 6 + 0))
-    assert found.strata == 2
-
-
 def test_shares() -> None:
     y, task, stage = [1, 1, 1, 0, 1, 1, 0, 0], list("aabbccdd"), list("ssttuuvv")
     wide = clustered_share(y, task)
@@ -154,72 +120,85 @@ def test_shares() -> None:
     assert new_units_share([1, 1], ["a", "b"]).method == "Wilson, n = 2 units (zero variance or one unit)"
 
 
-# association
+def test_effective_share_lies_between_clusters_and_answers() -> None:
+    y, cluster = np.tile([1.0, 1, 1, 0], 28), np.repeat(np.arange(7), 16)
+    found = effective_share(y, cluster, 0.2)
+    same = wilson(21, 28)
+    assert (found.estimate, found.low, found.high) == (0.75, pytest.approx(same.low), pytest.approx(same.high))
+    assert found.method == "Wilson, effective n = 28.0 of 112"
+    assert effective_share(y, cluster, math.nan).low == pytest.approx(clustered_share(y, cluster).low)
+    assert effective_share(y, cluster, 0.0).low == pytest.approx(wilson(84, 112).low)
+    assert math.isnan(effective_share([math.nan], ["a"], 0.2).estimate)
 
 
-def test_phi_counts_and_range() -> None:
-    found = phi([1] * 3 + [0] * 7, [1] * 5 + [0] * 5)
-    assert (found.both, found.only_x, found.only_y, found.neither) == (3, 0, 2, 5)
-    assert found.phi == pytest.approx(found.maximum) == pytest.approx(math.sqrt(0.3 * 0.5 / (0.5 * 0.7)))
-    from scipy.stats import chi2_contingency
-
-    assert found.p == pytest.approx(chi2_contingency([[3, 0], [2, 5]], correction=False).pvalue)
-    assert math.isnan(phi([1, 1, 1], [1, 0, 1]).phi)
-    assert math.isnan(phi([], []).phi)
-    assert math.isnan(phi_range(0, 0.5)[0])
+def test_with_many_answers_that_stand_alone_it_is_wilsons() -> None:
+    changed = np.arange(5000) % 7 == 0
+    found, expected = designed_share(changed, np.arange(5000)), wilson(float(changed.sum()), 5000)
+    assert (found.estimate, found.low, found.high) == pytest.approx(
+        (expected.estimate, expected.low, expected.high), abs=1e-4
+    )
 
 
-@settings(deadline=None)  # the first call imports scipy.stats
-@given(st.integers(1, 9), st.integers(1, 9))
-def test_phi_range_is_attained(a: int, b: int) -> None:
-    x, y = np.arange(10) < a, np.arange(10) < b
-    assert phi(x, y).phi == pytest.approx(phi_range(a / 10, b / 10)[1])
-    assert phi(x, y[::-1]).phi == pytest.approx(phi_range(a / 10, b / 10)[0])
+def test_answers_that_go_together_count_less() -> None:
+    rng = np.random.default_rng(1)
+    index = np.repeat(np.arange(50), 8)
+    together = (rng.random(50) < 0.3)[index]
+    alone = rng.random(400) < 0.3
+    wide, narrow = designed_share(together, index), designed_share(alone, index)
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+    assert wide.method.startswith("Wilson, effective n = 4"), "a cluster that says one thing counts once"
+    robust = clustered_mean(alone.astype(float), index)  # near the middle both are the cluster-robust interval
+    assert (narrow.low, narrow.high) == pytest.approx((robust.low, robust.high), abs=0.01)
 
 
-def test_separation() -> None:
-    found = separation([0.1, 0.4, 0.4, 0.9], [0, 0, 1, 1])
-    assert found.auc == pytest.approx(3.5 / 4)
-    assert found.point_biserial == pytest.approx(np.corrcoef([0.1, 0.4, 0.4, 0.9], [0, 0, 1, 1])[0, 1])
-    assert math.isnan(separation([0.5, 0.5], [0, 1]).auc)
-    assert math.isnan(separation([0.1, 0.5], [1, 1]).auc)
+@pytest.mark.parametrize("value", [0, 1])
+def test_what_was_never_seen_to_change_may_change(value: int) -> None:
+    found = designed_share([value] * 80, np.arange(80) // 4)
+    assert found.estimate == value
+    assert found.high - found.low > wilson(0, 80).high, "questions of a cluster are not as good as others"
+    assert found.high - found.low < wilson(0, 20).high * 1.1
 
 
-def test_unequal_difficulty_creates_no_association_within_classes() -> None:
-    """Chain and answer independent in each class; pooling an easy and a hard one correlates them."""
-    mixed = [(1, 0)] * 3 + [(0, 1)] * 3
-    pairs = [(1, 1)] * 9 + mixed + [(0, 0)] * 10 + mixed + [(1, 1)]
-    x, y = (np.array(column) for column in zip(*pairs, strict=True))
-    kind = np.repeat(["easy", "hard"], 16)
-    assert phi(x, y).phi == pytest.approx(0.25)
-    assert within_correlation(x, y, kind) == pytest.approx(0)
-    assert within_auc(x, y, kind) == pytest.approx(0.5)
-    assert math.isnan(within_correlation([1, 1, 0, 0], [1, 0, 1, 0], list("aabb")))
-    assert math.isnan(within_auc([1, 0], [1, 0], ["a", "b"]))
-    assert math.isnan(within_correlation([], [], []))
+def test_one_cluster_counts_once_and_none_has_no_share() -> None:
+    one = designed_share([1, 0, 1, 1], ["a"] * 4)
+    assert (one.estimate, one.low, one.high) == pytest.approx((0.75, wilson(0.75, 1).low, wilson(0.75, 1).high))
+    for none in (designed_share([], []), designed_share([math.nan], ["a"])):
+        assert math.isnan(none.estimate)
+        assert math.isnan(none.low)
+    with pytest.raises(ValueError, match="equal lengths"):
+        designed_share([1, 0], ["a"])
 
 
-def test_jackknife_of_a_mean_is_its_t_interval() -> None:
-    """On a scale so wide that atanh is linear, delete-one of a mean gives the t interval of the group means."""
-    from scipy.stats import ttest_1samp
-
-    x = np.array([0.1, 0.5, 0.2, 0.9, 0.4])
-    found = jackknife(lambda v: float(v.mean()), (x,), np.arange(5), scale=(-1000.0, 1000.0))
-    expected = ttest_1samp(x, 0).confidence_interval()
-    assert (found.low, found.high) == (pytest.approx(expected.low, abs=1e-5), pytest.approx(expected.high, abs=1e-5))
-    assert math.isnan(jackknife(lambda v: float(v.mean()), (x[:2],), np.arange(2)).low)
-    assert math.isnan(jackknife(lambda v: NAN, (x,), np.arange(5)).low)
+def test_missing_outcomes_are_left_out_and_order_does_not_count() -> None:
+    outcome, cluster = np.array([1, 0, 0, math.nan, 1, 0, 0, 0.0]), np.array([3, 3, 1, 1, 2, 2, 0, 0])
+    known = ~np.isnan(outcome)
+    assert designed_share(outcome, cluster) == designed_share(outcome[known], cluster[known])
+    back = designed_share(outcome[::-1], cluster[::-1])
+    assert back.low == pytest.approx(designed_share(outcome, cluster).low)
 
 
-def test_placebo_null_is_the_mean_over_all_permutations() -> None:
-    v, c, p = [0, 0, 0, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1, 1, 0, 1, 0, 0]
-    effects = []
-    for zeros in itertools.permutations(c[:3]):
-        for ones in itertools.permutations(c[3:]):
-            moved = [*zeros, *ones]
-            effects.append(np.mean([m - a for m, a, kind in zip(moved, v, p, strict=True) if kind]))
-    found = placebo_split(v, c, p)
-    assert found.proper.effect == pytest.approx((1 + 0 + 0) / 3)
-    assert found.proper.null == pytest.approx(np.mean(effects))
-    assert found.proper.null_sd == pytest.approx(np.std(effects))
-    assert math.isnan(placebo_split([1, 0], [1, 0], [1, 1]).improper.effect)
+def test_the_estimate_is_the_mean_over_items_and_the_interval_stays_a_share() -> None:
+    found = repeated_share([1.0, 0.9, 1.0, 0.2], ["a", "a", "b", "c"])
+    assert found.estimate == pytest.approx(0.775)
+    assert 0 < found.low < 0.775 < found.high < 1
+
+
+def test_clusters_and_not_samples_are_what_counts() -> None:
+    """More samples of the same items narrow no interval by themselves; more clusters do."""
+    few = repeated_share([0.9, 0.4, 0.7], ["a", "b", "c"])
+    many = repeated_share([0.9, 0.4, 0.7] * 10, np.arange(30))
+    together = repeated_share([0.9, 0.4, 0.7] * 10, np.tile(np.arange(3), 10))
+    assert (together.low, together.high) == pytest.approx((few.low, few.high))
+    assert many.high - many.low < (few.high - few.low) / 2
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.4, 0.4, 0.4]])
+def test_without_spread_the_interval_is_wilsons_over_clusters(values: list[float]) -> None:
+    found = repeated_share(values, ["a", "b", "c"])
+    expected = wilson(sum(values), 3)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_nothing_gives_nothing() -> None:
+    assert math.isnan(repeated_share([], []).estimate)
+    assert math.isnan(repeated_share([math.nan], ["a"]).low)

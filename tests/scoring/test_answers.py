@@ -1,4 +1,4 @@
-"""Reading answers, and the score table."""
+"""Answers and chains in a reply: the rungs of the ladder, letters, prose, and what is too unclear to be read."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,15 +8,10 @@ from tests.conftest import make_item
 from tomserve.benchmarks import scoring_of
 from tomserve.scoring import statements
 from tomserve.scoring.answers import read_reply
-from tomserve.scoring.labels import LONGEST, LetteredChoices, Mention, find_mentions, longest_label, match_label
-from tomserve.scoring.score import COLUMNS, SAMPLED, score_row
-from tomserve.scoring.table import read_table, score_table, write_scores
+from tomserve.scoring.labels import LetteredChoices, Mention, find_mentions
+from tomserve.scoring.table import score_table
 
 CHOICES = ("tea", "salt", "unknown")
-
-
-def response(text: str | None, status: str = "ok", **more) -> dict:
-    return {"item": "demo/1", "strategy": "cot", "turn": 0, "status": status, "text": text, "error": None, **more}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +76,6 @@ def test_what_is_unclear_is_invalid(text: str, reason: str) -> None:
     reading = read_reply(text, CHOICES)
     assert (reading.answer, reading.reason) == (None, reason)
 
-
-# Choices by letter
 
 OFFERED = LetteredChoices(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
 
@@ -360,58 +353,10 @@ def test_no_mutation_breaks_the_reader(text: str, edits: list[tuple[int, int, st
     assert (reading.answer is None) or reading.parse
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
-    told = response('{"beliefs": ["tea", "salt"], "answer": "tea"}')
-    rows = [(make_item(n), {**told, "item": f"demo/{n}"}) for n in range(30)]
-    rows.append((make_item(999, id="001"), response(None, "http_500", error='=late, first "reason"')))
-    frame = score_table("r", "@cf/model", rows)
-    path = tmp_path / f"s.{kind}"
-    write_scores(frame, path)
-    assert read_table(str(path)).equals(frame)
-
-
 def test_many_braces_are_no_answer_and_no_error() -> None:
     """Nor is nesting that is deeper than what orjson writes, which it reads."""
     for text in ("{" * 100_000, "{}" * 50_000, '{"answer": ' + "[" * 400 + "]" * 400 + "}"):
         assert read_reply(text, CHOICES).answer is None
-
-
-def test_a_row_carries_answer_and_chain_metrics_0_for_a_faulty_chain_and_null_for_none() -> None:
-    for beliefs, expected in (
-        ('"beliefs": ["unknown", "unknown", "tea"], ', (True, 1.0, 1.0)),
-        ('"beliefs": ["tea", "tea", "tea"], ', (False, pytest.approx(1 / 3), 0.0)),
-        ('"beliefs": ["milk"], ', (False, 0.0, 0.0)),
-        ("", (None, None, None)),
-    ):
-        row = score_row("r", "m", make_item(), response(f'{{{beliefs}"answer": "tea"}}'))
-        assert row["correct"] is True
-        assert (row["chain_proper"], row["chain_lcs"], row["chain_lcps"]) == expected, beliefs
-
-
-@pytest.mark.parametrize("row", [response('{"answer": "tea"}'), response("hm"), response(None, "http_500")])
-def test_where_a_chain_was_asked_for_a_missing_one_scores_0(row: dict) -> None:
-    """Or a mean over chain metrics would leave out exactly the failures."""
-    scored = score_row("r", "m", make_item(), row, True)
-    names = ("chain", "chain_proper", "chain_lcs", "chain_transitions")
-    assert [scored[name] for name in names] == [None, False, 0.0, 0.0]
-
-
-def test_statuses() -> None:
-    cut = score_row("r", "m", make_item(), response('{"answer": "tea"}', "length"))
-    assert (cut["status"], cut["correct"]) == ("length", True)
-    assert score_row("r", "m", make_item(), response('{"answ', "length"))["status"] == "length"
-    assert score_row("r", "m", make_item(), response("hm"))["status"] == "invalid"
-    failed = score_row("r", "m", make_item(), response(None, "timeout", error="no reply"))
-    assert (failed["status"], failed["correct"], failed["reason"]) == ("timeout", False, "no reply")
-
-
-def test_factors_become_columns_and_may_not_shadow() -> None:
-    frame = score_table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
-    assert frame["order"].to_list() == [2]
-    for name in (*COLUMNS, *SAMPLED):  # refused before anything is asked, not after
-        with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
-            make_item(1, factors={name: 2})
 
 
 LONG = tuple(
@@ -437,10 +382,3 @@ def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(lettered: b
         for label in LONG:
             assert read_reply(form.format(label), choices).answer == label
             assert read_reply(form.format(label), tuple(reversed(LONG))).answer == label
-
-
-def test_how_long_a_label_may_be_follows_from_the_choices() -> None:
-    assert longest_label(CHOICES) == longest_label(("x" * 200, "y")) == LONGEST == 260
-    assert longest_label(LONG) == max(map(len, LONG)) + 60
-    assert read_reply(f"{'tea' + ' ' * 300}", CHOICES).answer == "tea"
-    assert match_label("tea".ljust(261), CHOICES)[0] is None, "what is longer than any choice is prose"

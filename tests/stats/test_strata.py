@@ -1,4 +1,4 @@
-"""The pooled effect against few controls, and its permutation test."""
+"""Effects adjusted for strata: GEE, Mantel-Haenszel, the pooled effect and its permutation test."""
 
 import itertools
 import math
@@ -7,9 +7,40 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import drawn, study
-from tomserve.stats.clustered import matched_effect, units_share
+from tomserve.stats.clustered import (
+    matched_effect,
+    units_share,
+)
 from tomserve.stats.proportions import newcombe, square_and_add, wilson
-from tomserve.stats.strata import permutation_p, pooled_effect
+from tomserve.stats.strata import mantel_haenszel, permutation_p, pooled_effect, these_strata_effect
+
+
+def test_gee_agrees_with_the_balanced_difference() -> None:
+    """Equal numbers of tasks in every stage: the standardised difference is the mean of stage differences."""
+    columns = drawn(1, -0.9)
+    these, new = these_strata_effect(*columns), matched_effect(*columns)
+    assert these.estimate == pytest.approx(new.estimate, abs=1e-6)
+    assert these.method == "GEE binomial, standardised, t 6 df"
+    assert mantel_haenszel(columns[0], columns[1], columns[3]).risk_difference == pytest.approx(new.estimate)
+
+
+def test_gee_without_logit_coefficients_reports_a_difference() -> None:
+    y, arm, task, stage = drawn(1, -0.9)
+    y[stage == 2] = 1.0
+    found = these_strata_effect(y, arm, task, stage)
+    assert found.method.startswith("GEE linear")
+    assert found.low < found.estimate < found.high
+
+
+def test_mantel_haenszel_by_hand() -> None:
+    y = [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
+    arm = [1, 1, 1, 0, 0, 0, 1, 1, 0, 0]
+    found = mantel_haenszel(y, arm, ["a"] * 6 + ["b"] * 4)
+    # a: 2/3 against 1/3, weight 9/6; b: 1/2 against 0/2, weight 4/4
+    assert found.risk_difference == pytest.approx((1.5 / 3 + 0.5) / 2.5)
+    assert found.odds_ratio == pytest.approx((2 * 2 / 6 + 1 * 2 / 4) / (1 * 1 / 6 + 0))
+    assert found.strata == 2
+
 
 SHARES = [(0.5, 1.0), (0.75, 1.0), (0.25, 0.75), (1.0, 1.0)]
 

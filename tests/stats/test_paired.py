@@ -1,0 +1,226 @@
+"""Paired tests, corrections for many tests and moderated t tests: published worked examples, by hand, and error rates."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma, polygamma
+from scipy.stats import t as student
+from scipy.stats import ttest_1samp
+
+from tomserve.stats.paired import (
+    adjust,
+    cochrans_q,
+    estimate_prior,
+    mcnemar,
+    mean_interval,
+    missing_bounds,
+    moderate_tests,
+    sign_flip,
+    t_p,
+)
+from tomserve.stats.proportions import (
+    Interval,
+    newcombe,
+)
+
+NAN = math.nan
+
+
+def near(found: Interval, low: float, high: float, abs: float = 0.0005) -> bool:
+    return (found.low, found.high) == (pytest.approx(low, abs=abs), pytest.approx(high, abs=abs))
+
+
+def test_mcnemar_as_published() -> None:
+    """Cavo et al., in R contingencytables' tests: exact .052479, mid-p .034690."""
+    found = mcnemar([1] * 65 + [0] * 96, [1] * 59 + [0] * 6 + [1] * 16 + [0] * 80)
+    assert (found.both, found.gained, found.lost, found.neither) == (59, 6, 16, 80)
+    assert (found.p_exact, found.p_mid) == (pytest.approx(0.052479, abs=5e-7), pytest.approx(0.034690, abs=5e-7))
+
+
+def test_sign_flip_agrees_with_scipy() -> None:
+    from scipy.stats import permutation_test
+
+    for seed in range(5):
+        d = np.random.default_rng(seed).integers(-3, 5, 7) / 4
+        expected = permutation_test((d,), lambda x: float(np.mean(x)), permutation_type="samples")
+        assert sign_flip(d).p == pytest.approx(float(expected.pvalue))
+
+
+def test_sign_flip_by_hand() -> None:
+    d = [0.5, -0.25, 0.0, 1.0]
+    sums = [abs(sum(s * abs(x) for s, x in zip(signs, d, strict=True))) for signs in product((1, -1), repeat=4)]
+    assert sign_flip(d).p == pytest.approx(np.mean([total >= 1.25 for total in sums]))
+    found = sign_flip([0.1, 0.2, 0.3, 0.1, 0.5, 0.2, 0.1])
+    assert (found.p, found.smallest, found.exact) == (2 / 128, 2 / 128, True)
+
+
+def test_sign_flip_ties_do_not_hang_on_rounding() -> None:
+    """.1 + .2 - .3 is not 0 in floating point; all four patterns of |sum| = .6 or 0 must be told apart rightly."""
+    assert sign_flip([0.1, 0.2, -0.3]).p == 1.0
+    assert sign_flip([0.3, 0.1, 0.2]).p == 0.25
+
+
+def test_sign_flip_drawn_is_near_and_repeats() -> None:
+    d = np.tile([0.0, 1.0, 1.0, -1.0], 8)
+    found = sign_flip(d)
+    assert not found.exact
+    assert found == sign_flip(d)
+    from scipy.stats import binomtest
+
+    assert found.p == pytest.approx(binomtest(16, 24).pvalue, abs=0.005)  # equal steps: the binomial sign test
+
+
+def test_mean_interval_and_its_fallback() -> None:
+    found = mean_interval([0.1, 0.2, 0.3])
+    assert near(found, 0.2 - 4.30265 * 0.1 / math.sqrt(3), 0.2 + 4.30265 * 0.1 / math.sqrt(3), abs=1e-5)
+    assert math.isnan(mean_interval([0.2, 0.2]).low)
+    filled = mean_interval([0.0] * 7, fallback=newcombe(7, 7, 7, 7))
+    assert near(filled, -0.3543, 0.3543)
+    assert "zero variance" in filled.method
+    assert "one unit" in mean_interval([0.3], fallback=newcombe(1, 1, 0.7, 1)).method
+    assert math.isnan(mean_interval([]).estimate)
+    assert math.isnan(t_p([0.5, 0.5]))
+
+
+def test_cochrans_q() -> None:
+    """Two columns: McNemar's (b - c)^2 / (b + c)."""
+    found = cochrans_q(np.array([[1, 0]] * 6 + [[0, 1]] * 2 + [[1, 1]] * 3))
+    assert (found.q, found.df, found.informative) == (pytest.approx(2.0), 1, 8)
+    assert cochrans_q([[1, 1, 1], [0, 0, 0]]).p == 1
+    assert math.isnan(cochrans_q(np.empty((0, 3))).p)
+    with pytest.raises(ValueError, match="two or more"):
+        cochrans_q([[1], [0]])
+
+
+def test_degenerate_cases_of_paired_tests() -> None:
+    assert sign_flip([0, 0, 0]).p == sign_flip([0.5]).p == 1.0
+    assert math.isnan(sign_flip([]).p)
+    assert sign_flip([0.5, NAN]).units == 1
+    assert mcnemar([1, 0], [1, 0]).p_exact == 1
+    assert mcnemar([1, 0], [0, 1]).p_mid == pytest.approx(0.75)
+    assert math.isnan(mcnemar([], []).p_exact)
+    assert mcnemar([1, NAN, 1], [0, 1, NAN]).gained == 1
+    assert missing_bounds([1, NAN], [NAN, 0]) == (0.0, 1.0)
+    assert math.isnan(missing_bounds([], [])[0])
+    assert missing_bounds([1, NAN], [0, 0], lambda t, c: float(t.sum() - c.sum())) == (1.0, 2.0)
+
+
+def test_adjusting_leaves_undefined_tests_out_of_the_family() -> None:
+    def near_to(*values: float) -> object:
+        return pytest.approx(list(values), nan_ok=True)
+
+    assert adjust([0.01, NAN, 0.03, 0.5], "by")[:3] == near_to(0.055, NAN, 0.0825)
+    assert adjust([0.01, NAN, 0.03, 0.5])[:3] == near_to(0.03, NAN, 0.045), "Benjamini and Hochberg is the default"
+    assert adjust([]) == []
+    assert adjust([NAN]) == near_to(NAN)
+    assert adjust([0.02] * 10, "by")[0] == pytest.approx(0.02 * sum(1 / i for i in range(1, 11)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(-4, 4).map(lambda x: x / 4), min_size=1, max_size=9))
+def test_sign_flip_is_bounded_and_mirrored(d: list[float]) -> None:
+    found = sign_flip(d)
+    assert found.smallest - 1e-12 <= found.p <= 1
+    assert found.p == sign_flip([-x for x in d]).p
+
+
+@settings(deadline=None)  # the first call imports statsmodels
+@given(st.lists(st.floats(0, 1) | st.just(NAN), min_size=1, max_size=12))
+def test_by_never_lowers_a_p(p: list[float]) -> None:
+    for before, after in zip(p, adjust(p), strict=True):
+        assert (math.isnan(before) and math.isnan(after)) or before <= after <= 1
+
+
+MEANS, SDS, UNITS = [-0.3, -0.1, 0.05, 0.2], [0.1, 0.4, 0.02, 0.2], [7, 7, 7, 4]
+
+
+def test_against_the_formulas_of_the_paper() -> None:
+    """Section 6.2, with the trigamma function inverted by a search for the least square instead."""
+    d, s2 = np.array([6.0, 6, 6, 3]), np.array(SDS) ** 2
+    z = np.log(s2)
+    e = z - digamma(d / 2) + np.log(d / 2)
+    target = np.mean((e - e.mean()) ** 2 * 4 / 3 - polygamma(1, d / 2))
+    found = minimize_scalar(
+        lambda x: (float(polygamma(1, math.exp(x))) - target) ** 2, bounds=(-5, 5), options={"xatol": 1e-12}
+    )
+    d0 = 2 * math.exp(found.x)
+    s02 = math.exp(e.mean() + digamma(d0 / 2) - math.log(d0 / 2))
+    result = moderate_tests(MEANS, SDS, UNITS, shared=0.0)
+    assert (result.prior_df, result.prior_variance) == (pytest.approx(d0, rel=1e-4), pytest.approx(s02, rel=1e-4))
+    posterior = (d0 * s02 + d * s2) / (d0 + d)
+    statistic = np.array(MEANS) / np.sqrt(posterior / np.array(UNITS))
+    assert result.p == pytest.approx(2 * student.sf(np.abs(statistic), d + d0), rel=1e-4)
+    assert result.df == pytest.approx(d + d0, rel=1e-4)
+    half = student.ppf(0.975, d + d0) * np.sqrt(posterior / np.array(UNITS))
+    assert (result.low[1], result.high[1]) == pytest.approx((-0.1 - half[1], -0.1 + half[1]), rel=1e-4)
+
+
+def test_variances_that_differ_by_chance_only_are_pooled() -> None:
+    result = moderate_tests([0.1, 0.2, 0.3], [0.2, 0.2, 0.2], [7, 7, 4], shared=0.0)
+    assert math.isinf(result.prior_df)
+    assert result.prior_variance == pytest.approx(0.04)
+    assert result.df.tolist() == [15.0, 15.0, 15.0], "at most the pooled df"
+    assert result.p[2] == pytest.approx(2 * student.sf(0.3 / math.sqrt(0.04 / 4), 15))
+
+
+def test_classes_that_share_their_control_know_the_pooled_variance_less_well() -> None:
+    result = moderate_tests([0.1, 0.2, 0.3], [0.2, 0.2, 0.2], [7, 7, 4])
+    assert result.df.tolist() == pytest.approx([15 / 1.5] * 3)
+    assert moderate_tests([0.1, 0.2], [0.2, 0.2], [9, 2], shared=1.0).df.tolist() == [8.0, 4.5], (
+        "never fewer than its own"
+    )
+
+
+def test_the_level_is_kept_under_a_common_control() -> None:
+    """Ten classes of seven stages without any effect, half of whose variance is the control's."""
+    rng, rejected, discovered, uncorrected = np.random.default_rng(3), [], [], []
+    for _ in range(150):
+        x = rng.normal(0, 0.15, (10, 7)) - rng.normal(0, 0.15, 7)
+        given = x.mean(axis=1), x.std(axis=1, ddof=1), [7] * 10
+        p, independent = moderate_tests(*given).p, moderate_tests(*given, shared=0.0).p
+        rejected.append(np.mean(p <= 0.05))
+        uncorrected.append(np.mean(independent <= 0.05))
+        discovered.append(min(adjust(p.tolist())) <= 0.05)
+    assert np.mean(rejected) <= 0.06
+    assert np.mean(rejected) < np.mean(uncorrected)
+    assert np.mean(discovered) <= 0.09
+
+
+def test_variances_that_have_nothing_in_common_are_left_alone() -> None:
+    rng = np.random.default_rng(2)
+    sds = 10.0 ** np.linspace(-30, -1, 9)
+    data = [rng.normal(0, sd, 7) for sd in sds]
+    result = moderate_tests([x.mean() for x in data], [x.std(ddof=1) for x in data], [7] * 9)
+    assert result.prior_df < 0.1
+    assert result.p[3:] == pytest.approx([ttest_1samp(x, 0).pvalue for x in data[3:]], rel=0.05)
+
+
+def test_a_single_class_with_variance_gets_an_ordinary_t() -> None:
+    x = np.array([0.1, 0.3, -0.1, 0.4])
+    result = moderate_tests([x.mean(), 0.0, 0.5, 0.2], [x.std(ddof=1), 0.0, 0.0, math.nan], [4, 4, 4, 1])
+    assert "ordinary t" in result.method
+    assert (result.prior_df, math.isnan(result.prior_variance)) == (0.0, True)
+    assert result.p[0] == pytest.approx(ttest_1samp(x, 0).pvalue)
+    assert result.p[1] == 1.0
+    assert np.isnan(result.p[2:]).all()
+    assert np.isnan(result.low[1:]).all()
+
+
+def test_a_variance_of_zero_is_offset_for_the_prior_and_borrows_the_others() -> None:
+    result = moderate_tests([-0.3, 0.1, 0.0, 0.1], [0.0, 0.2, 0.3, 0.25], [7] * 4)
+    assert 0 < result.p[0] < 1
+    by_hand = estimate_prior(np.array([1e-5 * 0.05125, 0.04, 0.09, 0.0625]), np.full(4, 6.0))
+    assert (result.prior_df, result.prior_variance) == pytest.approx(by_hand)
+
+
+def test_p_and_interval_agree_at_five_percent() -> None:
+    rng = np.random.default_rng(5)
+    result = moderate_tests(rng.normal(0, 0.1, 300), rng.uniform(0.05, 0.3, 300), rng.integers(2, 9, 300))
+    excluded = (result.low > 0) | (result.high < 0)
+    assert (excluded == (result.p <= 0.05)).all()
+    assert 0 < excluded.sum() < 300
