@@ -99,7 +99,14 @@ LONGEST = (
     *("tests/distributed/test_ray.py", "tests/cli/test_functional.py"),
     *("tests/distributed/test_slurm.py", "tests/interop/", "tests/web/test_worker.py", "tests/web/test_way.py"),
     *("tests/web/test_browser.py", "tests/web/test_hostile_pages.py"),
-    *("tests/engine/test_concurrency.py", "tests/docs/", "tests/web/", "tests/serving/", "tests/studies/", "tests/runs/"),
+    *(
+        "tests/engine/test_concurrency.py",
+        "tests/docs/",
+        "tests/web/",
+        "tests/serving/",
+        "tests/studies/",
+        "tests/runs/",
+    ),
 )
 """Where the tests that take long are, the longest first. They begin, so that the processes that share the tests end
 together; two files that serve models by vLLM have another between them, because its servers compute on the same core."""

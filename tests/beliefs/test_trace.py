@@ -40,7 +40,7 @@ def test_every_chain_believes_what_it_took_over(history: list[tuple[Update, set[
     asked = [chain for chain in CHAINS if len(chain) < 2] + data.draw(st.lists(st.sampled_from(CHAINS), max_size=20))
     for chain in asked:
         mine = [update for update, chains in history if chain in chains]
-        assert trace.taken(chain) == mine
+        assert trace.accept_updates(chain) == mine
         expected = []
         for line in range(LINES):
             mind = Mind()
@@ -74,9 +74,9 @@ def test_labels_after_every_line() -> None:
 
 def test_strangers_believe_nothing_and_nobody_is_asked_about_twice() -> None:
     found = Trace(2, {"Ada": 1, "Bo": 2}, (Update(0, ("x",), together(3)),))
-    assert found.taken(("Zoe",)) == []
+    assert found.accept_updates(("Zoe",)) == []
     assert found.chain(("Ada", "Zoe")) == ["unknown", "unknown"]
     for chain in (("Ada", "Bo", "Ada"), ("Zoe", "Zoe"), ("Ada", "Zoe", "Ada")):
-        for ask in (found.taken, found.belief, found.beliefs, found.chain, found.label):
+        for ask in (found.accept_updates, found.belief, found.beliefs, found.chain, found.label):
             with pytest.raises(ValueError, match=f"asked about twice in {' > '.join(chain)}"):
                 ask(chain)

@@ -21,11 +21,11 @@ from tomserve.benchmarks.hitom.events import (
     Stay,
     Story,
     Tell,
+    event_sort,
     parse_sentence,
     read_any_question,
     read_question,
     read_story,
-    sort_of,
     write_event,
     write_question,
     write_worded_question,
@@ -53,7 +53,7 @@ FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
 def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
     for text, event in SENTENCES.items():
         assert (parse_sentence(text), event.text()) == (event, text)
-        sort = sort_of(event)
+        sort = event_sort(event)
         texts = {write_event(event, wording) for wording in OTHER[sort]}
         assert len(texts | {text}) >= 3
         if sort in SHORT:
@@ -90,7 +90,7 @@ def test_stories_are_read_back_also_in_mixed_wordings(story: Story, pick: random
     assert [type(event) for event in again.events] == [type(event) for event in story.events]
     told = []
     for event in story.events:
-        sort = sort_of(event)
+        sort = event_sort(event)
         wordings = [*OTHER[sort], *([SHORT[sort]] if sort in SHORT else [])]
         told.append(pick.choice([event.text(), *(write_event(event, wording) for wording in wordings)]))
     assert read_story(told) == story

@@ -52,10 +52,10 @@ def test_a_public_claim_is_believed_by_those_who_left_before_the_speaker() -> No
 
 def test_the_deciding_sentence() -> None:
     told = trace(story(*LEFT, "Bo privately told Ada that the pen is in the new_tin.", "Bo entered the den."), "pen")
-    assert told.decided() == 5
-    assert told.decided(("Ada",)) == 8
-    assert told.decided(("Bo",)) == 9
-    assert told.decided(("Ada", "Cleo")) == 1
+    assert told.deciding_line() == 5
+    assert told.deciding_line(("Ada",)) == 8
+    assert told.deciding_line(("Bo",)) == 9
+    assert told.deciding_line(("Ada", "Cleo")) == 1
 
 
 def test_orders_above_four_and_many_agents() -> None:

@@ -123,11 +123,11 @@ def test_the_audit_finds_rules_that_tell_roles_beside_the_first_edition(first_ed
         {"rule": "r", "perturbation": name, "right": 11 if place <= 5 else 0, "total": 20}
         for place, name in enumerate(PERTURBATIONS)
     )
-    assert list(perturbed_2.excesses(counted)) == [
+    assert list(perturbed_2.find_excesses(counted)) == [
         "'r' meets limited robust Theory of Mind on the false-belief subset: more than half right on unperturbed "
         "stories and in 5 of ten classes"
     ]
-    assert list(perturbed_2.excesses(counted.with_columns(right=10))) == []
+    assert list(perturbed_2.find_excesses(counted.with_columns(right=10))) == []
 
 
 @pytest.mark.parametrize("edition", ["1", "2"])

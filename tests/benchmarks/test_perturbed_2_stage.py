@@ -45,10 +45,10 @@ def stage(folder: Path, *edits: tuple[str, str]) -> Stage:
 def problems(found: Stage, design: Design = DESIGN) -> list[str]:
     items = found.items()
     return [
-        *validation_2.of_stage(found, design),
+        *validation_2.check_stage(found, design),
         *(
             one
-            for check in (validation_2.duplicates, validation_2.check_swapped, validation_2.leaks)
+            for check in (validation_2.check_duplicates, validation_2.check_swapped, validation_2.check_leaks)
             for one in check(items)
         ),
         *find_design_problems([found], items, design),

@@ -89,7 +89,9 @@ def other_words(original: Item, one: Item, world: World, told: World, places: tu
     for before, after in zip(world.scenes, told.scenes, strict=True):
         offered = built_in().phrasings(world.family, before.role)
         old, new = (offered[scene.phrasing % len(offered)] for scene in (before, after))
-        assert not [group for group in built_in().grouped(world.family, before.role) if old in group and new in group]
+        assert not [
+            group for group in built_in().group_phrasings(world.family, before.role) if old in group and new in group
+        ]
 
 
 def other_order(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:

@@ -61,9 +61,9 @@ def test_who_comes_to_know_what() -> None:
     assert chain(happened("tell - P place=y"), "P") == ["y"], "a voice without a name is heard"
     assert chain(happened(["fact place=x seen P", "tell Q P place=y"]), "P") == ["y"], "later ones of a line come later"
     story = happened("want P, Q place=x", ["seek P place", "act P go"], "show P sad seen Q", "act P stay")
-    assert story.wanted("P", "place", 0) == story.wanted("Q", "place") == "x"
-    assert story.wanted("P", "place") == ""
-    assert story.wanted("P", "mood") is story.wanted("R", "place") is None
+    assert story.find_wish("P", "place", 0) == story.find_wish("Q", "place") == "x"
+    assert story.find_wish("P", "place") == ""
+    assert story.find_wish("P", "mood") is story.find_wish("R", "place") is None
     assert [act for _, act in story.acts["P"]] == ["go", "stay"]
     assert [(shown[0], shown[1]) for shown in story.shown["P"]] == [(2, "sad")]
 

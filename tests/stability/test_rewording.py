@@ -8,7 +8,7 @@ def test_articles_and_plurals_follow_the_word() -> None:
     for word in [*an, "unit", "European", "house", "one", "usual", "utensil"]:
         article = "an" if word in an else "a"
         assert variants_words.article(word) == article, word
-        assert variants_words.NounReplacer({"thing": word}).replaced("A thing.") == f"{article.capitalize()} {word}."
+        assert variants_words.NounReplacer({"thing": word}).replace_all("A thing.") == f"{article.capitalize()} {word}."
     pairs = (
         "box boxes penknife penknives lorry lorries tray trays scarf scarves bench benches tin tins thermos thermoses"
     )

@@ -119,7 +119,7 @@ class Trace:
         bits = {name: 1 << place for place, name in enumerate(dict.fromkeys(agents))}
         return cls(lines, bits, tuple(updates(bits)))
 
-    def taken(self, chain: Chain) -> list[Update]:
+    def accept_updates(self, chain: Chain) -> list[Update]:
         """The updates that the chain takes over; none where it has an agent whom the story does not know.
 
         Raises ValueError for an agent who stands in the chain twice, because no audience says what that means.

@@ -73,7 +73,7 @@ class Findings:
         return cls(sections, tables or {}, notes or {}, (*before, *listed, *summary), code=int(bool(problems)))
 
 
-def select_named(
+def select_groups(
     groups: Mapping[tuple[str, ...], _Result], where: Sequence[str], kinds: Sequence[str]
 ) -> dict[tuple[str, ...], _Result]:
     """The groups whose places begin with these names.
@@ -113,7 +113,7 @@ _REASON = 200
 """So many characters of the reason are kept for which a user's file makes no variant."""
 
 
-def call_guarded(file: Path, what: str, call: Callable[[], _Result]) -> _Result:
+def run_user_code(file: Path, what: str, call: Callable[[], _Result]) -> _Result:
     """What a function of a user's file returns; an error of it says in one line what went wrong and where.
 
     file: the user's file. what: what failed, in words. call: the function, which needs no arguments any more.
@@ -147,29 +147,31 @@ def guard_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: 
     tomserve.benchmarks.counterfactuals.find_problem), and for a false-belief item that comes twice.
     """
 
-    def named(item: Item) -> Item:
+    def with_name(item: Item) -> Item:
         return item.model_copy(update={"benchmark": name})
 
     seen: set[str] = set()
-    given = call_guarded(file, "cases failed", cases)
+    given = run_user_code(file, "cases failed", cases)
     if not isinstance(given, Iterable):
         raise ContentError(f"cases gave {given!r:.60}; expected an iterator of tomserve.benchmarks.Case", path=file)
     left = iter(given)
-    while (found := call_guarded(file, f"cases failed after {len(seen)} cases", lambda: next(left, None))) is not None:
+    while (found := run_user_code(file, f"cases failed after {len(seen)} cases", lambda: next(left, None))) is not None:
         if isinstance(found, NoCase):
             yield found
             continue
         if not isinstance(found, Case):
             raise ContentError(f"cases gave {found!r:.60}; expected a tomserve.benchmarks.Case", path=file)
         if (
-            wrong := call_guarded(file, f"cases gave a bad case of {found.f.id!r}", lambda: find_problem(found))
+            wrong := run_user_code(file, f"cases gave a bad case of {found.f.id!r}", lambda: find_problem(found))
         ) is not None:
             raise ContentError(f"item {wrong[0].id!r}: {wrong[1]}", path=file)
         if found.f.id in seen:
             raise ContentError(f"cases gave the item {found.f.id!r} twice", path=file)
         seen.add(found.f.id)
-        twin = None if found.twin is None else named(found.twin)
-        yield replace(found, f=named(found.f), own=named(found.own), own_twin=named(found.own_twin), twin=twin)
+        twin = None if found.twin is None else with_name(found.twin)
+        yield replace(
+            found, f=with_name(found.f), own=with_name(found.own), own_twin=with_name(found.own_twin), twin=twin
+        )
 
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
@@ -418,18 +420,18 @@ class Benchmark:
         if self.retelling is None or self.file is None:
             return None if self.retelling is None else self.retelling(path)
         file = self.file
-        given = call_guarded(file, "retelling failed", lambda: self.retelling(path))  # type: ignore[misc]
+        given = run_user_code(file, "retelling failed", lambda: self.retelling(path))  # type: ignore[misc]
         if not callable(given):
             raise ContentError(f"retelling gave {given!r:.60}; expected a function (item, kind)", path=file)
 
         def retell(item: Item, kind: Kind) -> Item:
-            made = call_guarded(file, f"retelling failed for {kind.name} of {item.id!r}", lambda: given(item, kind))
+            made = run_user_code(file, f"retelling failed for {kind.name} of {item.id!r}", lambda: given(item, kind))
             wanted = (f"{item.id}/{kind.name}", item.id, kind.name)
             if not isinstance(made, Item) or (made.id, made.base, made.factors.get("variant")) != wanted:
                 found = f"the item {made.id!r:.60}" if isinstance(made, Item) else f"{made!r:.60}"
                 reason = f"retelling gave {found} as {wanted[0]!r}; expected what tomserve.variants.make_variant makes"
                 raise ContentError(reason, path=file)
-            return call_guarded(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
+            return run_user_code(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
 
         return retell
 

@@ -14,16 +14,16 @@ from tomserve.items import Item, read_items
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """The items of the file `path`. Raises ConfigError without a path, ContentError by file and line for a mistake."""
     del gold  # the benchmark has one set of answers, so no other can be asked for
-    return read_items(_given(path))
+    return read_items(_require_path(path))
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
     """The counterfactual cases of the file `path`, whatever the conditions. Raises as `load` does."""
     del where
-    return read_cases(_given(path))
+    return read_cases(_require_path(path))
 
 
-def _given(path: Path | None) -> Path:
+def _require_path(path: Path | None) -> Path:
     if path is None:
         raise ConfigError("benchmark 'items' needs a file: --path FILE.jsonl")
     return path

@@ -239,12 +239,12 @@ def audit_items(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None
     learned = fit_edition_2(items)
     second = count_right(items, learned)
     tables = {
-        "right answers, second edition": by_class(second),
-        "right answers, first edition": by_class(earlier := count_right(first, fit_edition_2(first))),
+        "right answers, second edition": pivot_classes(second),
+        "right answers, first edition": pivot_classes(earlier := count_right(first, fit_edition_2(first))),
         "both editions": compare_editions(second, earlier),
         "telling words of the second edition": telling_words(items),
     }
-    problems = list(excesses(second))
+    problems = list(find_excesses(second))
     if own:
         problems += baselines.find_shipped_problems(items, learned)
     return Findings.of_problems(problems, outcome(problems), before=(GOAL,), tables=tables, notes=NOTES)
@@ -290,7 +290,7 @@ def count_right(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]])
     return table.filter(subset="false_belief").drop("subset")
 
 
-def by_class(counts: pl.DataFrame) -> pl.DataFrame:
+def pivot_classes(counts: pl.DataFrame) -> pl.DataFrame:
     """One row a rule, in the order in which rules are declared, and a column a class."""
     if counts.is_empty():
         return pl.DataFrame()
@@ -319,7 +319,7 @@ def compare_editions(second: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
     return _sum_counts(second).join(named, on="rule", how="left", maintain_order="left")
 
 
-def excesses(counts: pl.DataFrame) -> Iterator[str]:
+def find_excesses(counts: pl.DataFrame) -> Iterator[str]:
     """A sentence for each case in which a rule exceeds the goal (see GOAL). counts: as `count_right` gives them."""
     tested = counts.filter(~pl.col("perturbation").is_in([OVERALL, CONTROL]))
     for rule, name, right, total in tested.select("rule", "perturbation", "right", "total").iter_rows():

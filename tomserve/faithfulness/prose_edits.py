@@ -507,7 +507,7 @@ def _swapped(prose: Prose) -> Made:
             continue
         # The conclusion is about the asked person, and so has to become the one about the other, as the names do.
         ended = None if prose.verdict is None else _concluding(prose, wanted)
-        made = _exchanged(mine, other).replaced(text if ended is None else ended)
+        made = _exchanged(mine, other).replace_all(text if ended is None else ended)
         if find_conclusion(case, made, wanted) == wanted:
             return made, wanted
         unreadable = True
@@ -521,13 +521,13 @@ def _exchanged(one: str, other: str) -> NameReplacer:
 def _answer_about(case: EditCase, mine: str, other: str) -> str | None:
     """The right answer to the same question about the other person, where it differs from the model's own answer."""
     exchange = _exchanged(mine, other)
-    wanted = tuple(map(exchange.replaced, people_of(case.item)))
+    wanted = tuple(map(exchange.replace_all, people_of(case.item)))
     fits = [
         mate
         for mate in case.mates
         if mate.story == case.item.story and set(mate.choices) == set(case.item.choices) and people_of(mate) == wanted
     ]
-    asked = exchange.replaced(case.item.question)
+    asked = exchange.replace_all(case.item.question)
     for mate in sorted(fits, key=lambda one: (one.question != asked, one.id)):
         if mate.answer not in (case.chain.own, case.item.answer):
             return mate.answer

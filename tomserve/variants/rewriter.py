@@ -235,7 +235,7 @@ def make_rewritten(wanted: PendingVariant, job: Job, told: Sequence[str], model:
     question, choices = item.question, item.choices
     if job.kind is PERSON:
         people = NameReplacer(dict.fromkeys(sorted(job.old, key=len, reverse=True), job.new))
-        question, *renamed = map(people.replaced, (question, *choices))
+        question, *renamed = map(people.replace_all, (question, *choices))
         choices = tuple(renamed)
     return make_variant(item, wanted.kind, by=f"{REWRITER}{model}", story=told, question=question, choices=choices)
 

@@ -371,10 +371,10 @@ class Cast(NamedTuple):
         """Whether the pronouns of a text can be turned as this needs."""
         return self.gender is None or pronouns.swap_gender(text, to=self.gender) is not None
 
-    def told(self, text: str) -> str:
+    def tell(self, text: str) -> str:
         """A text of the story, its question or its choices told of the new person."""
         made = pronouns.swap_gender(text, to=self.gender) if self.gender is not None else text
-        return NameReplacer({self.old: self.new}).replaced(text if made is None else made)
+        return NameReplacer({self.old: self.new}).replace_all(text if made is None else made)
 
 
 def _of_person(item: Item) -> Item:
@@ -383,7 +383,7 @@ def _of_person(item: Item) -> Item:
     cast, story = _retell_story(item.story, old, item.cluster, True)
     if cast.gender is not None and not _sure(item.story, asked, cast):
         cast, story = _retell_story(item.story, old, item.cluster, False)
-    question, *choices = map(cast.told, asked)
+    question, *choices = map(cast.tell, asked)
     # A name that is a common word, too, as in "Will Will go?", cannot be told from it at the beginning of a sentence.
     word = any(names.occurs(old.lower(), text) for text in (*item.story, *asked))
     if word or any(names.occurs(one, text) for one in (old, old.upper()) for text in (*story, question, *choices)):
@@ -437,7 +437,7 @@ def _recast(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Ca
     if made is None:
         return NO_NEW_NAME
     cast = Cast(old, made[old], turned, others)
-    return cast, tuple(map(cast.told, story))
+    return cast, tuple(map(cast.tell, story))
 
 
 def _retell_story(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]]:

@@ -1,9 +1,9 @@
 """English words: plurals, articles, lists of words, and one word put in the place of another in every form.
 
 >>> things = NounReplacer({"box": "urn"})
->>> things.replaced("A box, two boxes and the box's lid.")
+>>> things.replace_all("A box, two boxes and the box's lid.")
 "An urn, two urns and the urn's lid."
->>> NameReplacer({"Ann": "Rahel"}).replaced("Ann's cap is Anna's, says Ann.")
+>>> NameReplacer({"Ann": "Rahel"}).replace_all("Ann's cap is Anna's, says Ann.")
 "Rahel's cap is Anna's, says Rahel."
 """
 
@@ -105,7 +105,7 @@ class NounReplacer:
             rf"(?:{_ARTICLE})?\b(?P<word>{_alternatives(self.forms)})(?!\w)(?!-\w)(?<!\w-)", re.I
         )
 
-    def replaced(self, text: str) -> str:
+    def replace_all(self, text: str) -> str:
         """The text with the new nouns."""
         return self._pattern.sub(self._new, text) if self.forms else text
 
@@ -135,7 +135,7 @@ class NameReplacer:
         self.names = dict(names)
         self._pattern = re.compile(rf"(?<!\w)(?P<word>{_alternatives(names)})(?P<own>['’](?=\s+\w))?(?!\w)")
 
-    def replaced(self, text: str) -> str:
+    def replace_all(self, text: str) -> str:
         """The text with the new names."""
         return self._pattern.sub(self._new, text) if self.names else text
 

@@ -135,14 +135,14 @@ def audit(found: Sequence[Stage]) -> Iterator[str]:
     )
     for title, frame in (
         ("Both editions", perturbed_2.compare_editions(second, earlier)),
-        ("Second edition, right answers by class", perturbed_2.by_class(second)),
-        ("First edition, right answers by class", perturbed_2.by_class(earlier)),
+        ("Second edition, right answers by class", perturbed_2.pivot_classes(second)),
+        ("First edition, right answers by class", perturbed_2.pivot_classes(earlier)),
     ):
         yield f"{title}:"
         yield ""
         yield from table(frame.columns, [["-" if cell is None else cell for cell in row] for row in frame.iter_rows()])
         yield ""
-    exceeding = list(perturbed_2.excesses(second))
+    exceeding = list(perturbed_2.find_excesses(second))
     yield f"{len(exceeding)} cases exceed the goal{':' if exceeding else '.'}"
     yield from (("", *(f"- {one}" for one in exceeding)) if exceeding else ())
 

@@ -102,17 +102,17 @@ class Audit:
                 asked.add(record.key)
                 causes.append("semantics")
             for cause in causes:
-                decided = self._decided(record, row)
+                decided = self._explain_decision(record, row)
                 found.append(Finding(record, cause, row["released"], row["common_knowledge"], decided))
         yield from sorted(found, key=lambda f: (CAUSES.index(f.cause), f.record.order, f.record.deception))
 
-    def _decided(self, record: Record, row: dict[str, Any]) -> tuple[str, ...]:
+    def _explain_decision(self, record: Record, row: dict[str, Any]) -> tuple[str, ...]:
         lines: dict[str, str] = {}
         for name in SEMANTICS:
-            line = self.trace(record).decided(record.asked, name)
+            line = self.trace(record).deciding_line(record.asked, name)
             lines.setdefault(row[name], f"{row[name]} by {_sentence(record.story, line)}")
         if record.answer not in lines:
-            line = _last_named(record.story, record.object, record.answer)
+            line = _find_last_statement(record.story, record.object, record.answer)
             source = "last in" if line is not None else f"for the {record.object} in"
             lines[record.answer] = f"label {record.answer} {source} {_sentence(record.story, line)}"
         return tuple(lines.values())
@@ -207,7 +207,7 @@ def _sentence(story: Story, line: int | None) -> str:
     return "no sentence" if line is None else f"{line + 1} {story.events[line].text()!r}"
 
 
-def _last_named(story: Story, obj: str, container: str) -> int | None:
+def _find_last_statement(story: Story, obj: str, container: str) -> int | None:
     """The last sentence (0-based) that puts `obj` into `container`, or says that it is there."""
     lines = [
         line

@@ -277,17 +277,17 @@ def _write(plan: Plan, form: str, out: Path) -> Tally:
     """Write the stories of a plan to a file as they are made; returns the counts of what came of it."""
     tally = Tally()
 
-    def counted() -> Iterator[generator.Family]:
+    def tally_families() -> Iterator[generator.Family]:
         for family in generator.generate(plan):
             tally.add_family(family)
             yield family
 
     if form == "hitom":
-        write_chunks(out, generator.official_file(counted()), output_path.open_output)
+        write_chunks(out, generator.official_file(tally_families()), output_path.open_output)
     else:
         write_chunks(
             out,
-            (line + b"\n" for family in counted() for line in generator.item_lines(family)),
+            (line + b"\n" for family in tally_families() for line in generator.item_lines(family)),
             output_path.open_output,
         )
     return tally

@@ -475,7 +475,7 @@ SHORT = {
 """For some sorts of sentence a wording with fewer words, for condensed stories."""
 
 
-def sort_of(event: Event) -> Sort:
+def event_sort(event: Event) -> Sort:
     """The sort of sentence that tells an event."""
     if isinstance(event, Distractor):
         return next(sort for sort in ("saw", "lost", "likes", "dislikes") if event.verb.split()[0] == sort)

@@ -147,7 +147,7 @@ class Balance:
         least = place = other = copied = 0
         for turn in range(len(ring) // 2 if order else 1):
             asked = ring[turn : turn + order]
-            belief = witnessed = minds.witnessed(asked)
+            belief = witnessed = minds.belief_by_sight(asked)
             if reached:
                 belief = minds.belief(asked, witnessed)
             behind = lead = 0
@@ -165,7 +165,7 @@ class Balance:
                 continue
             changes = False
             if sensitive is not None:
-                changes = minds.turned(asked, belief)
+                changes = minds.depends_on_order(asked, belief)
                 if sensitive[0] >= sensitive[1] and not changes:
                     self._insensitive[order] += 1
                     continue

@@ -321,10 +321,10 @@ class FinalBeliefs(Protocol[Agent]):
     def otherwise(self, chain: Sequence[Agent], /) -> str:
         """The same under the other semantics."""
 
-    def witnessed(self, chain: Sequence[Agent], /) -> str:
+    def belief_by_sight(self, chain: Sequence[Agent], /) -> str:
         """The same as if nothing were said."""
 
-    def turned(self, chain: Sequence[Agent], belief: str, /) -> bool:
+    def depends_on_order(self, chain: Sequence[Agent], belief: str, /) -> bool:
         """Whether the same agents in some other order believe something else than `belief`, which is the chain's.
 
         Only a tell can make it so. Under either semantics the answer depends on which agents are asked and on which of
@@ -348,11 +348,11 @@ class TrackedBeliefs:
         """The same under the other semantics."""
         return self._traced.belief(chain, self._other)
 
-    def witnessed(self, chain: Sequence[str]) -> str:
+    def belief_by_sight(self, chain: Sequence[str]) -> str:
         """The same as if nothing were said."""
         return self._traced.seen.label(chain)
 
-    def turned(self, chain: Sequence[str], belief: str) -> bool:
+    def depends_on_order(self, chain: Sequence[str], belief: str) -> bool:
         """Whether the same agents in another order believe something else."""
         others = ((*chain[:at], *chain[at + 1 :], chain[at]) for at in range(len(chain) - 1))
         return self.told and any(self.belief(other) != belief for other in others)
@@ -377,7 +377,7 @@ class StoryFacts(Generic[Agent]):
         belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the answer.
         """
         ends, told, order = self._ends, self._told, len(asked)
-        witnessed = ends.witnessed(asked) if told else belief
+        witnessed = ends.belief_by_sight(asked) if told else belief
         first = belief if order == 1 else ends.belief(asked[-1:])
         return {
             "order": order,
@@ -387,7 +387,7 @@ class StoryFacts(Generic[Agent]):
             "equals_joint_witness": answer == witnessed,
             "answer_position": self._positions.get(answer),
             "answer_place": self._places.get(answer),
-            "order_sensitive": told and order > 1 and ends.turned(asked, belief),
+            "order_sensitive": told and order > 1 and ends.depends_on_order(asked, belief),
             "semantics_differ": told and belief != ends.otherwise(asked),
             "label_agrees": belief == answer,
         }

@@ -250,12 +250,12 @@ class Plot:
 
         gaps: the lines after which distractors stand, in order.
         """
-        updates = self._seen(gaps)
-        updates += self._said(kind, semantics, gaps)
+        updates = self._list_sights(gaps)
+        updates += self._list_tells(kind, semantics, gaps)
         lines = self.height + len(gaps) - (len(self.told) if kind == "none" else 0)
         return Trace(lines, self.scene.bits, tuple(updates))
 
-    def _seen(self, gaps: Sequence[int]) -> list[Update]:
+    def _list_sights(self, gaps: Sequence[int]) -> list[Update]:
         """What the agents see of the object: all of it is in the first chapter."""
         present = sum(self.scene.agents)
         found = [Update(1 + bisect_left(gaps, 1), (self.scene.containers[0],), together(present))]
@@ -268,7 +268,7 @@ class Plot:
             present ^= agent
         return found
 
-    def _said(self, kind: str, semantics: Semantics, gaps: Sequence[int]) -> Iterator[Update]:
+    def _list_tells(self, kind: str, semantics: Semantics, gaps: Sequence[int]) -> Iterator[Update]:
         """What is told of the object in the twin of that kind."""
         heights = self.heights
         for at, (audience, label) in enumerate(reversed(self.heard(kind, semantics))):
@@ -423,7 +423,7 @@ class FastBeliefs:
         """The containers in which the object is seen or said to be, in order of their first mention."""
         return list(dict.fromkeys([*self._plot.containers, *[label for _, label in reversed(self._heard)]]))
 
-    def witnessed(self, chain: Sequence[int]) -> str:
+    def belief_by_sight(self, chain: Sequence[int]) -> str:
         """What these agents saw together last; without agents, what is so."""
         everybody = sum(chain)
         for agent, place in self._plot.leaving:
@@ -440,7 +440,7 @@ class FastBeliefs:
                     audience.endings & ending if audience.memoryless else audience.takes(chain)
                 ):
                     return label
-        return self.witnessed(chain) if witnessed is None else witnessed
+        return self.belief_by_sight(chain) if witnessed is None else witnessed
 
     def otherwise(self, chain: Sequence[int]) -> str:
         """What the chain believes under the other semantics."""
@@ -456,7 +456,7 @@ class FastBeliefs:
             found = self._alone[agent] = self.belief((agent,))
         return found
 
-    def turned(self, chain: Sequence[int], belief: str) -> bool:
+    def depends_on_order(self, chain: Sequence[int], belief: str) -> bool:
         """Whether the same agents in another order believe something else than `belief`, which is the chain's.
 
         Each of them is put last in turn, since the order decides nothing else, or at order 2 the whole.
@@ -467,7 +467,7 @@ class FastBeliefs:
                 break
         else:
             return False
-        witnessed = self.witnessed(chain)
+        witnessed = self.belief_by_sight(chain)
         for at in range(len(chain) - 1):
             if self.belief((*chain[:at], *chain[at + 1 :], chain[at]), witnessed) != belief:
                 return True

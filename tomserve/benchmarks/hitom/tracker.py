@@ -113,7 +113,7 @@ class Trace:
         """The belief of `asked` after each sentence: `lines` labels, "unknown" until something is known."""
         return self.under(semantics).chain(asked)
 
-    def decided(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> int | None:
+    def deciding_line(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> int | None:
         """0-based index of the sentence that set the final belief, or None where it is "unknown"."""
         if not asked:
             return self.moved[-1] if self.moved else None
@@ -125,7 +125,7 @@ class Trace:
 
         Raises ValueError for a repeated agent and for an unknown semantics.
         """
-        return self.under(semantics).taken(asked)
+        return self.under(semantics).accept_updates(asked)
 
 
 def trace(story: Story, obj: str) -> Trace:

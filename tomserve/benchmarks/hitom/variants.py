@@ -32,8 +32,8 @@ from tomserve.benchmarks.hitom.events import (
     Story,
     Tell,
     agents_of,
+    event_sort,
     read_question,
-    sort_of,
     write_event,
     write_question,
     write_worded_question,
@@ -132,7 +132,7 @@ def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, 
         (seen, plan.ANIMALS),
         (lost, plan.BELONGINGS),
     ):
-        fresh = _fresh(dice, lists, used)
+        fresh = _pick_new(dice, lists, used)
         names |= {name: next(fresh) for name in old if name not in names}
     return names
 
@@ -141,7 +141,7 @@ def other_agents(story: Story, dice: Dice) -> dict[str, str]:
     """Other names for everybody. Raises InapplicableError where there are not enough of them."""
     agents = dict.fromkeys(name for event in story.events for name in agents_of(event))
     used = {word.casefold() for word in re.findall(r"[\w'-]+", " ".join(story.sentences()))}
-    fresh = _fresh(dice, (*OTHER_AGENTS, *plan.AGENTS), used)
+    fresh = _pick_new(dice, (*OTHER_AGENTS, *plan.AGENTS), used)
     return {name: next(fresh) for name in agents}
 
 
@@ -175,8 +175,8 @@ def _noun(name: str) -> str:
 
 def _other_containers(holders: list[str], used: set[str], dice: Dice) -> dict[str, str]:
     colours: dict[str, str] = {}
-    palette = _fresh(dice, COLOURS, {name.split("_")[0] for name in holders})
-    shelf = _fresh(dice, OTHER_CONTAINERS, used)
+    palette = _pick_new(dice, COLOURS, {name.split("_")[0] for name in holders})
+    shelf = _pick_new(dice, OTHER_CONTAINERS, used)
     names: dict[str, str] = {}
     for name in holders:
         match = _COLOURED.fullmatch(name)
@@ -189,7 +189,7 @@ def _other_containers(holders: list[str], used: set[str], dice: Dice) -> dict[st
     return names
 
 
-def _fresh(dice: Dice, listed: Iterable[str], used: set[str]) -> Iterator[str]:
+def _pick_new(dice: Dice, listed: Iterable[str], used: set[str]) -> Iterator[str]:
     """The words of a list in random order, without those that are used; each is used from then on. Raises
     InapplicableError at the end of the list."""
     left = [word for word in listed if word.casefold() not in used]
@@ -212,9 +212,9 @@ def reorder(story: Story, dice: Dice) -> Story:
     """
     events = [event for event in story.events if not isinstance(event, Distractor)]
     others = [event for event in story.events if isinstance(event, Distractor)]
-    after = _after(events)
+    after = _list_predecessors(events)
     for _ in range(_TRIES):
-        found = Story(tuple(_scatter(_drawn(events, after, dice), others, dice)))
+        found = Story(tuple(_scatter(_draw_order(events, after, dice), others, dice)))
         if found.events != story.events:
             if not same_beliefs(story, found):
                 raise InapplicableError(CHANGES_TRUTH)
@@ -232,16 +232,16 @@ def same_beliefs(one: Story, other: Story) -> bool:
     return True
 
 
-def _after(events: Sequence[Event]) -> list[list[int]]:
+def _list_predecessors(events: Sequence[Event]) -> list[list[int]]:
     """For each event the places (from 0) of the earlier ones that it has to follow."""
     tells = any(isinstance(event, Claim | Tell) for event in events)
     return [
-        [before for before in range(place) if not _free(events[before], event, tells)]
+        [before for before in range(place) if not _may_swap(events[before], event, tells)]
         for place, event in enumerate(events)
     ]
 
 
-def _free(one: Event, other: Event, tells: bool) -> bool:
+def _may_swap(one: Event, other: Event, tells: bool) -> bool:
     """Whether two events may change places. tells: whether anything is told in the story."""
     if not isinstance(one, Stay):
         one, other = other, one
@@ -250,7 +250,7 @@ def _free(one: Event, other: Event, tells: bool) -> bool:
     return isinstance(one, Exit) and isinstance(other, Exit) and one.agent != other.agent and not tells
 
 
-def _drawn(events: Sequence[Event], after: list[list[int]], dice: Dice) -> list[Event]:
+def _draw_order(events: Sequence[Event], after: list[list[int]], dice: Dice) -> list[Event]:
     """An order of the events in which each follows those that it has to follow, drawn step by step."""
     waits = [len(before) for before in after]
     followers: list[list[int]] = [[] for _ in events]
@@ -329,7 +329,7 @@ def _steps(story: Story, obj: str) -> Iterator[Step]:
     where = [{}, *story.presence()]
     for sort in (Exit, Place, Claim | Tell, Stay):
         shorter = {
-            line: write_event(event, SHORT[sort_of(event)])
+            line: write_event(event, SHORT[event_sort(event)])
             for line, event in lines
             if isinstance(event, sort)
             and (not isinstance(event, Exit | Stay) or where[line].get(event.agent) == event.room)
@@ -440,4 +440,4 @@ def _retell_story(
 def paraphrase(story: Story, dice: Dice) -> tuple[str, ...]:
     """The sentences of a story in other words: one wording for each sort of sentence, drawn for the story."""
     wordings = {sort: dice.pick(listed) for sort, listed in OTHER.items()}
-    return tuple(write_event(event, wordings[sort_of(event)]) for event in story.events)
+    return tuple(write_event(event, wordings[event_sort(event)]) for event in story.events)

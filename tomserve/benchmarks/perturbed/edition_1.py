@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, select_named
+from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
 from tomserve.benchmarks.perturbed.baselines import RULES_1
 from tomserve.benchmarks.perturbed.stages_1 import load_stages
 from tomserve.errors import ConfigError
@@ -37,7 +37,7 @@ def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
             stories.setdefault(_place(item), {})[str(item.factors["question_kind"])] = item
     sections = {
         _heading(place, story["belief"]): tuple(_lines(story))
-        for place, story in select_named(stories, where, PLACE).items()
+        for place, story in select_groups(stories, where, PLACE).items()
         if {"belief", "reality"} <= set(story)
     }
     return Findings(sections=sections)

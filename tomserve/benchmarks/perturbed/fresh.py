@@ -168,7 +168,7 @@ class _Telling:
         return _derive_answers(Stage(told, self.stage.path, self.stage.lines))
 
     def _text(self, template: str, task: str | None) -> str:
-        return self.people.replaced(self.things[task].replaced(template))
+        return self.people.replace_all(self.things[task].replace_all(template))
 
     def _questions(self, questions: Questions, task: str | None) -> Questions:
         told = {"belief": self._text(questions.belief, task), "reality": self._text(questions.reality, task)}
@@ -194,19 +194,21 @@ class _Telling:
 
     def _sentence(self, sentence: Sentence, *here: str) -> Sentence:
         wording = order_by_key(sentence.texts[1:] or sentence.texts, *self.key, *here)[0]
-        events = [self.people.replaced(event) for event in sentence.events]
+        events = [self.people.replace_all(event) for event in sentence.events]
         return Sentence(texts=[self._text(wording, here[1])], events=events)
 
 
 def _derive_answers(stage: Stage) -> StageFile:
     """The file of a stage with the answers that its events give, in place of those that are written in it."""
 
-    def derived(task: str, which: str, version: Version) -> Version:
+    def with_answers(task: str, which: str, version: Version) -> Version:
         last = stage.story(task, which).lines[-1]
         return version.model_copy(update={"answers": f"{'|'.join(last.belief.labels)}/{'|'.join(last.world.labels)}"})
 
     tasks = {
-        name: task.model_copy(update={"versions": {key: derived(name, key, one) for key, one in task.versions.items()}})
+        name: task.model_copy(
+            update={"versions": {key: with_answers(name, key, one) for key, one in task.versions.items()}}
+        )
         for name, task in stage.file.tasks.items()
     }
     return stage.file.model_copy(update={"tasks": tasks})

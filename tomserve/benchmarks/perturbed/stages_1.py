@@ -224,7 +224,7 @@ class Edition1Stage:
         if swapped:
             slots = {"x": slots["y"], "y": slots["x"]}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | self.file.extra_labels | {UNKNOWN: UNKNOWN}
-        asked = self.asked(name)
+        asked = self.asked_person(name)
         lines = [version.gold[sentence] for sentence in story]
         sets = [line.belief if kind == "belief" else line.world for line in lines]
         edges = [line.belief_edges if kind == "belief" else line.world_edges for line in lines]
@@ -262,7 +262,7 @@ class Edition1Stage:
             canary=self.file.canary,
         )
 
-    def asked(self, task: str) -> str:
+    def asked_person(self, task: str) -> str:
         """The person whose belief a task is about: the one that it names, else the first of the stage."""
         return self.file.tasks[task].asked or next(iter(self.file.people.values()))
 

@@ -191,7 +191,7 @@ class StageFile(_Strict):
         """The scenario of a version, by its name."""
         return version if version in SCENARIOS[self.kind] and version != FALSE_BELIEF else FALSE_BELIEF
 
-    def asked(self, task: str) -> str:
+    def asked_person(self, task: str) -> str:
         """The person whose belief a task is about."""
         return self.tasks[task].asked or next(iter(self.people))
 
@@ -433,7 +433,7 @@ class Stage:
         if (made := self._made.get((task, version))) is None:
             sentences = story_of(self.file.tasks[task], version)
             events = [sentence.events for sentence in sentences.values()]
-            lines = tuple(derive(events, self.file.asked(task)))
+            lines = tuple(derive(events, self.file.asked_person(task)))
             made = self._made[task, version] = Story(task, version, sentences, lines)
         return made
 
@@ -443,9 +443,9 @@ class Stage:
 
     @cached_property
     def _items(self) -> tuple[Item, ...]:
-        return tuple(self._derived())
+        return tuple(self._make_items())
 
-    def _derived(self) -> Iterator[Item]:
+    def _make_items(self) -> Iterator[Item]:
         for story in self.stories:
             for kind in QUESTION_KINDS:
                 for swapped in (False, True):
@@ -468,7 +468,7 @@ class Stage:
         x, y = self.file.labels["x"], self.file.labels["y"]
         slots = {"x": y, "y": x} if swapped else {"x": x, "y": y}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | {UNKNOWN: UNKNOWN}
-        task, asked = self.file.tasks[story.task], self.file.asked(story.task)
+        task, asked = self.file.tasks[story.task], self.file.asked_person(story.task)
         questions = task.questions or self.file.questions
         version = self.version(story)
         answer = version.belief if kind == "belief" else version.reality
@@ -508,7 +508,7 @@ class Stage:
             "aware": version.aware,
             "cue": labels[cue],
             "reality": labels[reality],
-            "asked": self.file.asked(story.task),
+            "asked": self.file.asked_person(story.task),
             "slot": self._slot(story),
             "task_questions": 4 * len(self.file.tasks[story.task].versions),
         }

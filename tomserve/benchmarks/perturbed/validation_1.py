@@ -243,21 +243,25 @@ def find_problems(stages: list[Edition1Stage]) -> Iterator[str]:
     data = Dataset(stages, [item for stage in stages for item in stage.items("perturbed")])
     wanted = load_design()
     checks: list[Callable[[Dataset], Iterator[str]]] = [
-        factors,
-        duplicates,
-        balance,
-        leaks,
-        partial(controls, critical=wanted.critical),
-        readability,
-        events,
+        check_factors,
+        check_duplicates,
+        check_balance,
+        check_leaks,
+        partial(check_controls, critical=wanted.critical),
+        check_readability,
+        check_events,
     ]
     if {stage.file.stage for stage in stages} >= {"C1", "T1"}:
-        checks = [partial(design, wanted=wanted), partial(critical_forms, critical=wanted.critical), *checks]
+        checks = [
+            partial(check_design, wanted=wanted),
+            partial(check_critical_forms, critical=wanted.critical),
+            *checks,
+        ]
     for check in checks:
         yield from check(data)
 
 
-def design(data: Dataset, wanted: Design) -> Iterator[str]:
+def check_design(data: Dataset, wanted: Design) -> Iterator[str]:
     """Check that there are the tasks and the numbers of items that the design wants."""
     for place, classes in wanted.stages.items():
         found = next((set(s.file.tasks) for s in data.stages if s.file.stage == place), set())
@@ -275,7 +279,7 @@ def design(data: Dataset, wanted: Design) -> Iterator[str]:
             yield f"{what}: {count}, expected {expected}"
 
 
-def critical_forms(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
+def check_critical_forms(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
     """Check that about half of the tasks of the critical classes take the critical form, and no task of other classes;
     and that `aware` is true in some tasks and false in others of its class, and missing elsewhere."""
     forms: dict[str, list[bool]] = defaultdict(list)
@@ -296,7 +300,7 @@ def critical_forms(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
             yield f"{name}: `aware` is for automatic_change_knowledge only"
 
 
-def factors(data: Dataset) -> Iterator[str]:
+def check_factors(data: Dataset) -> Iterator[str]:
     """Check that a task has each combination of scenario, question and swap once, and a stage one set of choices."""
     cells = Counter(
         (i.cluster, i.factors["scenario"], i.factors["question_kind"], i.factors["swapped"]) for i in data.items
@@ -314,7 +318,7 @@ def factors(data: Dataset) -> Iterator[str]:
             yield f"{stage.file.stage}: the choice set differs between tasks, or lacks {UNKNOWN!r}"
 
 
-def duplicates(data: Dataset) -> Iterator[str]:
+def check_duplicates(data: Dataset) -> Iterator[str]:
     """Check that no story occurs twice."""
     seen: dict[tuple[str, ...], str] = {}
     for item in data.items:
@@ -324,7 +328,7 @@ def duplicates(data: Dataset) -> Iterator[str]:
                 yield f"{item.id}: tells the same story as {first}"
 
 
-def balance(data: Dataset) -> Iterator[str]:
+def check_balance(data: Dataset) -> Iterator[str]:
     """Check that each label of a task is the answer equally often, and that its items have one order of choices."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     orders: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -345,7 +349,7 @@ def balance(data: Dataset) -> Iterator[str]:
         yield f"choices: {UNKNOWN!r} stands at one place in {max(rotations.values())} of {len(answers)} tasks"
 
 
-def leaks(data: Dataset) -> Iterator[str]:
+def check_leaks(data: Dataset) -> Iterator[str]:
     """Check that no question names a label or asks about the future."""
     for item in data.items:
         for choice in item.choices:
@@ -355,7 +359,7 @@ def leaks(data: Dataset) -> Iterator[str]:
             yield f"{item.id}: asks about the future, not about a belief"
 
 
-def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
+def check_controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
     """Check what each scenario and class must make of reality and belief, by the designs of paper and dataset."""
     belief = {
         (item.cluster, item.factors["scenario"]): item
@@ -387,7 +391,7 @@ def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
             yield f"{item.id}: a perturbed belief must differ from the cue"
 
 
-def readability(data: Dataset) -> Iterator[str]:
+def check_readability(data: Dataset) -> Iterator[str]:
     """Check that stories are neither too short nor too long, and sentences not too long."""
     for item in data.items:
         if item.factors["question_kind"] == "reality":
@@ -400,7 +404,7 @@ def readability(data: Dataset) -> Iterator[str]:
             yield f"{item.id}: longest sentence {max(words)} words, {sum(words) / len(words):.1f} on average"
 
 
-def events(data: Dataset) -> Iterator[str]:
+def check_events(data: Dataset) -> Iterator[str]:
     """Check that the events give the hand-written gold, and that only the classes that need it state inference."""
     for stage in data.stages:
         for name, task in stage.file.tasks.items():
@@ -438,7 +442,7 @@ def cross_check(stages: Sequence[Edition1Stage], *, inference: bool = True) -> I
                 story = story_of(task, version)
                 cluster = f"{stage.file.stage}/{name}"
                 try:
-                    derived = track([s.events for s in story.values()], stage.asked(name), inference=inference)
+                    derived = track([s.events for s in story.values()], stage.asked_person(name), inference=inference)
                 except ValueError as error:
                     raise ValueError(f"{cluster}/{scenario}: {error}") from None
                 for key, (world, belief) in zip(story, derived, strict=True):
@@ -496,7 +500,7 @@ def convert_stage(stage: first.Edition1Stage, words: StageWords) -> Stage | None
         labels=dict(file.slots),
         words=dict(words.words),
         questions=file.questions,
-        tasks={name: _task(task, stage.asked(name)) for name, task in file.tasks.items()},
+        tasks={name: _task(task, stage.asked_person(name)) for name, task in file.tasks.items()},
     )
     return Stage(made, stage.path, stage.lines)
 

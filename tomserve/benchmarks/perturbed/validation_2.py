@@ -99,11 +99,11 @@ def find_design_problems(stages: Sequence[Stage], items: Sequence[Item], design:
     low, high = design.questions
     if not low <= len(items) <= high:
         yield f"There are {len(items)} questions, expected {low} to {high}."
-    yield from canaries(stages)
-    yield from balance(items, design.least_share)
+    yield from check_canaries(stages)
+    yield from check_balance(items, design.least_share)
 
 
-def canaries(stages: Sequence[Stage]) -> Iterator[str]:
+def check_canaries(stages: Sequence[Stage]) -> Iterator[str]:
     """The problems of the canary, the line by which a text is known to be benchmark data: all stages have the same."""
     usual = Counter(stage.file.canary for stage in stages if stage.file.canary).most_common(1)
     for stage in stages:
@@ -114,7 +114,7 @@ def canaries(stages: Sequence[Stage]) -> Iterator[str]:
             yield f"{stage.path}:{line}: The canary is another than in most stages; copy it from one of these."
 
 
-def shares(items: Sequence[Item]) -> Mapping[tuple[str, str], Counter[str]]:
+def count_shares(items: Sequence[Item]) -> Mapping[tuple[str, str], Counter[str]]:
     """How often the right answer of the false-belief subset is what, by class and by what is counted: its role, its
     place among the choices, and whether it is the label mentioned first, or last."""
     found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -140,10 +140,10 @@ VALUES = {
 """The values that have to come up equally often, by what is counted (see shares)."""
 
 
-def balance(items: Sequence[Item], least: float) -> Iterator[str]:
+def check_balance(items: Sequence[Item], least: float) -> Iterator[str]:
     """The problems of how right answers are spread: in each class but none over roles, places and orders of mention;
     and that "unknown" is an answer of questions about reality too."""
-    for (name, what), counts in sorted(shares(items).items()):
+    for (name, what), counts in sorted(count_shares(items).items()):
         if name == "none":
             continue
         total = counts.total()
@@ -177,7 +177,7 @@ def _lengths(checked: CheckedRetoldFile) -> Iterator[str]:
     telling = StageRewording(checked.stage, checked.retold)
     for story in checked.stage.stories:
         try:
-            telling.told(story, CONDENSED)
+            telling.retell(story, CONDENSED)
         except InapplicableError:
             share = largest_reduction(telling.forms(story))
             where = f"{checked.path}:{checked.lines.at(('tasks', story.task))}: {story.task}/{story.version}"
@@ -204,8 +204,8 @@ def validate_stages(stages: Sequence[Stage], own: bool) -> Findings:
     """
     design = load_design()
     items = [item for stage in stages for item in stage.items()]
-    listed = [problem for stage in stages for problem in of_stage(stage, design)]
-    listed += [problem for check in (duplicates, check_swapped, leaks) for problem in check(items)]
+    listed = [problem for stage in stages for problem in check_stage(stage, design)]
+    listed += [problem for check in (check_duplicates, check_swapped, check_leaks) for problem in check(items)]
     listed += [problem for stage in stages for problem in find_retold_problems(stage)]
     if own:
         listed += list(find_design_problems(stages, items, design))
@@ -216,7 +216,7 @@ def validate_stages(stages: Sequence[Stage], own: bool) -> Findings:
         counts = f"{len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions"
         lines.append(f"{stage.file.stage}: {counts}{otherwise}")
     summary = [f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}"]
-    if edits := [words for stage in stages for _, words in pairs(stage)]:
+    if edits := [words for stage in stages for _, words in compare_twins(stage)]:
         differ = f"differ in {median(edits):g} words (the median; at most {max(edits)})"
         summary.insert(0, f"{len(edits)} minimal pairs, which {differ}")
     return Findings.of_problems(listed, *summary, before=lines)
@@ -229,7 +229,7 @@ def _at(stage: Stage, task: str, version: str | None = None) -> str:
     return f"{stage.path}:{stage.lines.at(loc)}: {name}"
 
 
-def of_stage(stage: Stage, design: Design) -> Iterator[str]:
+def check_stage(stage: Stage, design: Design) -> Iterator[str]:
     """The problems of one stage: of its wordings, its tasks' versions, and its stories."""
     shared = [sentence for task in stage.file.tasks.values() for sentence in task.story.values()]
     several = sum(len(sentence.texts) > 1 for sentence in shared)
@@ -240,15 +240,15 @@ def of_stage(stage: Stage, design: Design) -> Iterator[str]:
         )
     for name in stage.file.tasks:
         stories = [story for story in stage.stories if story.task == name]
-        yield from _of_task(stage, name, stories, design)
+        yield from _check_task(stage, name, stories, design)
         for story in stories:
-            yield from _length(stage, story)
-            yield from _sense(stage, story)
+            yield from _check_length(stage, story)
+            yield from _check_sense(stage, story)
     unsettled = sum(stage.version(story).reality == UNKNOWN for story in stage.stories)
     if unsettled < design.unknown_realities:
         expected = design.unknown_realities
         yield f"{stage.path}: Reality is unknown in {unsettled} stories of the stage; expected {expected} at least."
-    for story, words in pairs(stage):
+    for story, words in compare_twins(stage):
         if words > design.twin_words:
             yield (
                 f"{_at(stage, story.task, story.version)}: The story differs from that of its twin in {words} words; a "
@@ -256,7 +256,7 @@ def of_stage(stage: Stage, design: Design) -> Iterator[str]:
             )
 
 
-def _of_task(stage: Stage, name: str, stories: Sequence[Story], design: Design) -> Iterator[str]:
+def _check_task(stage: Stage, name: str, stories: Sequence[Story], design: Design) -> Iterator[str]:
     where = _at(stage, name)
     told = [story for story in stories if stage.file.scenario(story.version) == FALSE_BELIEF]
     versions = [stage.version(story) for story in told]
@@ -280,7 +280,7 @@ def _of_task(stage: Stage, name: str, stories: Sequence[Story], design: Design) 
         yield f"{where}: `aware` is {aware.pop()} in all versions; the person knows of the mechanism in some only."
 
 
-def _length(stage: Stage, story: Story) -> Iterator[str]:
+def _check_length(stage: Stage, story: Story) -> Iterator[str]:
     low, high = SENTENCES
     where = _at(stage, story.task, story.version)
     if not low <= len(story.sentences) <= high:
@@ -293,7 +293,7 @@ def _length(stage: Stage, story: Story) -> Iterator[str]:
         yield f"{where}: The sentences have {mean:.1f} words on average; expected {WORDS_ON_AVERAGE:g} at most."
 
 
-def _sense(stage: Stage, story: Story) -> Iterator[str]:
+def _check_sense(stage: Stage, story: Story) -> Iterator[str]:
     """The problems of what a story makes of reality and belief, by the design of its scenario and of its twin."""
     where = _at(stage, story.task, story.version)
     version, scenario = stage.version(story), stage.file.scenario(story.version)
@@ -316,7 +316,7 @@ def _sense(stage: Stage, story: Story) -> Iterator[str]:
         yield f"{where}: The story does not mention both labels."
 
 
-def pairs(stage: Stage) -> Iterator[tuple[Story, int]]:
+def compare_twins(stage: Stage) -> Iterator[tuple[Story, int]]:
     """The stories that are the twin of another, each with the number of words in which the two differ: replaced,
     inserted or left out, the larger number where words replace others."""
     for story in stage.stories:
@@ -333,7 +333,7 @@ def _edit(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")
 
 
-def duplicates(items: Sequence[Item]) -> Iterator[str]:
+def check_duplicates(items: Sequence[Item]) -> Iterator[str]:
     """Check that no story occurs twice."""
     seen: dict[tuple[str, ...], str] = {}
     for item in items:
@@ -358,7 +358,7 @@ def check_swapped(items: Sequence[Item]) -> Iterator[str]:
             yield f"{name}: The version with exchanged labels has the answer {other.answer!r}; expected {turned!r}."
 
 
-def leaks(items: Sequence[Item]) -> Iterator[str]:
+def check_leaks(items: Sequence[Item]) -> Iterator[str]:
     """Check that no question names a label or asks about the future."""
     for item in items:
         for choice in item.choices:

@@ -180,7 +180,7 @@ class CheckedRetoldFile:
             reason = f"is {self.file.stage!r}; expected {self.stage.file.stage!r}, by which the file is named"
             yield self._fault(reason, "stage", grave=True)
             return
-        written, told = self._written(), self._told()
+        written, told = self._original_sentences(), self._used_keys()
         for key in self.sentences:
             if key not in written:
                 yield self._strange(key, written)
@@ -207,15 +207,15 @@ class CheckedRetoldFile:
                 reason = f"are no neighbours in {version}; give two names in the order of the story"
                 yield self._fault(reason, *place)
         for story in told:
-            if not commute(self.stage, story, list(story.sentences).index(_pair(pair)[0])):
+            if not may_commute(self.stage, story, list(story.sentences).index(_pair(pair)[0])):
                 reason = f"cannot change places in version {story.version!r}: the events would give another answer"
                 yield self._fault(reason, *place)
 
-    def _written(self) -> dict[Key, Sentence]:
+    def _original_sentences(self) -> dict[Key, Sentence]:
         tasks = self.stage.file.tasks
         return {(task, where, name): sentence for task in tasks for where, name, sentence in sentences(tasks[task])}
 
-    def _told(self) -> set[Key]:
+    def _used_keys(self) -> set[Key]:
         """The sentences that a version tells: one that every version replaces needs no other telling."""
         return {key for story in self.stage.stories for key in keys(self.stage, story.task, story.version)}
 
@@ -265,13 +265,13 @@ def _pair(pair: str) -> tuple[str, str]:
     return first, second
 
 
-def commute(stage: Stage, story: Story, place: int) -> bool:
+def may_commute(stage: Stage, story: Story, place: int) -> bool:
     """Whether the sentence at that place (from 0) and the next may change places as far as their events go: after both,
     and from there on, reality and the belief must be the same."""
     events = [sentence.events for sentence in story.sentences.values()]
     events[place], events[place + 1] = events[place + 1], events[place]
     try:
-        after = derive(events, stage.file.asked(story.task))
+        after = derive(events, stage.file.asked_person(story.task))
     except ValueError:  # such as a mechanism that runs before it is set
         return False
     then = [(line.world.labels, line.belief.labels) for line in after[place + 1 :]]
@@ -366,7 +366,7 @@ class RetoldStory:
         """Reality and the person's belief after each sentence, derived from the events as they stand here."""
         return tuple(derive([sentence.events for sentence in self.sentences], self.asked))
 
-    def reworded(self, change: Callable[[str], str]) -> RetoldStory:
+    def change_texts(self, change: Callable[[str], str]) -> RetoldStory:
         """The story with every text and both questions changed."""
         changed = (Sentence(texts=[change(one.text)], events=one.events) for one in self.sentences)
         asked = Questions(belief=change(self.questions.belief), reality=change(self.questions.reality))
@@ -387,12 +387,12 @@ class StageRewording:
         self._ways = {
             base.OBJECT: self._object,
             base.PERSON: self._person,
-            base.CONDENSED: self._condensed,
+            base.CONDENSED: self._condense,
             base.PARAPHRASE: self._paraphrase,
             base.ORDER: self._order,
         }
 
-    def told(self, story: Story, kind: Kind) -> RetoldStory:
+    def retell(self, story: Story, kind: Kind) -> RetoldStory:
         """The story as that kind of variant tells it: one of those that need a record. Raises InapplicableError where
         the story cannot be told so."""
         return self._ways[kind](story)
@@ -402,9 +402,9 @@ class StageRewording:
         file = self.stage.file
         sentences = tuple(story.sentences.values())
         questions = file.tasks[story.task].questions or file.questions
-        return RetoldStory(sentences, tuple(range(len(sentences))), questions, file.asked(story.task))
+        return RetoldStory(sentences, tuple(range(len(sentences))), questions, file.asked_person(story.task))
 
-    def _drawn(self, options: Iterable[str], *key: str) -> list[str]:
+    def _draw_order(self, options: Iterable[str], *key: str) -> list[str]:
         return order_by_key(options, "variant", self.stage.file.stage, *key)
 
     # Other things
@@ -426,12 +426,12 @@ class StageRewording:
         new: dict[str, str] = {}
         for word, (others, tasks) in self.other_things.items():
             if story.task in tasks:
-                options = self._drawn(others, story.task, "object", word)
+                options = self._draw_order(others, story.task, "object", word)
                 new[word] = next((one for one in options if one not in new.values()), options[0])
         things = NounReplacer(new)
         if not any(map(things.occurs, told.texts)):
             raise InapplicableError(NO_THING)
-        return told.reworded(things.replaced)
+        return told.change_texts(things.replace_all)
 
     # Other persons
 
@@ -444,24 +444,24 @@ class StageRewording:
 
     def _person(self, story: Story) -> RetoldStory:
         told = self.as_it_is(story)
-        mirrored, told = self._mirrored(told)
+        mirrored, told = self._mirror_gender(told)
         names = self._other_names(story.task, mirrored=mirrored)
         people = NameReplacer(names)
-        changed = told.reworded(people.replaced)
+        changed = told.change_texts(people.replace_all)
         sentences = tuple(
-            Sentence(texts=one.texts, events=[people.replaced(event) for event in one.events])
+            Sentence(texts=one.texts, events=[people.replace_all(event) for event in one.events])
             for one in changed.sentences
         )
         return replace(changed, sentences=sentences, asked=names[told.asked])
 
-    def _mirrored(self, told: RetoldStory) -> tuple[bool, RetoldStory]:
+    def _mirror_gender(self, told: RetoldStory) -> tuple[bool, RetoldStory]:
         """The story with every "he" turned to "she" and the other way round, and True; as it is, and False, where a
         word besides pronouns says that somebody is a man or a woman, or the form of a pronoun cannot be told."""
         said = [*told.texts, told.questions.belief, told.questions.reality]
         turned = {text: pronouns.mirror_gender(text) for text in said}
         if None in turned.values() or any(names.GENDERED.search(text) for text in said):
             return False, told
-        return True, told.reworded(lambda text: turned[text] or text)
+        return True, told.change_texts(lambda text: turned[text] or text)
 
     def _other_names(self, task: str, *, mirrored: bool) -> dict[str, str]:
         """Another name for each person, with an initial that nobody has where that can be had."""
@@ -472,7 +472,7 @@ class StageRewording:
             pool = self._pools.get(_TURNED[pronoun] if mirrored else pronoun, [])
             if not (free := [name for name in pool if name not in found.values()]):
                 raise InapplicableError(NO_NAMES)
-            options = self._drawn(free, task, "person", person)
+            options = self._draw_order(free, task, "person", person)
             initials = {name[0] for name in (*people, *found.values())}
             found[person] = next((name for name in options if name[0] not in initials), options[0])
         self._drawn_names[task, mirrored] = found
@@ -491,7 +491,7 @@ class StageRewording:
             wordings.append(Sentence(texts=[other], events=sentence.events))
         return replace(told, sentences=tuple(wordings))
 
-    def _condensed(self, story: Story) -> RetoldStory:
+    def _condense(self, story: Story) -> RetoldStory:
         told = self.as_it_is(story)
         if (wordings := choose_forms(self.forms(story))) is None:
             raise InapplicableError(NOT_SHORTENED)
@@ -519,7 +519,7 @@ class StageRewording:
             place
             for place in range(len(names) - 1)
             if place in by_rule or self.retold.may_change(story, *names[place : place + 2])
-            if commute(self.stage, story, place)
+            if may_commute(self.stage, story, place)
         ]
         if not places:
             raise InapplicableError(FIXED)
@@ -651,7 +651,7 @@ REGROUPED = (base.CONDENSED, base.ORDER)
 def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory | str:
     """The story told otherwise, or why there is none; an error could not be kept."""
     try:
-        return telling.told(telling.stage.story(task, version), kind)
+        return telling.retell(telling.stage.story(task, version), kind)
     except InapplicableError as reason:
         return str(reason)
 

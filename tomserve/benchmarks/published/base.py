@@ -66,7 +66,9 @@ def audit_items(
     tables = {
         "items": pl.DataFrame([{**named, **part.counts()} for named, part in groups]),
         "right answers": pl.DataFrame([{**named, **part.right()} for named, part in groups]),
-        "rules": pl.DataFrame([{**named, **part.ruled(names)} for named, part in groups], infer_schema_length=None),
+        "rules": pl.DataFrame(
+            [{**named, **part.baseline_shares(names)} for named, part in groups], infer_schema_length=None
+        ),
         "doubles and leaks": pl.DataFrame([doubles.counts()]),
     }
     return Findings(tables=tables, notes=NOTES, lines=tuple(said))
@@ -113,7 +115,7 @@ class _Part:
             "answers": len(self.labels),
         }
 
-    def ruled(self, names: Sequence[str]) -> dict[str, object]:
+    def baseline_shares(self, names: Sequence[str]) -> dict[str, object]:
         least = max(1, self.sizes.total() / 20)  # a share of two questions in two hundred says nothing of the part
         return {
             name: round(self.hits[name] / self.said[name], 3) if self.said[name] >= least else None for name in names
@@ -171,7 +173,7 @@ class Source:
         """The file, its repository and its licence, in words."""
         return f"{self.file} of github.com/{self.repository} (licence: {self.licence})"
 
-    def need(self, path: Path | None) -> Path:
+    def require_path(self, path: Path | None) -> Path:
         """The path, where something is there. Raises ConfigError that says where the file comes from."""
         name = PurePosixPath(self.file).name
         more = f". {self.note}" if self.note else ""
@@ -187,7 +189,7 @@ class Source:
 
     def text(self, path: Path | None) -> str:
         """The text of the file. Raises ConfigError where it is missing, ContentError where it cannot be read."""
-        path = self.need(path)
+        path = self.require_path(path)
         try:
             return path.read_text("utf-8-sig")
         except OSError as error:

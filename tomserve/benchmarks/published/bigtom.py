@@ -405,7 +405,7 @@ def _reality(item: Item) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _order_named(question: str, choices: tuple[str, ...]) -> str | None:
+def _first_choice_in(question: str, choices: tuple[str, ...]) -> str | None:
     words = [set(_WORD.findall(choice.casefold())) for choice in choices]
     asked = _WORD.findall(question.casefold())
     for word in asked:
@@ -415,22 +415,22 @@ def _order_named(question: str, choices: tuple[str, ...]) -> str | None:
     return None
 
 
-def first_named(item: Item) -> str | None:
+def name_first(item: Item) -> str | None:
     """The choice that the question names first: the first word of it that only one choice has, decides. None where
     there is no such word, as in a question that names no state."""
-    return _order_named(item.question, item.choices)
+    return _first_choice_in(item.question, item.choices)
 
 
-def _last_named(item: Item) -> str | None:
-    first = first_named(item)
+def _name_last(item: Item) -> str | None:
+    first = name_first(item)
     return None if first is None else next(choice for choice in item.choices if choice != first)
 
 
 RULES = (
     Baseline("state after the event", _reality, "simpler"),
     Baseline("state before the event", before_event, "simpler"),
-    Baseline("named first in the question", first_named, "surface"),
-    Baseline("named last in the question", _last_named, "surface"),
+    Baseline("named first in the question", name_first, "surface"),
+    Baseline("named last in the question", _name_last, "surface"),
 )
 """The first two know which answer fits which state of the world, and nothing of who noticed; the others go by the
 question alone."""
@@ -438,7 +438,7 @@ question alone."""
 
 def _places(item: Item, reading: Reading) -> Mapping[str, object]:
     del reading
-    first = first_named(item)
+    first = name_first(item)
     return {
         "answer_place": item.choices.index(item.answer) + 1,
         "named_first": None if first is None else first == item.answer,
@@ -538,7 +538,7 @@ def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
     """What is known to be wrong with the file, each in a sentence with its count."""
     beliefs = [item for item in asked if item.factors["task"] == "forward_belief"]
     initial = [item for item in beliefs if item.factors["condition"] == "false_belief"]
-    first = sum(first_named(item) == item.answer for item in initial)
+    first = sum(name_first(item) == item.answer for item in initial)
     yield f"order: {first} of {len(initial)} belief questions name the state before the event first."
     same = sum(one.strip() == other.strip() for one, other in (template.answers("desire") for template in found))
     yield f"desire: {same} of {len(found)} templates have one answer twice, so backward_desire is usable=false."

@@ -103,7 +103,7 @@ def trial_folders(path: Path | None) -> list[Path]:
     path: a folder of trials, the repository, or the folder of one trial. Raises ConfigError where nothing is there,
     ContentError where it holds no trial.
     """
-    path = source().need(path)
+    path = source().require_path(path)
     if (path / STORY).is_file():
         return [path]
     inside = path / INSIDE

@@ -98,7 +98,7 @@ class BeliefQuestion:
 
 def find_files(path: Path | None) -> list[Path]:
     """The files of the user's `path`: itself, or the CSV files of a folder. Raises ConfigError where there is none."""
-    path = SOURCE.need(path)
+    path = SOURCE.require_path(path)
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if NAME.search(file.name))

@@ -64,7 +64,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     del gold
     seen: dict[str, int] = {}
     for number, line in rows(path):
-        file = SOURCE.need(path)
+        file = SOURCE.require_path(path)
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:

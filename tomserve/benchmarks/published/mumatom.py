@@ -47,7 +47,7 @@ _OPTION = re.compile(r"[A-Z]\)\s*(.*)")
 
 def scenes(path: Path | None) -> Mapping[str, Any]:
     """The scenes by their numbers. Raises as `Source.text`, and ContentError for what is no object of scenes."""
-    file = SOURCE.need(path)
+    file = SOURCE.require_path(path)
     try:
         found = orjson.loads(SOURCE.text(path))
     except orjson.JSONDecodeError as error:
@@ -60,7 +60,7 @@ def scenes(path: Path | None) -> Mapping[str, Any]:
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """The questions in the order of the file. Raises ConfigError where the file is missing, ContentError by field."""
     del gold
-    file = SOURCE.need(path)
+    file = SOURCE.require_path(path)
     for number, scene in scenes(path).items():
         for part in ("description", "questions", "answers", "labels"):
             if not isinstance(scene, dict) or not isinstance(scene.get(part), str if part == "description" else dict):

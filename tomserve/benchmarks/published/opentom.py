@@ -85,7 +85,7 @@ def read_narratives(source: Source, path: Path | None) -> Iterator[Narrative]:
     source: where the files come from. path: the user's. Raises ConfigError where nothing is there, ContentError by file
     and field for what cannot be read.
     """
-    folder = source.need(path)
+    folder = source.require_path(path)
     if not folder.is_dir():
         reason = "is a file; name the folder of files data/opentom_data, from which opentom.json was put together"
         raise ContentError(f"{reason}: expected {source.words}", path=folder)
@@ -387,7 +387,7 @@ def _reality(item: Item) -> str | None:
     return None if wanted is None else _choice(item, wanted)
 
 
-def _unmoved(item: Item) -> str | None:
+def _ignore_move(item: Item) -> str | None:
     """The answer of somebody who does not know that the object was moved."""
     for wanted in ("yes", "original", "equally full", "equally accessible"):
         if (found := _choice(item, wanted)) is not None:
@@ -401,7 +401,7 @@ def _always(wanted: str) -> Callable[[Item], str | None]:
 
 RULES = (
     Baseline("always reality", _reality, "constant"),
-    Baseline("always as at first", _unmoved, "constant"),
+    Baseline("always as at first", _ignore_move, "constant"),
     *(Baseline(f"always {name}", _always(name), "constant") for name in ("positive", "neutral", "negative")),
     *(Baseline(f"always {name}", _always(f"{name} accessible"), "constant") for name in ("less", "more")),
 )
@@ -430,7 +430,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     Raises ConfigError where there is no folder, ContentError by file and field for what cannot be read.
     """
     del gold
-    folder = SOURCE.need(path)
+    folder = SOURCE.require_path(path)
     for told in read_narratives(SOURCE, path):
         try:
             asked = questions(told)

@@ -138,7 +138,7 @@ def bare(option: str, letter: str) -> str:
 def paths(path: Path | None) -> list[Path]:
     """The files, in the order of KNOWN. Raises ConfigError where some of a folder's are missing, or a name is none of
     the twenty."""
-    found = source().need(path)
+    found = source().require_path(path)
     if not found.is_dir():
         if found.stem not in KNOWN:
             expected = f"one of the names of {source().words}, such as {next(iter(KNOWN))}.jsonl"

@@ -95,7 +95,7 @@ def read_records(source: Source, path: Path | None) -> Iterator[Record]:
     source: where the file comes from. path: the user's. Raises ConfigError where nothing is there, ContentError by
     file, line and field for what cannot be read.
     """
-    found = source.need(path)
+    found = source.require_path(path)
     if found.is_dir():
         texts = sorted(one for one in found.glob("*.txt") if one.with_suffix(".trace").exists())
         if not texts:

@@ -76,9 +76,9 @@ class _AllKnow(Case):
 
     __slots__ = ()
 
-    def believed(self, who: tuple[str, ...] | None = None, at: int | None = None) -> str:
+    def find_belief(self, who: tuple[str, ...] | None = None, at: int | None = None) -> str:
         del who
-        return super().believed((), at)
+        return super().find_belief((), at)
 
 
 def all_knowing(item: Item) -> str | None:
@@ -308,7 +308,7 @@ GOAL = (
 )
 
 
-def classes(items: Iterable[Item]) -> dict[tuple[str, str, str], list[Item]]:
+def group_classes(items: Iterable[Item]) -> dict[tuple[str, str, str], list[Item]]:
     """Items by family, task and dimension."""
     found: dict[tuple[str, str, str], list[Item]] = defaultdict(list)
     for item in items:
@@ -319,7 +319,7 @@ def classes(items: Iterable[Item]) -> dict[tuple[str, str, str], list[Item]]:
 def count_right(items: Sequence[Item]) -> pl.DataFrame:
     """One row for each class and reader: right, total and chance."""
     rows = []
-    for (family, task, dimension), members in classes(items).items():
+    for (family, task, dimension), members in group_classes(items).items():
         chance = sum(1 / len(item.choices) for item in members) / len(members)
         for reader, right in _readers(members):
             known = {"family": family, "task": task, "dimension": dimension, "reader": reader}
@@ -342,7 +342,7 @@ def _readers(items: Sequence[Item]) -> Iterator[tuple[str, int]]:
     yield BAG, sum(answers.get(item.id) == item.answer for item in items)
 
 
-def problems(counts: pl.DataFrame) -> Iterator[tuple[str, str]]:
+def find_problems(counts: pl.DataFrame) -> Iterator[tuple[str, str]]:
     """For each case in which a reader exceeds the goal (see GOAL) a sentence, with the reason that its family states
     for it, empty where it states none."""
     for row in counts.iter_rows(named=True):
@@ -360,10 +360,10 @@ def problems(counts: pl.DataFrame) -> Iterator[tuple[str, str]]:
             )
 
 
-def balance(items: Sequence[Item]) -> pl.DataFrame:
+def tabulate_balance(items: Sequence[Item]) -> pl.DataFrame:
     """One row a class: how often the right choice stands in each place, and how often each key is right."""
     rows = []
-    for (family, task, dimension), members in classes(items).items():
+    for (family, task, dimension), members in group_classes(items).items():
         places = Counter(item.choices.index(item.answer) for item in members)
         keys = Counter(str(item.factors.get("answer_key")) for item in members)
         rows.append(
@@ -382,8 +382,8 @@ def audit_worlds(items: Sequence[Item]) -> Findings:
     cells = counts.with_columns(share=(pl.col("right") / pl.col("total")).round(2), chance=pl.col("chance").round(2))
     index = ["family", "task", "dimension", "total", "chance"]
     right = cells.pivot("reader", index=index, values="share", maintain_order=True)
-    found = list(problems(counts))
+    found = list(find_problems(counts))
     open_ones = [text for text, reason in found if not reason]
     stated = [f"stated reason: {text}: {reason}" for text, reason in found if reason]
-    tables = {"right answers": right, "balance": balance(items)}
+    tables = {"right answers": right, "balance": tabulate_balance(items)}
     return Findings.of_problems(open_ones, outcome(open_ones), before=(GOAL, *stated), tables=tables, notes=NOTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, select_named
+from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
 from tomserve.benchmarks.worlds import generator
 from tomserve.benchmarks.worlds.audit import RULES
 from tomserve.benchmarks.worlds.counterfactuals import cases
@@ -33,7 +33,7 @@ def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
         number = item.cluster.rsplit("-", 1)[-1].lstrip("0") or "0"
         place = (str(item.factors["family"]), number, str(item.factors.get("scenario")))
         stories.setdefault(place, []).append(item)
-    found = select_named(stories, where, PLACE)
+    found = select_groups(stories, where, PLACE)
     return Findings(sections={"/".join(place): tuple(_lines(story)) for place, story in found.items()})
 
 

@@ -86,12 +86,12 @@ def fill_phrasing(
             return pronouns["his"] if addressed else f"{person.name}'s"
         return addressed or person.name
 
-    def placed(match: re.Match[str]) -> str:
+    def fill_slot(match: re.Match[str]) -> str:
         text = fill(match)
         return text[:1].upper() + text[1:] if _BEGINS.search(match.string, 0, match.start()) else text
 
     def _fill(text: str) -> str:
-        return _SLOT.sub(placed, text)
+        return _SLOT.sub(fill_slot, text)
 
     text = AN.sub(r"\1n ", re.sub(r"\s+", " ", _fill(phrasing)).strip())
     return text[:1].upper() + text[1:] if phrasing.endswith((".", "?", "!", '"')) else text
@@ -199,11 +199,11 @@ class Lexicon:
         Raises ContentError with the known roles for one that neither the family's file nor the shared one has.
         """
         if (found := self._phrasings.get((family, role, part))) is None:
-            found = tuple(one for alternatives in self.grouped(family, role, part) for one in alternatives)
+            found = tuple(one for alternatives in self.group_phrasings(family, role, part) for one in alternatives)
             self._phrasings[family, role, part] = found
         return found
 
-    def grouped(self, family: str, role: str, part: str = "roles") -> tuple[tuple[str, ...], ...]:
+    def group_phrasings(self, family: str, role: str, part: str = "roles") -> tuple[tuple[str, ...], ...]:
         """The phrasings of a role as their file lists them: for each of them all that its alternatives stand for.
 
         part, and what it raises: as for `phrasings`.

@@ -121,11 +121,11 @@ def cause(state: Rule) -> Rule:
         before, trace = replace(case, at=begins[-1] - 1), case.happened.traces[case.question.fact]
         if state(case) in (None, state(before)) or case.wanted != before.wanted:
             return None
-        events = [update for update in trace.taken(case.question.who) if begins[-1] <= update.line <= case.at]
+        events = [update for update in trace.accept_updates(case.question.who) if begins[-1] <= update.line <= case.at]
         if len(events) != 1:
             return None
         place = next(place for place, update in enumerate(trace.updates) if update is events[0])
-        return f"{case.happened.speakers.get((case.question.fact, place), 'fact')}_{case.believed()}"
+        return f"{case.happened.speakers.get((case.question.fact, place), 'fact')}_{case.find_belief()}"
 
     return rule
 
@@ -202,7 +202,7 @@ class WorldHistory:
             found = self._beliefs[fact, who] = self.traces[fact].beliefs(who)
         return found
 
-    def wanted(self, person: str, fact: str, at: int | None = None) -> str | None:
+    def find_wish(self, person: str, fact: str, at: int | None = None) -> str | None:
         """What the person last wanted the fact to be, by the 0-based line `at` (None: the end); None for nothing."""
         found = [value for line, value in self.wants.get((person, fact), ()) if at is None or line <= at]
         return found[-1] if found else None
@@ -308,7 +308,7 @@ class Case:
     question: Question
     at: int
 
-    def believed(self, who: tuple[Key, ...] | None = None, at: int | None = None) -> Key:
+    def find_belief(self, who: tuple[Key, ...] | None = None, at: int | None = None) -> Key:
         """What the fact is by the people asked about, or by `who`, after the line `at`; UNKNOWN where they cannot tell
         or several values are possible."""
         people = self.question.who if who is None else who
@@ -318,11 +318,11 @@ class Case:
     @property
     def wanted(self) -> Key | None:
         """What the innermost person asked about wants the fact to be; None where the story does not say."""
-        return self.happened.wanted(self.question.who[-1], self.question.fact, self.at)
+        return self.happened.find_wish(self.question.who[-1], self.question.fact, self.at)
 
     def believed_before(self) -> set[Key]:
         """All values that the people asked about believed at some time before, UNKNOWN left out."""
-        return {self.believed(at=line) for line in range(self.at)} - {UNKNOWN, self.believed()}
+        return {self.find_belief(at=line) for line in range(self.at)} - {UNKNOWN, self.find_belief()}
 
     def act(self, belief: Key, wanted: Key | None) -> Key | None:
         """The act of somebody with this belief and desire, by the world's plan; None where the plan says nothing."""
@@ -335,14 +335,14 @@ class Case:
             return plan["match" if belief == wanted else "mismatch"] if wanted else None
         return plan.get(belief)
 
-    def acted(self) -> Key | None:
+    def find_act(self) -> Key | None:
         """What the innermost person asked about last did; None for nothing."""
         found = [act for line, act in self.happened.acts.get(self.question.who[-1], ()) if line <= self.at]
         return found[-1] if found else None
 
 
 def _belief(case: Case) -> Key | None:
-    return case.believed()
+    return case.find_belief()
 
 
 def _desire(case: Case) -> Key | None:
@@ -350,16 +350,16 @@ def _desire(case: Case) -> Key | None:
 
 
 def _action(case: Case) -> Key | None:
-    return case.act(case.believed(), case.wanted)
+    return case.act(case.find_belief(), case.wanted)
 
 
 def _belief_from_act(case: Case) -> Key | None:
-    acted, values = case.acted(), case.world.facts[case.question.fact]
+    acted, values = case.find_act(), case.world.facts[case.question.fact]
     return _only({value for value in values if acted and case.act(value, case.wanted) == acted})
 
 
 def _desire_from_act(case: Case) -> Key | None:
-    acted, values, belief = case.acted(), case.world.facts[case.question.fact], case.believed()
+    acted, values, belief = case.find_act(), case.world.facts[case.question.fact], case.find_belief()
     if belief == UNKNOWN:
         return None
     return _only({value for value in values if acted and case.act(belief, value) == acted})
@@ -367,7 +367,7 @@ def _desire_from_act(case: Case) -> Key | None:
 
 def feelings(case: Case) -> set[Key]:
     """The feelings that the people asked about have about the fact (the outer ones: think that the innermost has)."""
-    wanted, now = case.wanted, case.believed()
+    wanted, now = case.wanted, case.find_belief()
     if not wanted:
         return set()
     if now == UNKNOWN:
@@ -387,7 +387,7 @@ def _feeling(case: Case) -> Key | None:
 def _seen_feeling(case: Case) -> Key | None:
     """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face they saw;
     UNKNOWN where they saw none."""
-    if case.believed() != UNKNOWN:
+    if case.find_belief() != UNKNOWN:
         return _feeling(case)
     return _face(case) or UNKNOWN
 
@@ -402,12 +402,12 @@ def _face(case: Case) -> Key | None:
 
 def _blame(case: Case) -> Key | None:
     """At whom the person is angry: whoever they believe to have done on purpose what they did not want."""
-    return case.believed()
+    return case.find_belief()
 
 
 def _surprise(case: Case) -> Key | None:
     """Whether finding out will surprise the innermost person, by what is so, or what the outer ones believe is so."""
-    believed, real = case.believed(), case.believed(case.question.who[:-1])
+    believed, real = case.find_belief(), case.find_belief(case.question.who[:-1])
     if UNKNOWN in (believed, real):
         return None
     return UNSURPRISED if believed == real else SURPRISED
@@ -420,7 +420,7 @@ def _mood(case: Case) -> Key | None:
 
 def _reply(case: Case) -> Key | None:
     """Which of two replies the person intends: "match" or "mismatch"."""
-    believed = case.believed()
+    believed = case.find_belief()
     if believed == UNKNOWN or not case.wanted:
         return None
     return "match" if believed == case.wanted else "mismatch"
@@ -431,7 +431,7 @@ def _only(found: set[Key]) -> Key | None:
 
 
 KINDS: Mapping[str, Callable[[Case], Key | None]] = {
-    "reality": lambda case: case.believed(()),
+    "reality": lambda case: case.find_belief(()),
     "belief": _belief,
     "desire": _desire,
     "intention": _action,

@@ -117,19 +117,19 @@ def drop_scenes(world: World, parts: Collection[Part]) -> World:
     """
     left = [place for place, scene in enumerate(world.scenes) if scene.part not in parts]
 
-    def moved(question: Question) -> Question:
+    def shift(question: Question) -> Question:
         if question.at is None:
             return question
         return question.model_copy(update={"at": max(0, sum(place <= question.at for place in left) - 1)})
 
-    changed = {"scenes": tuple(world.scenes[place] for place in left), "questions": tuple(map(moved, world.questions))}
+    changed = {"scenes": tuple(world.scenes[place] for place in left), "questions": tuple(map(shift, world.questions))}
     return world.model_copy(update=changed)
 
 
 def drop_fillers(world: World) -> World:
     """The world without its fillers. Raises ValueError where that changes an answer."""
     kept = [place for place, scene in enumerate(world.scenes) if scene.part != "filler"]
-    return _as_true(world, drop_scenes(world, {"filler"}), kept)
+    return _keep_answers(world, drop_scenes(world, {"filler"}), kept)
 
 
 def recast(world: World, lexicon: Lexicon, seed: int) -> World:
@@ -154,7 +154,7 @@ def recast(world: World, lexicon: Lexicon, seed: int) -> World:
         )
     name, culture = rng.choice(offered)
     people = {**world.people, key: Person(name=name, gender=gender, culture=culture)}
-    return _as_true(world, world.model_copy(update={"people": people}))
+    return _keep_answers(world, world.model_copy(update={"people": people}))
 
 
 def reword(world: World, lexicon: Lexicon, seed: int) -> World:
@@ -180,7 +180,7 @@ def reword(world: World, lexicon: Lexicon, seed: int) -> World:
         return one.model_copy(update={"phrasing": other("questions", one.role, one.phrasing)})
 
     changed = {"scenes": tuple(map(scene, world.scenes)), "questions": tuple(map(question, world.questions))}
-    return _as_true(world, world.model_copy(update=changed))
+    return _keep_answers(world, world.model_copy(update=changed))
 
 
 def change_object(world: World, lexicon: Lexicon, seed: int) -> World | None:
@@ -198,7 +198,7 @@ def change_object(world: World, lexicon: Lexicon, seed: int) -> World | None:
         offered = [text for text in min(found, key=len) if text not in elsewhere]
         if (chosen := _others(rng, [world.words[key] for key in keys], offered)) is not None:
             words |= dict(zip(keys, chosen, strict=True))
-    return _as_true(world, world.model_copy(update={"words": words})) if words != world.words else None
+    return _keep_answers(world, world.model_copy(update={"words": words})) if words != world.words else None
 
 
 def _others(rng: random.Random, old: Sequence[str], offered: Sequence[str]) -> list[str] | None:
@@ -283,7 +283,7 @@ def same_question(question: Question, others: Sequence[Question]) -> Question | 
     return found[0].model_copy(update={"choices": question.choices}) if found else None
 
 
-def _as_true(world: World, changed: World, kept: Sequence[int] | None = None) -> World:
+def _keep_answers(world: World, changed: World, kept: Sequence[int] | None = None) -> World:
     """The changed world, where every answer is that of the original, after every line.
 
     kept: the lines of the original that are left; None for all. A line that is left out must change nothing, so that
@@ -330,7 +330,7 @@ def replace_object(world: World, lexicon: Lexicon) -> World:
     open or can be seen through. A causal story gets another detail of its thing, one of what was made another thing
     that was made, and one of a group another matter to settle. Raises InapplicableError where no list has other words.
     """
-    words = _another_block(world, lexicon)
+    words = _replace_block(world, lexicon)
     if words is not None:
         return world.model_copy(update={"words": world.words | words})
     changed = change_object(world, lexicon, 0)
@@ -339,7 +339,7 @@ def replace_object(world: World, lexicon: Lexicon) -> World:
     return changed
 
 
-def _another_block(world: World, lexicon: Lexicon) -> dict[str, str] | None:
+def _replace_block(world: World, lexicon: Lexicon) -> dict[str, str] | None:
     """Other words for what a family's file describes as a whole; None for a world that has nothing of the kind."""
     if "detail" in world.words:
         offered = _details(lexicon, world.family, world.words["detail"])
@@ -393,23 +393,23 @@ def paraphrase(world: World, lexicon: Lexicon) -> World:
 
 def _rephrase_scene(world: World, scene: Scene, lexicon: Lexicon, taken: set[str]) -> Scene:
     offered = lexicon.phrasings(world.family, scene.role)
-    number = _another(world, scene.role, "roles", scene.phrasing, lexicon, taken)
+    number = _choose_other_phrasing(world, scene.role, "roles", scene.phrasing, lexicon, taken)
     taken.add(offered[number % len(offered)])
     return scene.model_copy(update={"phrasing": number})
 
 
 def rephrase_question(world: World, question: Question, lexicon: Lexicon) -> Question:
     """The question in another phrasing."""
-    number = _another(world, question.role, "questions", question.phrasing, lexicon, set())
+    number = _choose_other_phrasing(world, question.role, "questions", question.phrasing, lexicon, set())
     return question.model_copy(update={"phrasing": number})
 
 
-def _another(world: World, role: str, part: str, number: int, lexicon: Lexicon, taken: set[str]) -> int:
+def _choose_other_phrasing(world: World, role: str, part: str, number: int, lexicon: Lexicon, taken: set[str]) -> int:
     """The number of another phrasing than this one, not among those taken while there is one; the same where there is
     none."""
     offered = lexicon.phrasings(world.family, role, part)
     old = offered[number % len(offered)]
-    others = [one for group in lexicon.grouped(world.family, role, part) if old not in group for one in group]
+    others = [one for group in lexicon.group_phrasings(world.family, role, part) if old not in group for one in group]
     fresh = [one for one in others if one not in taken] or others
     return offered.index(rank_by_digest(fresh, "paraphrase", world.name, role, old)[0]) if fresh else number
 
@@ -421,7 +421,7 @@ def condense(world: World, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
     Raises InapplicableError where whole sentences do not allow it.
     """
     full = [len(text.split()) for text in sentences(world, lexicon)]
-    brief = _briefly(world, lexicon)
+    brief = _tell_briefly(world, lexicon)
     short = [len(text.split()) for text in sentences(brief, lexicon)]
     total = sum(full)
     places = [place for place, scene in enumerate(world.scenes) if scene.part != "filler"]
@@ -439,7 +439,7 @@ def condense(world: World, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
     return world.model_copy(update={"scenes": scenes}), tuple(places)
 
 
-def _briefly(world: World, lexicon: Lexicon) -> World:
+def _tell_briefly(world: World, lexicon: Lexicon) -> World:
     """The world with every scene told briefly, those of one role by its phrasings in turn."""
     told: Counter[str] = Counter()
     scenes = []
@@ -599,7 +599,7 @@ def _retell(item: Item, kind: Kind) -> Item:
     if len(set(choices)) < len(choices):
         raise InapplicableError(SAME)
     named = dict(zip(changed.choices, choices, strict=True))
-    gold = _gold(item, told, changed, labels, named, in_order=kind != ORDER)
+    gold = _derive_rationale(item, told, changed, labels, named, in_order=kind != ORDER)
     text = question_text(told.world, changed, built_in())
     made = make_variant(item, kind, by=RECORD, story=told.story, question=text, choices=choices, gold=gold)
     return made.model_copy(update={"factors": made.factors | _factors(item, original.world, told, question.fact)})
@@ -612,7 +612,7 @@ def _require(found: Found | str) -> Found:
     return found
 
 
-def _gold(
+def _derive_rationale(
     item: Item, told: RetoldWorld, question: Question, labels: dict[str, Key], named: dict[Key, str], *, in_order: bool
 ) -> Gold | None:
     """The rationale, computed again where the original has one. labels: keys by the original's choices. named: the new

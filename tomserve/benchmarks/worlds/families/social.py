@@ -125,8 +125,8 @@ def _spoilt(draft: Draft, scenario: str) -> World:
         draft.ask("belief", "culprit", (*SUSPECTS, UNKNOWN), (name,), role="culprit", dimension="belief", task="belief")
     for name in "PQ":
         draft.ask("blame", "culprit", SUSPECTS, (name,), dimension="emotion", task="blame")
-        _ask_seen(draft, "culprit", "F", name)
-    _ask_seen(draft, "culprit", "R", target)
+        _ask_seen_feeling(draft, "culprit", "F", name)
+    _ask_seen_feeling(draft, "culprit", "R", target)
     _ask_faces(draft, "culprit")
     return draft.world(scenario=scenario)
 
@@ -139,9 +139,9 @@ def _ask_both(draft: Draft, target: list[Key], masked: bool) -> None:
     draft.ask(
         "feeling", "result", (RELIEVED, DISAPPOINTED), (changed,), role="relief", dimension="emotion", task="relief"
     )
-    _ask_seen(draft, "result", other, one)
-    _ask_seen(draft, "result", "F", one if masked else other)
-    _ask_seen(draft, "result", "R", one)
+    _ask_seen_feeling(draft, "result", other, one)
+    _ask_seen_feeling(draft, "result", "F", one if masked else other)
+    _ask_seen_feeling(draft, "result", "R", one)
 
 
 def _ask_one(draft: Draft, target: Key) -> None:
@@ -149,12 +149,12 @@ def _ask_one(draft: Draft, target: Key) -> None:
     for name in "PQR":
         draft.ask("belief", "result", (*OUTCOMES, UNKNOWN), (name,), dimension="belief", task="belief")
     for name in "PQ":
-        _ask_seen(draft, "result", "F", name)
-    _ask_seen(draft, "result", "R", target)
+        _ask_seen_feeling(draft, "result", "F", name)
+    _ask_seen_feeling(draft, "result", "R", target)
     draft.ask("surprise", "result", (SURPRISED, UNSURPRISED), (target,), dimension="emotion", task="surprise")
 
 
-def _ask_seen(draft: Draft, fact: str, onlooker: Key, name: Key) -> None:
+def _ask_seen_feeling(draft: Draft, fact: str, onlooker: Key, name: Key) -> None:
     choices = (*FACES, UNKNOWN)
     draft.ask("seen_feeling", fact, choices, (onlooker, name), dimension="emotion", task="seen_feeling")
 
@@ -214,7 +214,7 @@ class Constellation:
     real: Key
     looks: tuple[Key, Key] | None
 
-    def believed(self, looker: Key) -> dict[Key, Key]:
+    def beliefs_of_listeners(self, looker: Key) -> dict[Key, Key]:
         """What each listener believes where `looker` looks ("" for nobody): the value that this speaker says, "" for
         the old one."""
         return {name: self.real if name == looker else whom for name, whom in zip("PQR", self.trusts, strict=True)}
@@ -298,7 +298,7 @@ def _all(draft: Draft, value: Key) -> dict[str, Key]:
 def _choose_wishes(found: Constellation, satisfied: bool) -> dict[Key, Key]:
     """What P, Q and R wish for: P and R for what they believe where R looks, or each for what the other believes then.
     Where P looks, as in the twin, their beliefs are the reverse."""
-    believed = found.believed("R" if found.looks else "")
+    believed = found.beliefs_of_listeners("R" if found.looks else "")
     return believed if satisfied else believed | {"P": believed["R"], "R": believed["P"]}
 
 
@@ -316,7 +316,7 @@ def _trust(draft: Draft, name: Key, trusted: Key, pair: list[Key]) -> None:
 def _ask(draft: Draft, found: Constellation, ahead: bool, speaker: Key) -> None:
     """Ask about P, Q and R, or, where another than P believes the truth, of a speaker instead of that one."""
     draft.ask("reality", "matter", VALUES, dimension="reality", task="reality")
-    believed = found.believed(found.looks[0] if found.looks else "")
+    believed = found.beliefs_of_listeners(found.looks[0] if found.looks else "")
     for name in "PQR":
         who = speaker if speaker and name != "P" and believed[name] == found.real else name
         draft.ask("belief", "matter", VALUES, (who,), dimension="belief", task="belief")
