@@ -141,7 +141,7 @@ def opened(options: EvalOptions, path: Path) -> Iterator[tuple[Evaluation, Journ
     with RunFolder(path) as folder, Journal(path / "responses.jsonl") as journal:
         evaluation = resume_evaluation(made, folder, journal, SilentListener(), Stop(), 0.0)
         evaluation.target.endpoints = [NODE]
-        session = evaluation.session = Session.begun(evaluation.target, {}, asked=True, limit=None)
+        session = evaluation.session = Session.begin(evaluation.target, {}, asked=True, limit=None)
         evaluation.manifest.add_session(session, {})
         evaluation.save()
         yield evaluation, journal

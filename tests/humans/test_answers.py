@@ -158,7 +158,7 @@ def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> N
     typed = tmp_path / "typed.csv"
     typed.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*lines, f"{paths[0].stem};age;34", ";;"]).encode())
     form, paper = read(study, *paths), read(study, typed)
-    assert [one.filled.given() for one in form.people] == [one.filled.given() for one in paper.people]
+    assert [one.filled.choices() for one in form.people] == [one.filled.choices() for one in paper.people]
     assert paper.people[0].filled.about == {"age": "34"}
     both = read(study, *paths[1:], typed)
     assert both.repeated == [typed] * 3

@@ -205,12 +205,12 @@ def test_conditions_with_commas_survive_inspects_lists() -> None:
     """Inspect makes a list of a value with commas, which are part of our conditions."""
     from inspect_ai._util.config import parse_cli_args
 
-    from tomserve.interop.inspect_task import asking_of
+    from tomserve.interop.inspect_task import load_task
 
     told = parse_cli_args(("where=question_kind=belief;stage=C2,T2", "limit=8"))
     assert told == {"where": ["question_kind=belief;stage=C2", "T2"], "limit": 8}
     ours = HarnessTask.of("perturbed", "vanilla", limit=8, conditions=["question_kind=belief", "stage=C2,T2"])
-    assert asking_of("perturbed", "vanilla", **told).items == ours.items
+    assert load_task("perturbed", "vanilla", **told).items == ours.items
     assert {item.factors["stage"] for item in ours.items} <= {"C2", "T2"}
 
 
@@ -292,4 +292,4 @@ def test_without_inspect_one_line_says_what_to_install(monkeypatch: pytest.Monke
 def test_nothing_else_of_tomserve_imports_inspect() -> None:
     files = (ROOT / "tomserve").rglob("*.py")
     users = {path.name for path in files if re.search(r"^\s*(from|import) inspect_ai", path.read_text("utf-8"), re.M)}
-    assert users == {"inspect_schema.py", "inspect_task.py"}
+    assert users == {"inspect_task.py"}

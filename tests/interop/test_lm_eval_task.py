@@ -213,7 +213,7 @@ def test_a_task_file_fits_its_benchmark_and_strategy(file: Path) -> None:
     assert not loaded.several
     assert task["generation_kwargs"]["max_gen_toks"] == loaded.max_tokens
     assert task["generation_kwargs"]["temperature"] == 0
-    assert task["class"] == "task.Asked"
+    assert task["class"] == "task.TomserveTask"
     for named in (task["custom_dataset"], task["doc_to_text"], task["process_results"]):
         assert callable(vars(functions)[named.removeprefix("functions.")])
 

@@ -27,6 +27,7 @@ from tomserve.reporting.html.sources import find_current_report
 from tomserve.runs import runfolder
 from tomserve.runs import scores as table
 from tomserve.runs.scores import load_scored_run, scores_of
+from tomserve.scoring import version
 
 LONG_AGO = 1_000_000_000
 
@@ -213,7 +214,7 @@ def test_a_forger_with_a_key_of_his_own_is_not_believed(
     with monkeypatch.context() as theirs:
         theirs.setenv("XDG_STATE_HOME", str(tmp_path / "their-state"))
         scores_of(run).with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
-        forged = runfolder.ScoreSources.asked(run).having(
+        forged = runfolder.ScoreSources.of_run(run).with_files(
             (name, *digest_file(run / name)) for name in ("responses.jsonl", "items.jsonl")
         )
         runfolder.keep_table_record(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
@@ -285,14 +286,14 @@ def test_the_scorer_is_named_by_its_code(tmp_path: Path) -> None:
     (package / "answers.py").write_text(text)
     (package / "answers.py").rename(package / "other.py")
     assert content.code_digest([package]) != first
-    assert content.code_digest([ROOT / "tomserve" / name for name in runfolder._CODE]) in runfolder.SCORER
+    assert content.code_digest([ROOT / "tomserve" / name for name in version.CODE]) in version.SCORER
 
 
 @pytest.mark.system
 def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() -> None:
     """What is only loaded by way of `items` and `benchmarks`, and reads stages, finds files, tells variants of items
     before they are asked, or names errors."""
-    makes_none = {"content", "engine", "errors", "prompting", "runs", "stability", "status"}
+    makes_none = {"content", "engine", "errors", "prompting", "runs", "variants", "status"}
     script = (
         "import sys, tomserve.runs.scores\n"
         "from tomserve import benchmarks\n"
@@ -300,7 +301,7 @@ def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() 
         "print(*(name for name in sys.modules if name.startswith('tomserve.')))"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    named = {Path(name).stem for name in runfolder._CODE}
+    named = {Path(name).stem for name in version.CODE}
     assert {name.split(".")[1] for name in loaded} - named == makes_none
 
 

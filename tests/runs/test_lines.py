@@ -32,7 +32,7 @@ def test_lines_are_read_wherever_they_lie(held: int, monkeypatch: pytest.MonkeyP
     assert lines[-1] == wanted[-1]
     assert lines[50:60] == wanted[50:60]
     part = lines.part([7, 199, 0])
-    both = part.joined(lines.part([5])).joined(part)
+    both = part.concat(lines.part([5])).concat(part)
     assert list(both) == [wanted[place] for place in (7, 199, 0, 5, 7, 199, 0)]
     both.append(b"more")
     assert both[-1] == b"more"
@@ -50,7 +50,7 @@ def test_items_take_little_memory_and_leave_no_file_behind(tmp_path: Path, monke
     assert list(stock) == items
     assert not held, "what was written to the file is not held any more"
     assert stock.digest() == items_digest(items) == items_digest(reversed(items))
-    assert list(stock.part([3, 1]).joined(ItemStore(items[:1]))) == [items[3], items[1], items[0]]
+    assert list(stock.part([3, 1]).concat(ItemStore(items[:1]))) == [items[3], items[1], items[0]]
     (tmp_path / "run").mkdir()
     store_items(tmp_path / "run", stock, fresh=True)
     more = [make_item(number, question="Where?") for number in (39, 40)]

@@ -114,14 +114,14 @@ def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpo
     with open_evaluation(options(endpoint, items, tmp_path)) as evaluation:
         phase = next(evaluation.phases())
         left = [("demo/2", 1), ("demo/3", 1), *((f"demo/{number}", turn) for number in (4, 5) for turn in (0, 1))]
-        assert phase.counted() == (6, 13, 0, True), "a refusal of the first turn spares the second"
+        assert phase.count() == (6, 13, 0, True), "a refusal of the first turn spares the second"
         assert evaluation.complete() is False
         assert evaluation.result().total == 13
         assert evaluation.result().failures == {"http_500": 1, "refusal": 1, "timeout": 1, "unfinished": 1}
     with (conversations / "responses.jsonl").open("ab") as file:
         file.writelines(row(*turn) for turn in left)
     with open_evaluation(options(endpoint, items, tmp_path)) as evaluation:
-        assert next(evaluation.phases()).counted().left == 0
+        assert next(evaluation.phases()).count().left == 0
         assert (evaluation.complete(), evaluation.result().failures) == (True, {"refusal": 1})
     assert tomserve.Run.open("talk").manifest.turns("talk") == 2
     assert tomserve.load_scores("talk")["status"].to_list() == ["ok"] * 6 + ["refusal"]

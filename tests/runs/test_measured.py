@@ -58,7 +58,7 @@ def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path:
     assert table.equals(TABLE)
     assert record["table"] == found.table.digest
     assert [item.id for item in read_items(folder / "items.jsonl")] == ["q"]
-    assert [session.measured_on for session in found.sessions] == [{"torch": "2.1"}]
+    assert [session.note_environment for session in found.sessions] == [{"torch": "2.1"}]
     with opened(folder, environment={"torch": "9"}) as run:
         assert run.complete
     assert manifest(folder) == orjson.loads(orjson.dumps(found.to_dict())), "a complete run is not written again"
@@ -213,7 +213,7 @@ def test_a_session_says_what_it_turned_out_to_run_on_and_one_that_did_not_begin_
         pass
     for device in ("cpu", "cuda"):
         with opened(tmp_path, environment={"torch": "2.1"}) as run:
-            run.measured_on({"device": device})
+            run.note_environment({"device": device})
     told = manifest(tmp_path)
     assert [session["measured_on"] for session in told["sessions"]] == [  # type: ignore[attr-defined]
         *({}, {"torch": "2.1", "device": "cpu"}, {"torch": "2.1", "device": "cuda"})

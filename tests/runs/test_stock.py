@@ -27,9 +27,9 @@ def test_a_stock_is_its_items() -> None:
     assert (stock[7], stock[5:8], stock[-1]) == (items[7], items[5:8], items[-1])
     assert list(stock.ids) == [item.id for item in items]
     assert stock.digest() == items_digest(items)
-    assert list(stock.limited(40)) == limit_items(items, 40, draw)
-    assert list(stock.drawn(0.1)) == draw_share(items, 0.1, draw)
-    assert stock.limited(None).limited(120) is stock
+    assert list(stock.take(40)) == limit_items(items, 40, draw)
+    assert list(stock.take_share(0.1)) == draw_share(items, 0.1, draw)
+    assert stock.take(None).take(120) is stock
 
 
 def test_ids_of_a_snapshot_are_read_without_checking_it_again(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_snapshot_keeps_what_was_asked_and_adds_what_is_new(tmp_path: Path) ->
     )
     assert set(store_items(tmp_path, first, fresh=True)) == {"demo/1", "demo/2"}
     before = path.read_bytes()
-    assert set(store_items(tmp_path, first.limited(1), fresh=False)) == {"demo/1", "demo/2"}
+    assert set(store_items(tmp_path, first.take(1), fresh=False)) == {"demo/1", "demo/2"}
     assert path.read_bytes() == before
     assert set(store_items(tmp_path, more, fresh=False)) == {"demo/1", "demo/2", "demo/3"}
     assert list(read_ids(path)) == ["demo/1", "demo/2", "demo/3"]
@@ -87,5 +87,5 @@ def test_a_stock_knows_the_sizes_of_its_items() -> None:
     stock = ItemStore(items)
     texts = [sum(map(len, (*item.story, item.question, *item.choices))) for item in items]
     assert (list(stock.characters), list(stock.parts)) == (texts, [6, 6, 6])
-    part = stock.limited(2)
+    part = stock.take(2)
     assert list(part.characters) == [texts[int(name[-1]) - 1] for name in part.ids]

@@ -130,7 +130,7 @@ def test_what_cannot_be_told_otherwise_is_left_out_and_counted_by_reason() -> No
     found = add_variants(ItemStore(ITEMS), ItemStore(), (OBJECT, CHOICES), lambda name: retell)
     assert found.made == {"object": 2, "choices": 4}
     assert found.dropped == {"object": {"it is even": 2}, "choices": {}}
-    assert found.described() == "variants of 4 questions: object 2, choices 4; left out: object 2"
+    assert found.describe() == "variants of 4 questions: object 2, choices 4; left out: object 2"
     by_id = {item.id: item for item in found.items}
     told = by_id[f"{ITEMS[1].id}/object"]
     assert told.base == ITEMS[1].id

@@ -517,7 +517,7 @@ def measure(
         listener.note(f"loading {found.checkpoint.name} from {found.checkpoint.place}")
         subject = load_subject(found, settings, on)
         run.log(f"model: {subject.about}")
-        run.measured_on({**environment(on), **{name: subject.about[name] for name in NOTED}})
+        run.note_environment({**environment(on), **{name: subject.about[name] for name in NOTED}})
         for reason, count in subject.asked.left_out.most_common():
             listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
         here = describe_machine(on)

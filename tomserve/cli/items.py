@@ -151,7 +151,7 @@ def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark
 
     originals, given = split_variants(ItemStore(found))
     made = add_variants(originals, given, variants.parse_kinds(kinds), benchmarks.retelling(asked, path))
-    _say(made.described(), made.record())
+    _say(made.describe(), made.record())
     told: dict[str, list[Item]] = {}
     for item in made.variants:
         told.setdefault(str(item.base), []).append(item)

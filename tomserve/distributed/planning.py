@@ -147,13 +147,13 @@ def divide(
             f"--parts {parts}: expected at most {MOST:,}, as the folders of parts have names of four digits"
         )
     made = planning.make_plan(replace(options, start=True), WaitPolicy(listener.message))
-    place = folder or find_folder(options.run or default_name(made.called, made.name))
+    place = folder or find_folder(options.run or default_name(made.benchmark_name, made.name))
     units = _Units(made, listener)
     count = units.count(parts, part_tokens)
     if parts is not None and count < parts:
         listener.message(f"there are {count:,} questions to divide, so that there are {count:,} parts, not {parts:,}")
     part_of = units.assign_parts(count)
-    shards = _record(made, place, units.costs, part_of, ShardOptions.of(options, made.called, made.target, key))
+    shards = _record(made, place, units.costs, part_of, ShardOptions.of(options, made.benchmark_name, made.target, key))
     with _lock_folder(place):
         if _is_divided(place, shards):
             listener.message(f"{place} holds these {len(shards.parts)} parts already")

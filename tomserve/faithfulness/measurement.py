@@ -61,8 +61,7 @@ from tomserve.faithfulness.table import (
 from tomserve.items import Item
 from tomserve.prompting.conversation import Asker
 from tomserve.runs import journal
-from tomserve.runs.conversations import Asker as ConversationsAsker
-from tomserve.runs.conversations import Conversations, Phase, Question, is_finished
+from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, is_finished
 from tomserve.runs.evaluation import Servers
 from tomserve.runs.grader import Reader, check_chat, find_reader
 from tomserve.runs.journal import Journal, read_rows, row_identity
@@ -97,7 +96,7 @@ def run_phase(asking: AskingPhase) -> None:
 class AskingPhase:
     """One phase, asked by one asker. listener: told what happens. stop: ends it early."""
 
-    asker: ConversationsAsker
+    asker: PhaseRunner
     phase: Phase
     listener: Listener
     stop: Stop
@@ -196,7 +195,7 @@ class AskingSession:
         given = self.connection
         patience = {} if given.patience is None else {"lost_after": given.patience}
         policy = given.policy if not patience else type(given.policy)(**{**vars(given.policy), **patience})
-        asker = ConversationsAsker(
+        asker = PhaseRunner(
             endpoints, model, self.listener, self.stop, self.run.log, lambda: None, given.timeout, given.transport,
             policy, alive, ModelGuard(phase.journal.models, acceptable=False),
         )  # fmt: skip
@@ -546,7 +545,7 @@ def _asked(
     elif made is None or work.left(made, chains):
         target = model_access.choose_server(source, work.connection, waiting)
         reached = model_access.reach_model(target, source, run, servers, waiting, work.connection)
-        run.measured_on({**_environment(reached.target), "held_by": reached.held_by or "a schema"})
+        run.note_environment({**_environment(reached.target), "held_by": reached.held_by or "a schema"})
         if made is None:
             paraphrases = _paraphrased(work, list(chains.values()), rewriter)
             edited = EDIT_PROBE in settings.probes

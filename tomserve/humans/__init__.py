@@ -3,6 +3,6 @@
     tomserve dataset questionnaire perturbed-2 --out study --people 40 --stories 24 --limit 480
     tomserve dataset answers study answers/*.json --run human
 
-`words` holds what the forms say, `design` draws who is asked what, `plan` keeps that, `forms` writes the pages,
+`texts` holds what the forms say, `questionnaire` draws who is asked what and writes the pages, `plan` keeps that,
 `answers` reads and checks what came back, and `run` makes a run folder of it, which every other command takes.
 """

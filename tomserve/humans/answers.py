@@ -111,7 +111,7 @@ class FilledForm:
     answers: dict[int, Answer] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
 
-    def given(self) -> dict[int, str]:
+    def choices(self) -> dict[int, str]:
         """The choices by number of question, without what was left out."""
         return {number: one.answer for number, one in sorted(self.answers.items()) if one.answer is not None}
 
@@ -133,12 +133,12 @@ def read_answers(places: Iterable[Path], plan: Plan) -> ReturnedForms:
     """
     found: dict[str, FilledForm] = {}
     repeated: list[Path] = []
-    for path in _files(places):
-        for one in _of_json(path, plan) if path.suffix.lower() == ".json" else _of_csv(path, plan):
+    for path in _list_files(places):
+        for one in _read_json(path, plan) if path.suffix.lower() == ".json" else _read_csv(path, plan):
             other = found.setdefault(one.code, one)
             if other is one:
                 continue
-            if (other.given(), other.about) != (one.given(), one.about):
+            if (other.choices(), other.about) != (one.choices(), one.about):
                 raise ContentError(
                     f"{one.code} has answers in {other.path} already, and they differ; find out which file is right, "
                     "and leave the other one out",
@@ -149,7 +149,7 @@ def read_answers(places: Iterable[Path], plan: Plan) -> ReturnedForms:
     return ReturnedForms(found, repeated)
 
 
-def _files(places: Iterable[Path]) -> list[Path]:
+def _list_files(places: Iterable[Path]) -> list[Path]:
     """The files to read, each once, those of a folder sorted by name."""
     found: dict[Path, None] = {}
     for place in places:
@@ -165,7 +165,7 @@ def _files(places: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     """The file's content. Raises ContentError where it cannot be read or is too large to be answers."""
     try:
         with files.open_for_reading(path) as file:
@@ -177,18 +177,18 @@ def _bytes(path: Path) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
-def _of_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
+def _read_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
     """The form of a JSON file."""
-    content = _bytes(path)
+    content = _read_bytes(path)
     try:
         data: Any = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         reason = f"not JSON ({error.msg}); the file may be cut off: ask for the form's text instead"
         raise ContentError(reason, path=path, line=error.lineno) from None
-    _each_key_once(content, path)
+    _refuse_repeated_keys(content, path)
 
     def refuse(reason: str, *place: str | int) -> ContentError:
-        return ContentError(reason, path=path, line=_lines(path).at(place), field=".".join(map(str, place)))
+        return ContentError(reason, path=path, line=_key_lines(path).at(place), field=".".join(map(str, place)))
 
     if isinstance(data, dict) and data.get("questionnaire", plan.questionnaire) != plan.questionnaire:
         raise refuse(
@@ -199,12 +199,14 @@ def _of_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
     try:
         file = validation.validate(data, _File, path=path)
     except ContentError:
-        validation.validate(data, _File, path=path, lines=_lines(path))
+        validation.validate(data, _File, path=path, lines=_key_lines(path))
         raise
-    form = _form(plan, file.code, lambda reason: refuse(reason, "code"))
+    form = _find_form(plan, file.code, lambda reason: refuse(reason, "code"))
     one = FilledForm(file.code, path, "form", about=dict(file.about))
     for place, answer in enumerate(file.answers):
-        asked = _asked(form, answer.question, lambda reason, at=place: refuse(reason, "answers", at, "question"))
+        asked = _find_question(
+            form, answer.question, lambda reason, at=place: refuse(reason, "answers", at, "question")
+        )
         if answer.question in one.answers:
             raise refuse(f"question {answer.question} is answered twice", "answers", place, "question")
         if answer.answer is not None and answer.answer not in asked.choices:
@@ -219,14 +221,14 @@ def _of_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
     yield one
 
 
-def _lines(path: Path) -> validation.YamlLines:
+def _key_lines(path: Path) -> validation.YamlLines:
     """The lines of a JSON file's keys; none where it is no YAML, as JSON nearly always is. Slow: for messages alone."""
     with contextlib.suppress(ContentError):
         return validation.load_yaml(path)[1]
     return validation.YamlLines()
 
 
-def _each_key_once(content: bytes, path: Path) -> None:
+def _refuse_repeated_keys(content: bytes, path: Path) -> None:
     """Raise ContentError for a key that is given twice, of which a parser takes one and says nothing."""
 
     def pairs(found: list[tuple[str, Any]]) -> None:
@@ -240,10 +242,10 @@ def _each_key_once(content: bytes, path: Path) -> None:
         json.loads(content, object_pairs_hook=pairs)
 
 
-def _of_csv(path: Path, plan: Plan) -> Iterator[FilledForm]:
+def _read_csv(path: Path, plan: Plan) -> Iterator[FilledForm]:
     """The forms of a CSV file that was typed in from paper, with commas or semicolons."""
     try:
-        text = _bytes(path).decode()
+        text = _read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise ContentError(f"is not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     first = text.partition("\n")[0]
@@ -255,13 +257,13 @@ def _of_csv(path: Path, plan: Plan) -> Iterator[FilledForm]:
             raise ContentError(f"has the columns {head!r:.80}; expected {','.join(COLUMNS)}", path=path, line=1)
         for row in rows:
             if any(cell.strip() for cell in row):
-                _typed(row, rows.line_num, path, plan, found)
+                _add_row(row, rows.line_num, path, plan, found)
     except csv.Error as error:
         raise ContentError(f"broken CSV ({error})", path=path, line=rows.line_num) from None
     yield from (one for one in found.values() if one.answers or one.about)
 
 
-def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, FilledForm]) -> None:
+def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, FilledForm]) -> None:
     """Add one row of a CSV file to what was found."""
 
     def refuse(reason: str, column: int) -> ContentError:
@@ -271,12 +273,12 @@ def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, F
         raise ContentError(f"has {len(row)} columns, expected {len(COLUMNS)}", path=path, line=line)
     code, question, answer = (nfc(cell.strip()) for cell in row)
     code = code.upper()
-    form = _form(plan, code, lambda reason: refuse(reason, 0))
+    form = _find_form(plan, code, lambda reason: refuse(reason, 0))
     if not answer:  # the rows of forms that nobody handed in stay empty
         if not question.isdecimal() and question not in plan.about:
-            raise refuse(f"is {question!r:.60}; expected {_expected(form, plan)}", 1)
+            raise refuse(f"is {question!r:.60}; expected {_question_names(form, plan)}", 1)
         if question.isdecimal():
-            _asked(form, int(question[:9]), lambda reason: refuse(reason, 1))
+            _find_question(form, int(question[:9]), lambda reason: refuse(reason, 1))
         return
     one = found.setdefault(code, FilledForm(code, path, "paper"))
     if question in plan.about:
@@ -288,15 +290,15 @@ def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, F
             raise refuse(str(error), 2) from None
         return
     if not question.isascii() or not question.isdecimal():
-        raise refuse(f"is {question!r:.60}; expected {_expected(form, plan)}", 1)
+        raise refuse(f"is {question!r:.60}; expected {_question_names(form, plan)}", 1)
     number = int(question[:9])
-    asked = _asked(form, number, lambda reason: refuse(reason, 1))
+    asked = _find_question(form, number, lambda reason: refuse(reason, 1))
     if number in one.answers:
         raise refuse(f"question {number} of {code} is answered twice", 1)
-    one.answers[number] = Answer(answer=_choice(answer, asked, lambda reason: refuse(reason, 2)))
+    one.answers[number] = Answer(answer=_resolve_choice(answer, asked, lambda reason: refuse(reason, 2)))
 
 
-def _choice(answer: str, asked: FormQuestion, refuse: Any) -> str:
+def _resolve_choice(answer: str, asked: FormQuestion, refuse: Any) -> str:
     """The choice that a letter or a label names; a choice in full comes before a letter."""
     if answer in asked.choices:
         return answer
@@ -307,7 +309,7 @@ def _choice(answer: str, asked: FormQuestion, refuse: Any) -> str:
     raise refuse(f"is {answer!r:.60}; expected {listed}, or nothing where the question was left out")
 
 
-def _form(plan: Plan, code: str, refuse: Any) -> Form:
+def _find_form(plan: Plan, code: str, refuse: Any) -> Form:
     """The form of that code; otherwise what `refuse` makes of the reason is raised."""
     if (form := plan.form(code)) is None:
         known = [form.code for form in plan.forms]
@@ -316,13 +318,13 @@ def _form(plan: Plan, code: str, refuse: Any) -> Form:
     return form
 
 
-def _asked(form: Form, number: int, refuse: Any) -> FormQuestion:
+def _find_question(form: Form, number: int, refuse: Any) -> FormQuestion:
     """The question of that number; otherwise what `refuse` makes of the reason is raised."""
     if not 1 <= number <= len(form.questions):
         raise refuse(f"question {number} is none of form {form.code}; expected 1 to {len(form.questions)}")
     return form.questions[number - 1]
 
 
-def _expected(form: Form, plan: Plan) -> str:
+def _question_names(form: Form, plan: Plan) -> str:
     names = f", or {' or '.join(plan.about)}" if plan.about else ""
     return f"the number of a question from 1 to {len(form.questions)}{names}"

@@ -1,11 +1,10 @@
-"""Makes a questionnaire for people: draws who is asked which stories, and writes the plan and the forms, on screen or
-paper.
+"""Makes a questionnaire for people: draws who is asked which stories, and writes the plan and the forms.
 
 A *unit* is what a participant is asked at once: one question, or all questions about one story. Every unit is asked
 equally often or once more (as far as the sizes of clusters allow), no participant gets two units of one cluster (two
 versions of one task's story), and the values of every factor of the design are spread over each participant as they
 are spread over the units. A form is one HTML file: it keeps the answers in the browser's own storage and sends
-nothing anywhere; it holds no right answers and no names of items.
+nothing anywhere, or a page to print; it holds no right answers and no names of items.
 """
 
 from __future__ import annotations
@@ -80,30 +79,30 @@ def make_units(items: Sequence[Item], together: bool = False) -> list[Unit]:
     return found
 
 
-def spread_factors(listed: Sequence[Unit]) -> list[str]:
+def spread_factors(units: Sequence[Unit]) -> list[str]:
     """The factors whose values are spread over each participant: those with 2 to MOST_VALUES values."""
     values: dict[str, set[str]] = defaultdict(set)
-    for unit in listed:
+    for unit in units:
         for name, value in unit.values.items():
             values[name].add(value)
     return [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES]
 
 
-def assign_units(listed: Sequence[Unit], people: int, stories: int, seed: int) -> list[list[int]]:
+def assign_units(units: Sequence[Unit], people: int, stories: int, seed: int) -> list[list[int]]:
     """The places of the units that each participant gets, in the order in which they are asked.
 
-    listed: the units. people: how many participants. stories: how many units each of them gets. seed: of all chance.
+    people: how many participants. stories: how many units each of them gets. seed: of all chance.
 
     How often each unit is asked differs by at most one, where the sizes of the clusters allow it. Raises ConfigError
     where there are fewer clusters than stories for one participant, since nobody may see two versions of one story.
     """
-    clusters = {name: code for code, name in enumerate(dict.fromkeys(unit.cluster for unit in listed))}
+    clusters = {name: code for code, name in enumerate(dict.fromkeys(unit.cluster for unit in units))}
     if stories > len(clusters):
         raise ConfigError(
             f"--stories {stories}: there are {len(clusters)} tasks to choose from, and nobody is to see two versions "
             f"of one; ask for at most {len(clusters)} stories, or raise --limit"
         )
-    draw = _Draw(listed, [clusters[unit.cluster] for unit in listed], people, stories, np.random.default_rng(seed))
+    draw = _Draw(units, [clusters[unit.cluster] for unit in units], people, stories, np.random.default_rng(seed))
     draw.fill()
     draw.level()
     draw.improve()
@@ -115,14 +114,14 @@ class _Draw:
     many units with each value of each factor a participant has; `codes`: these values of each unit."""
 
     def __init__(
-        self, listed: Sequence[Unit], cluster: Sequence[int], people: int, stories: int, rng: np.random.Generator
+        self, units: Sequence[Unit], cluster: Sequence[int], people: int, stories: int, rng: np.random.Generator
     ) -> None:
         self.rng, self.people, self.stories = rng, people, stories
         self.cluster = np.asarray(cluster)
-        self.codes, share = _coded(listed)
+        self.codes, share = _encode_factors(units)
         self.target = stories * share
         self.counts = np.zeros((people, share.size))
-        self.used = np.zeros(len(listed), dtype=int)
+        self.used = np.zeros(len(units), dtype=int)
         self.of_cluster = np.zeros(self.cluster.max() + 1)
         self.blocked = np.zeros((people, self.of_cluster.size), dtype=bool)
         self.given: list[list[int]] = [[] for _ in range(people)]
@@ -198,28 +197,28 @@ class _Draw:
         return float(missing @ missing)
 
 
-def _coded(listed: Sequence[Unit]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _encode_factors(units: Sequence[Unit]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The values of the spread factors of each unit as numbers [units, factors], and the share of units that have each
     of these values [values of all factors]."""
     columns, shares, first = [], [], 0
-    for name in spread_factors(listed):
-        values = [unit.values.get(name, "") for unit in listed]
+    for name in spread_factors(units):
+        values = [unit.values.get(name, "") for unit in units]
         found = Counter(values)
         code = {value: first + place for place, value in enumerate(sorted(found))}
         columns.append([code[value] for value in values])
-        shares += [found[value] / len(listed) for value in sorted(found)]
+        shares += [found[value] / len(units) for value in sorted(found)]
         first += len(found)
-    codes = np.array(columns, dtype=np.int64).T if columns else np.zeros((len(listed), 0), dtype=np.int64)
+    codes = np.array(columns, dtype=np.int64).T if columns else np.zeros((len(units), 0), dtype=np.int64)
     return codes, np.array(shares)
 
 
 ASSETS = Path(__file__).with_name("assets")
 
 
-def render_online(plan: Plan, form: Form, items: Mapping[str, Item], said: FormTexts, agreed: str) -> str:
+def render_online(plan: Plan, form: Form, items: Mapping[str, Item], texts: FormTexts, consent: str) -> str:
     """The form of a participant for the browser, as one HTML page.
 
-    plan, form: what is asked. items: by their ids. said: the words of the form. agreed: the consent text.
+    plan, form: what is asked. items: by their ids. texts: the words of the form.
     """
     data = {
         "schema": 1,
@@ -227,12 +226,12 @@ def render_online(plan: Plan, form: Form, items: Mapping[str, Item], said: FormT
         "code": form.code,
         "mode": plan.mode,
         "canary": _canary(items),
-        "consent": split_paragraphs(agreed),
-        "instructions": _instructions(plan, form, said),
-        "about": [field.model_dump() for field in said.about.fields if field.name in plan.about],
-        "words": said.model_dump(by_alias=True, include={"title", "consent", "page", "end"})
-        | {"about": {"heading": said.about.heading, "text": said.about.text}}
-        | {"instructions": said.instructions.heading},
+        "consent": split_paragraphs(consent),
+        "instructions": _instructions(plan, form, texts),
+        "about": [field.model_dump() for field in texts.about.fields if field.name in plan.about],
+        "words": texts.model_dump(by_alias=True, include={"title", "consent", "page", "end"})
+        | {"about": {"heading": texts.about.heading, "text": texts.about.text}}
+        | {"instructions": texts.instructions.heading},
         "pages": _pages(plan, form, items),
     }
     style, script = pages.asset(ASSETS / "form.css"), pages.asset(ASSETS / "form.js")
@@ -240,10 +239,10 @@ def render_online(plan: Plan, form: Form, items: Mapping[str, Item], said: FormT
     inline = {"style": Markup(style), "script": Markup(script), "data": Markup(text)}
     policy = f"default-src 'none'; script-src '{pages.csp_digest(script)}'; style-src '{pages.csp_digest(style)}'"
     policy += "; base-uri 'none'; form-action 'none'"
-    return _render("form.html.j2", policy=policy, said=said, code=form.code, **inline)
+    return _render("form.html.j2", policy=policy, said=texts, code=form.code, **inline)
 
 
-def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], said: FormTexts, agreed: str) -> str:
+def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], texts: FormTexts, consent: str) -> str:
     """The same form for paper: an HTML page with page breaks, whose last sheet has a box for each answer."""
     # The code and the number of the page at the foot of each sheet, so that sheets which come apart are sorted again.
     style = (
@@ -254,13 +253,13 @@ def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], said: Form
         "printed.html.j2",
         policy=f"default-src 'none'; style-src '{pages.csp_digest(style)}'; base-uri 'none'; form-action 'none'",
         style=Markup(style),
-        said=said,
+        said=texts,
         code=form.code,
         questionnaire=plan.questionnaire,
         canary=_canary(items),
-        consent=split_paragraphs(agreed),
-        instructions=_instructions(plan, form, said, paper=True),
-        about=[field for field in said.about.fields if field.name in plan.about],
+        consent=split_paragraphs(consent),
+        instructions=_instructions(plan, form, texts, paper=True),
+        about=[field for field in texts.about.fields if field.name in plan.about],
         pages=_pages(plan, form, items),
         letters=LETTERS,
         questions=len(form.questions),
@@ -268,15 +267,15 @@ def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], said: Form
     )
 
 
-def _instructions(plan: Plan, form: Form, said: FormTexts, paper: bool = False) -> list[str]:
+def _instructions(plan: Plan, form: Form, texts: FormTexts, paper: bool = False) -> list[str]:
     """The paragraphs of instructions that apply to this form."""
-    text = list(said.instructions.text)
+    text = list(texts.instructions.text)
     if plan.mode == "sentences" and not paper:
-        text.insert(1, said.instructions.sentences)
+        text.insert(1, texts.instructions.sentences)
     if not paper:
-        text.append(said.instructions.screen)
+        text.append(texts.instructions.screen)
     if any(UNKNOWN in asked.choices for asked in form.questions if asked.item is not None):
-        text.append(said.instructions.unknown)
+        text.append(texts.instructions.unknown)
     return text
 
 
@@ -284,7 +283,7 @@ def _pages(plan: Plan, form: Form, items: Mapping[str, Item]) -> list[dict[str, 
     """What each page shows: the sentences of its story, and its numbered questions with their choices."""
     found = []
     for page in form.pages():
-        told = [_told(plan, asked, items) for _, asked in page]
+        told = [_story_and_question(plan, asked, items) for _, asked in page]
         questions = [
             {"number": number, "text": question, "choices": asked.choices}
             for (number, asked), (_, question) in zip(page, told, strict=True)
@@ -293,7 +292,7 @@ def _pages(plan: Plan, form: Form, items: Mapping[str, Item]) -> list[dict[str, 
     return found
 
 
-def _told(plan: Plan, asked: FormQuestion, items: Mapping[str, Item]) -> tuple[list[str], str]:
+def _story_and_question(plan: Plan, asked: FormQuestion, items: Mapping[str, Item]) -> tuple[list[str], str]:
     """The sentences and the question of an item or of an attention check."""
     if (check := plan.check(asked.check)) is not None:
         return check.story, check.question
@@ -314,11 +313,11 @@ def _render(name: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     found = pages.templates(ASSETS)
-    found.filters["marked"] = _marked
+    found.filters["marked"] = _mark_placeholders
     return found
 
 
-def _marked(text: str) -> Markup:
+def _mark_placeholders(text: str) -> Markup:
     """The text as HTML in which placeholders that nobody has filled in catch the eye."""
     return Markup(PLACEHOLDER.sub(lambda found: f"<mark>{found[0]}</mark>", str(escape(text))))
 
@@ -330,26 +329,19 @@ show, and a table to type answers from paper into."""
 
 @dataclass(frozen=True)
 class QuestionnaireOptions:
-    """What a questionnaire is to be like.
+    """What a questionnaire is to be like."""
 
-    people: how many participants. stories: how many stories each of them reads. mode: whether stories appear as a whole
-    or by sentences. together: whether all questions about a story are asked, or one of them. seed: of all chance.
-    attention: how many attention checks a form has. wrong_at_most: how many of them may be wrong before a person is
-    left out. about: whether the form asks for optional details. consent: the file of the consent text, None for the
-    draft. limit: draw at most so many items first. where: conditions ``factor=value`` that the items have to meet.
-    """
-
-    people: int = 40
-    stories: int = 24
-    mode: Mode = "whole"
-    together: bool = False
-    seed: int = 1
-    attention: int = 2
-    wrong_at_most: int = 0
-    about: bool = True
-    consent: Path | None = None
-    limit: int | None = None
-    where: tuple[str, ...] = ()
+    people: int = 40  # how many participants
+    stories: int = 24  # how many stories each of them reads
+    mode: Mode = "whole"  # whether stories appear as a whole or by sentences
+    together: bool = False  # whether all questions about a story are asked, or one of them
+    seed: int = 1  # of all chance
+    attention: int = 2  # how many attention checks a form has
+    wrong_at_most: int = 0  # how many of them may be wrong before a person is left out
+    about: bool = True  # whether the form asks for optional details
+    consent: Path | None = None  # the file of the consent text; None for the draft
+    limit: int | None = None  # draw at most so many items first
+    where: tuple[str, ...] = ()  # conditions ``factor=value`` that the items have to meet
 
 
 @dataclass(frozen=True)
@@ -363,76 +355,76 @@ class Questionnaire:
 
 
 def make_questionnaire(
-    benchmark: Benchmark, path: Path | None, folder: Path, wishes: QuestionnaireOptions, gold: str | None = None
+    benchmark: Benchmark, path: Path | None, folder: Path, options: QuestionnaireOptions, gold: str | None = None
 ) -> Questionnaire:
     """Make a questionnaire.
 
     benchmark: whose items are asked. path, gold: the user's `--path` and `--gold`. folder: where to write it, which
-    must be new or empty. wishes: what it is to be like. Raises ConfigError where that cannot be, ContentError for a
+    must be new or empty. options: what it is to be like. Raises ConfigError where that cannot be, ContentError for a
     mistake in a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "holds a questionnaire already" if (folder / PLAN).exists() else "is there already"
         raise ConfigError(f"{folder}: {what}; give a new folder by --out, so that nothing is overwritten")
-    said, agreed = load_texts(), read_consent(wishes.consent)
-    if wishes.attention > len(said.attention):
+    texts, consent = load_texts(), read_consent(options.consent)
+    if options.attention > len(texts.attention):
         raise ConfigError(
-            f"--attention {wishes.attention}: there are {len(said.attention)} checks; write more into "
+            f"--attention {options.attention}: there are {len(texts.attention)} checks; write more into "
             "dataset/questionnaire/words.yaml, or ask for fewer"
         )
-    if wishes.wrong_at_most > wishes.attention:
-        raise ConfigError(f"--wrong-at-most {wishes.wrong_at_most}: a form has {wishes.attention} attention checks")
+    if options.wrong_at_most > options.attention:
+        raise ConfigError(f"--wrong-at-most {options.wrong_at_most}: a form has {options.attention} attention checks")
     every = list(benchmark.items(path, gold, ALL))
     if lone := next((item for item in every if len(item.choices) < 2), None):
         raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
-    meeting = list(where(every, benchmark.conditions(wishes.where)))
+    meeting = list(where(every, benchmark.conditions(options.where)))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
-    chosen = limit_items(meeting, wishes.limit, draw)
-    forms, factors = _forms(chosen, said, wishes)
+    chosen = limit_items(meeting, options.limit, draw)
+    forms, factors = _forms(chosen, texts, options)
     asked = {question.item for form in forms for question in form.questions}
     items = [item for item in chosen if item.id in asked]
-    about = [field.name for field in said.about.fields] if wishes.about else []
-    wording = digest(orjson.dumps(said.model_dump(by_alias=True)), agreed.encode())
+    about = [field.name for field in texts.about.fields] if options.about else []
+    wording = digest(orjson.dumps(texts.model_dump(by_alias=True)), consent.encode())
     content = [orjson.dumps(form.model_dump()) for form in forms]
     plan = Plan(
         schema=1,
-        questionnaire=digest_plan(wording.encode(), wishes.mode.encode(), items_digest(items).encode(), *content),
+        questionnaire=digest_plan(wording.encode(), options.mode.encode(), items_digest(items).encode(), *content),
         benchmark=benchmark.name,
         benchmark_digest=items_digest(every),
         benchmark_items=len(every),
-        limit=wishes.limit,
-        where=list(wishes.where),
-        mode=wishes.mode,
-        together=wishes.together,
-        seed=wishes.seed,
-        people=wishes.people,
-        stories=wishes.stories,
-        attention=Attention(asked=wishes.attention, wrong_at_most=wishes.wrong_at_most, checks=said.attention),
+        limit=options.limit,
+        where=list(options.where),
+        mode=options.mode,
+        together=options.together,
+        seed=options.seed,
+        people=options.people,
+        stories=options.stories,
+        attention=Attention(asked=options.attention, wrong_at_most=options.wrong_at_most, checks=texts.attention),
         about=about,
         words=wording,
         forms=forms,
     )
-    _write(folder, plan, items, said, agreed)
+    _write(folder, plan, items, texts, consent)
     even = describe_balance(plan, {item.id: item for item in items}, factors, len(chosen))
-    return Questionnaire(plan, even, find_placeholders(agreed))
+    return Questionnaire(plan, even, find_placeholders(consent))
 
 
-def _forms(items: Sequence[Item], said: FormTexts, wishes: QuestionnaireOptions) -> tuple[list[Form], list[str]]:
+def _forms(items: Sequence[Item], texts: FormTexts, options: QuestionnaireOptions) -> tuple[list[Form], list[str]]:
     """The forms, and the factors that were spread over each of them."""
-    listed = make_units(items, wishes.together)
-    drawn = assign_units(listed, wishes.people, wishes.stories, wishes.seed)
-    rng = random.Random(f"questionnaire {wishes.seed}")
+    units = make_units(items, options.together)
+    drawn = assign_units(units, options.people, options.stories, options.seed)
+    rng = random.Random(f"questionnaire {options.seed}")
     found = []
-    for code, places in zip(draw_codes(wishes.people, rng), drawn, strict=True):
+    for code, places in zip(draw_codes(options.people, rng), drawn, strict=True):
         turned = [place % 2 for place in range(len(places))]  # half of the stories with their questions turned round
         rng.shuffle(turned)
         pages: list[list[tuple[str | None, str | None, list[str]]]] = []
         for place, turn in zip(places, turned, strict=True):
-            group = listed[place].items
+            group = units[place].items
             pages.append([(item.id, None, list(item.choices)) for item in (group[::-1] if turn else group)])
-        checks = rng.sample(said.attention, wishes.attention)
+        checks = rng.sample(texts.attention, options.attention)
         for number, check in enumerate(checks, 1):  # evenly spread, and never first
-            middle = number * len(places) // (wishes.attention + 1)
+            middle = number * len(places) // (options.attention + 1)
             at = max(1, middle + rng.choice((-1, 0, 1)) + number - 1)
             pages.insert(at, [(None, check.name, list(check.choices))])
         questions = []
@@ -441,17 +433,19 @@ def _forms(items: Sequence[Item], said: FormTexts, wishes: QuestionnaireOptions)
                 rng.shuffle(choices)
                 questions.append(FormQuestion(page=page, item=item, check=name, choices=choices))
         found.append(Form(code=code, questions=questions))
-    return found, spread_factors(listed)
+    return found, spread_factors(units)
 
 
-def _write(folder: Path, plan: Plan, items: Sequence[Item], said: FormTexts, agreed: str) -> None:
+def _write(folder: Path, plan: Plan, items: Sequence[Item], texts: FormTexts, consent: str) -> None:
     """Write everything into the folder; the plan last, so that a folder with a plan is whole."""
     known = {item.id: item for item in items}
     rows = ["participant,question,answer\n"]
     for form in plan.forms:
-        write_chunks(folder / FORMS / f"{form.code}.html", [render_online(plan, form, known, said, agreed).encode()])
-        write_chunks(folder / PRINTED / f"{form.code}.html", [render_printed(plan, form, known, said, agreed).encode()])
+        write_chunks(folder / FORMS / f"{form.code}.html", [render_online(plan, form, known, texts, consent).encode()])
+        write_chunks(
+            folder / PRINTED / f"{form.code}.html", [render_printed(plan, form, known, texts, consent).encode()]
+        )
         rows += [f"{form.code},{number},\n" for number in range(1, len(form.questions) + 1)]
     write_chunks(folder / TYPED, ["".join(rows).encode()])
-    write_chunks(folder / CONSENT, [agreed.encode() + b"\n"])
+    write_chunks(folder / CONSENT, [consent.encode() + b"\n"])
     plan.write(folder, items)

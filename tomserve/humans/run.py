@@ -72,15 +72,15 @@ class FormOutcome:
 def judge_forms(reading: ReturnedForms, plan: Plan) -> FormOutcome:
     """Apply the attention checks as the plan declares them."""
     people = [
-        _judged(number, form, reading.filled[form.code], plan)
+        _judge_form(number, form, reading.filled[form.code], plan)
         for number, form in enumerate(plan.forms, 1)
         if form.code in reading.filled
     ]
     return FormOutcome(people, len(plan.forms) - len(people), reading.repeated)
 
 
-def _judged(number: int, form: Form, filled: FilledForm, plan: Plan) -> Person:
-    given = filled.given()
+def _judge_form(number: int, form: Form, filled: FilledForm, plan: Plan) -> Person:
+    given = filled.choices()
     last = max(given, default=0)
     wrong = answered = left_out = 0
     for place, asked in enumerate(form.questions, 1):
@@ -172,7 +172,7 @@ def _table(people: Sequence[Person], plan: Plan) -> str:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["person", "counted", "reason", "medium", "answered", "left_out", "checks_wrong", *plan.about])
     for one in people:
-        details = [_inert(one.filled.about.get(name, "")) for name in plan.about]
+        details = [_escape_formula(one.filled.about.get(name, "")) for name in plan.about]
         counted = "no" if one.reason else "yes"
         rows.writerow(
             [one.form.code, counted, one.reason, one.filled.medium, one.answered, one.left_out, one.wrong, *details]
@@ -180,7 +180,7 @@ def _table(people: Sequence[Person], plan: Plan) -> str:
     return text.getvalue()
 
 
-def _inert(text: str) -> str:
+def _escape_formula(text: str) -> str:
     """The text in a form that no spreadsheet takes for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
 

@@ -1,5 +1,4 @@
-"""The texts of a questionnaire besides the stories: instructions, buttons, optional details, attention checks,
-consent.
+"""The texts of a questionnaire besides the stories: instructions, buttons, attention checks, consent.
 
 They stand in ``dataset/questionnaire/``, where a researcher edits or translates them (or in a folder given by
 ``--content``).

@@ -1,5 +1,6 @@
-"""Writes an artefact for reviewers as one zip file: runs, tables, figures, report, versions, digests, and a program
-that checks them.
+"""Writes an artefact for reviewers (reproducibility package) as one zip file, with a program that checks it.
+
+It holds runs, tables, figures, report, versions and digests.
 
 The same runs give the same bytes. All tables are computed from copies of the runs at one moment, which hold only the
 files that make up a run: never logs, what a server printed, who the people of a study are, or what a link leads to;
@@ -32,8 +33,7 @@ from tomserve.interop import hub, recompute
 from tomserve.interop.inspect_export import stable_zip_member
 from tomserve.items import read_items
 from tomserve.reporting import figure_export, tables
-from tomserve.reporting.html import figures as html_figures
-from tomserve.reporting.html import report
+from tomserve.reporting.html import figures, report
 from tomserve.reporting.html.sources import load_sources
 from tomserve.reporting.tables import markdown
 from tomserve.runs import journal, runfolder, verification
@@ -58,8 +58,8 @@ class Snapshot:
     """Copies of runs.
 
     root: the folder that holds them, as TOMSERVE_RUNS. folders: by name, where each run lies really. manifests: by
-    name. taken: the files of the copies, each with its run's name. sealed: the names of those with a seal. said: what
-    the user has to know, in sentences.
+    name. taken: the files of the copies, each with its run's name. sealed: the names of those with a seal. warnings:
+    what the user has to know, in sentences.
     """
 
     root: Path
@@ -67,7 +67,7 @@ class Snapshot:
     manifests: dict[str, Manifest] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
     sealed: set[str] = field(default_factory=set)
-    said: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -101,7 +101,7 @@ def copy_runs(runs: Sequence[str]) -> Iterator[Snapshot]:
             if run.endswith(TABLES):
                 raise ConfigError(f"{run}: is a table of scores; an artefact holds runs, from which it can be computed")
             folder = find_run(run)
-            name = _named(run_name(folder))
+            name = _run_name(run_name(folder))
             if name in made.folders:
                 raise ConfigError(f"{run}: two runs are called {name!r}; rename the folder of one")
             made.folders[name] = folder
@@ -117,7 +117,7 @@ def copy_runs(runs: Sequence[str]) -> Iterator[Snapshot]:
                 os.environ["TOMSERVE_RUNS"] = before
 
 
-def _named(name: str) -> str:
+def _run_name(name: str) -> str:
     """What a run is called in an artefact: as before, where that can be the name of a run."""
     parts = [re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in name.split("/")]
     return "/".join(part if _NAME.fullmatch(part) else f"run{part}"[:200] for part in parts)
@@ -137,7 +137,7 @@ def _places() -> list[tuple[str, str]]:
 def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, str]]) -> None:
     check_files(folder)
     manifest = Manifest.read(folder)
-    assert manifest is not None  # existing_run has found it
+    assert manifest is not None  # find_run has found it
     target = made.root / name
     target.mkdir(parents=True)
     made.manifests[name] = manifest
@@ -156,15 +156,15 @@ def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, s
     else:
         _without_places(target / MANIFEST, places)
     for path in sorted(target.iterdir()):
-        _look(made, name, path, places)
+        _check_content(made, name, path, places)
 
 
 def _without_places(path: Path, places: Sequence[tuple[str, str]]) -> None:
     """Write a manifest anew without the folders of this machine, where it names any."""
     given = orjson.loads(path.read_bytes())
-    told = make_portable(given, places)
-    if told != given:
-        path.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n")
+    record = make_portable(given, places)
+    if record != given:
+        path.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def make_portable(value: Any, places: Sequence[tuple[str, str]]) -> Any:
@@ -183,7 +183,7 @@ def make_portable(value: Any, places: Sequence[tuple[str, str]]) -> Any:
     return value
 
 
-def _look(made: Snapshot, name: str, path: Path, places: Sequence[tuple[str, str]]) -> None:
+def _check_content(made: Snapshot, name: str, path: Path, places: Sequence[tuple[str, str]]) -> None:
     """Look for what must not be handed on: refuse a secret of the environment, and tell of folders of this machine."""
     secrets = {
         variable: value.encode()
@@ -204,7 +204,7 @@ def _look(made: Snapshot, name: str, path: Path, places: Sequence[tuple[str, str
             found += home is not None and home + b"/" in text
             before = text[-4096:]
     if found:
-        made.said.append(
+        made.warnings.append(
             f"{made.folders[name] / path.name}: names your home folder, and is handed on as it is; look whether "
             "that may be read by others"
         )
@@ -224,7 +224,7 @@ class ArtefactAbout:
 
 def render_record(about: ArtefactAbout, analysis: Analysis, runs: Snapshot) -> bytes:
     """The record ``artefact.json``, which says how its tables are computed."""
-    told = {
+    record = {
         "schema": 1,
         "title": about.title,
         "tomserve": __version__,
@@ -238,7 +238,7 @@ def render_record(about: ArtefactAbout, analysis: Analysis, runs: Snapshot) -> b
         "wheel": about.wheel,
         "runs": {name: _of_run(runs, name) for name in runs.names},
     }
-    return orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n"
+    return orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n"
 
 
 def _of_run(runs: Snapshot, name: str) -> dict[str, object]:
@@ -258,7 +258,7 @@ def _of_run(runs: Snapshot, name: str) -> dict[str, object]:
 def list_requirements() -> str:
     """The exact versions of all that tomserve's core needs: the list that it was tested with, with the digests of all
     files, where this environment has these versions; else the versions that it has."""
-    installed = _installed()
+    installed = _installed_versions()
     path = content.find("launch/locked/core.txt")
     locked = path.read_text("utf-8") if path is not None else ""
     versions = {_plain(name): version for name, version in re.findall(r"^([\w.-]+)==([^ ;\\\n]+)", locked, re.M)}
@@ -267,10 +267,10 @@ def list_requirements() -> str:
     return "".join(f"{name}=={version}\n" for name, version in sorted(installed.items()))
 
 
-def _installed() -> dict[str, str]:
+def _installed_versions() -> dict[str, str]:
     """The versions of the packages that tomserve's core needs, and of what these need, as far as they are installed."""
     found: dict[str, str] = {}
-    waiting = _needed("tomserve")
+    waiting = _requirements_of("tomserve")
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -279,16 +279,16 @@ def _installed() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # for another platform
-        waiting += _needed(name)
+        waiting += _requirements_of(name)
     return found
 
 
-def _needed(name: str) -> list[str]:
+def _requirements_of(name: str) -> list[str]:
     try:
-        told = importlib.metadata.requires(name) or []
+        record = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [_plain(re.split(r"[^\w.-]", one.strip())[0]) for one in told if not re.search(r"\bextra\s*==", one)]
+    return [_plain(re.split(r"[^\w.-]", one.strip())[0]) for one in record if not re.search(r"\bextra\s*==", one)]
 
 
 def _plain(name: str) -> str:
@@ -329,7 +329,7 @@ def render_readme(about: ArtefactAbout, runs: Snapshot, counts: Mapping[str, int
     held = {name: hub.run_holding(name, one) for name, one in runs.manifests.items()}
     own = sorted({one.benchmark for one in held.values() if one.others is None})
     others = list(dict.fromkeys(one.others for one in held.values() if one.others))
-    listed = "\n".join(_listed(runs, name) for name in runs.names)
+    listed = "\n".join(_run_line(runs, name) for name in runs.names)
     return "\n".join(
         (
             f"# {markdown(' '.join(about.title.split()))}\n",
@@ -337,7 +337,7 @@ def render_readme(about: ArtefactAbout, runs: Snapshot, counts: Mapping[str, int
             f"{listed}\n",
             _contents(counts),
             _recomputing(about),
-            _said(runs),
+            _seal_note(runs),
             "## Licences\n",
             *(f"- {one}" for one in _licences(own, others)),
             "",
@@ -359,7 +359,7 @@ def _licences(own: Sequence[str], others: Sequence[str]) -> Iterator[str]:
     yield "`recompute.py` belongs to tomserve, under Apache-2.0."
 
 
-def _listed(runs: Snapshot, name: str) -> str:
+def _run_line(runs: Snapshot, name: str) -> str:
     one = runs.manifests[name]
     by = f", collected by {one.foreign.tool}" if one.foreign is not None else ""
     what = "what was measured inside the model" if one.measured else f"replies to {one.benchmark}"
@@ -400,7 +400,7 @@ takes Python {python} and the network, for the packages alone; the computing tak
 {trust}"""
 
 
-def _said(runs: Snapshot) -> str:
+def _seal_note(runs: Snapshot) -> str:
     sealed = sorted(runs.sealed)
     if not sealed:
         return "Folders of the machine that asked are replaced in the manifests by short words.\n"
@@ -411,8 +411,8 @@ def _said(runs: Snapshot) -> str:
 
 
 def _not_for_training(found: Sequence[str]) -> list[str]:
-    told = ["## Not for training\n", "These data measure models: whoever trains on them takes that away.\n"]
-    return [*told, *(f"```text\n{one}\n```\n" for one in found)]
+    record = ["## Not for training\n", "These data measure models: whoever trains on them takes that away.\n"]
+    return [*record, *(f"```text\n{one}\n```\n" for one in found)]
 
 
 PROGRAM_FILES = (".py", ".json", ".yaml", ".yml", ".csv", ".txt")
@@ -443,7 +443,7 @@ class _Zip:
     file: zipfile.ZipFile
     digests: dict[str, str] = field(default_factory=dict)
 
-    def put(self, name: str, data: bytes) -> None:
+    def add(self, name: str, data: bytes) -> None:
         self.file.writestr(stable_zip_member(name), data)
         self.digests[name] = hashlib.sha256(data).hexdigest()
 
@@ -460,33 +460,33 @@ class _Zip:
         self.digests[name] = sha.hexdigest()
 
 
-def write_artefact(wish: ArtefactOptions, path: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:
+def write_artefact(options: ArtefactOptions, path: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Write the artefact.
 
-    wish: what it is to hold. path: the file to write. say: is told what is lacking of the runs, and what else is to be
-    known. Returns the names of its members. Raises ConfigError as `snapshot.taken` and `compute` do, for a wheel of
+    options: what it is to hold. path: the file to write. say: is told what is lacking of the runs, and what else is to
+    be known. Returns the names of its members. Raises ConfigError as `copy_runs` and `compute` do, for a wheel of
     another tomserve, and for a file that cannot be written.
     """
-    wheel = _wheel(wish.wheel)
-    with copy_runs(wish.runs) as runs:
-        output_path.check_output(path, *runs.folders.values(), wish.wheel)
-        labels = runs.labels(wish.labels, wish.runs)
-        analysis = _analysis(wish, labels, runs, say)
+    wheel = _wheel(options.wheel)
+    with copy_runs(options.runs) as runs:
+        output_path.check_output(path, *runs.folders.values(), options.wheel)
+        labels = runs.labels(options.labels, options.runs)
+        analysis = _analysis(options, labels, runs, say)
         try:
             with (
-                output_path.open_output(path, *runs.folders.values(), wish.wheel) as target,
+                output_path.open_output(path, *runs.folders.values(), options.wheel) as target,
                 zipfile.ZipFile(target, "w") as made,
             ):
                 out = _Zip(made)
-                _fill(out, wish, labels, analysis, runs, wheel)
+                _fill(out, options, labels, analysis, runs, wheel)
                 return [*out.digests]
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
 
 
-def _analysis(wish: ArtefactOptions, labels: Sequence[str], runs: Snapshot, say: Callable[[str], None]) -> Analysis:
+def _analysis(options: ArtefactOptions, labels: Sequence[str], runs: Snapshot, say: Callable[[str], None]) -> Analysis:
     """What the study says of the copies, after what is lacking of them was told."""
-    for said in runs.said:
+    for said in runs.warnings:
         say(said)
     sources, scores = load_sources(runs.names, labels, lambda text: say(text.replace(f"{runs.root}/", "")))
     for source in sources:
@@ -496,51 +496,51 @@ def _analysis(wish: ArtefactOptions, labels: Sequence[str], runs: Snapshot, say:
             say(said)
     for said in same_model_notes(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
         say(said)
-    return compute(scores, wish.study, wish.intervals, wish.by, named=html_figures.common_study(sources))
+    return compute(scores, options.study, options.intervals, options.by, named=figures.common_study(sources))
 
 
 def _fill(
-    out: _Zip, wish: ArtefactOptions, labels: Sequence[str], analysis: Analysis, runs: Snapshot, wheel: str | None
+    out: _Zip, options: ArtefactOptions, labels: Sequence[str], analysis: Analysis, runs: Snapshot, wheel: str | None
 ) -> None:
     for name, file in runs.files():
         out.copy(f"runs/{name}", file)
     with temporary.folder() as scratch:
-        drawn = _put_results(out, wish, labels, analysis, runs, scratch)
+        drawn = _put_results(out, options, labels, analysis, runs, scratch)
     study = None
     for name, file in _own_study(analysis):
         study = study or name
         out.copy(name, file)
-    if wheel is not None and wish.wheel is not None:
-        out.copy(wheel, wish.wheel)
-    about = ArtefactAbout(wish.title, tuple(wish.by), tuple(labels), study, wheel)
+    if wheel is not None and options.wheel is not None:
+        out.copy(wheel, options.wheel)
+    about = ArtefactAbout(options.title, tuple(options.by), tuple(labels), study, wheel)
     if any(hub.run_holding(name, one).others is None for name, one in runs.manifests.items()):
-        out.put("LICENSE-data", hub.own_terms().encode())
-    out.put("requirements.txt", list_requirements().encode())
-    out.put("artefact.json", render_record(about, analysis, runs))
-    out.put("recompute.py", Path(recompute.__file__).read_bytes())
-    out.put("citation.bib", render_citation(runs).encode())
+        out.add("LICENSE-data", hub.own_terms().encode())
+    out.add("requirements.txt", list_requirements().encode())
+    out.add("artefact.json", render_record(about, analysis, runs))
+    out.add("recompute.py", Path(recompute.__file__).read_bytes())
+    out.add("citation.bib", render_citation(runs).encode())
     counts = {"tables": len(analysis.tables), "figures": drawn}
-    out.put("README.md", render_readme(about, runs, counts).encode())
-    out.put("SHA256SUMS", "".join(f"{digest}  {name}\n" for name, digest in sorted(out.digests.items())).encode())
+    out.add("README.md", render_readme(about, runs, counts).encode())
+    out.add("SHA256SUMS", "".join(f"{digest}  {name}\n" for name, digest in sorted(out.digests.items())).encode())
 
 
 def _put_results(
-    out: _Zip, wish: ArtefactOptions, labels: Sequence[str], analysis: Analysis, runs: Snapshot, scratch: Path
+    out: _Zip, options: ArtefactOptions, labels: Sequence[str], analysis: Analysis, runs: Snapshot, scratch: Path
 ) -> int:
     """Add the tables as CSV and LaTeX, the figures as PDF, and the report. Returns how many figures there are."""
     layouts, notes = analysis.study.layouts, analysis.notes
     for form in ("csv", "latex"):
         for file in tables.write_tables(analysis.tables, scratch / form, form, layouts, notes):
-            out.put(f"tables/{form}/{file.name}", file.read_bytes())
-    figures, _ = html_figures.figures(runs.names, wish.intervals, labels, wish.study, by=wish.by)
+            out.add(f"tables/{form}/{file.name}", file.read_bytes())
+    drawings, _ = figures.figures(runs.names, options.intervals, labels, options.study, by=options.by)
     try:
-        drawn = figure_export.write_figures(figures, scratch / "figures", ("pdf",), 1)
+        drawn = figure_export.write_figures(drawings, scratch / "figures", ("pdf",), 1)
     except ConfigError:  # a study without figures
         drawn = []
     for file in sorted((scratch / "figures").iterdir()) if drawn else ():
-        out.put(f"figures/{file.name}", file.read_bytes())
+        out.add(f"figures/{file.name}", file.read_bytes())
     page = report.write_report(runs.names, scratch / "report.html", labels=labels, analysis=analysis)
-    out.put("report.html", page.read_bytes())
+    out.add("report.html", page.read_bytes())
     return len(drawn)
 
 

@@ -1,5 +1,4 @@
-r"""Batch files of OpenAI's Batch API: the requests of an evaluation are written to files, and results are read into
-its run.
+r"""Batch files of OpenAI's Batch API: the requests of an evaluation are written, and their results read into its run.
 
 OpenAI's Batch API, `vllm run-batch` and other queues take a file with a request on each line, and give back files
 with a result on each line, in any order, named by `custom_id`, here the request's key. The plan, the run folder, the
@@ -42,11 +41,10 @@ from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import FirstRefusals, ModelGuard
 from tomserve.engine.transport import Reply, error_text, read_reply, redact_reply
 from tomserve.errors import ConfigError
-from tomserve.runs import journal as runs_journal
 from tomserve.runs import runfolder
 from tomserve.runs.conversations import Conversations, is_finished
 from tomserve.runs.evaluation import Evaluation, ServerChanges, resume_evaluation
-from tomserve.runs.journal import Journal
+from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Session
 from tomserve.runs.planning import EvalOptions, Plan, load_strategy_folders, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -97,19 +95,19 @@ def parse_reply(data: dict[str, Any]) -> Reply:
     if not isinstance(response, dict):
         code = error.get("code") if isinstance(error, dict) else None
         status = _STATUSES.get(code, CONNECTION) if isinstance(code, str) else CONNECTION
-        return Reply(status, error=_said(error) or "the batch holds neither a reply nor an error")
+        return Reply(status, error=_error_words(error) or "the batch holds neither a reply nor an error")
     code, body = response.get("status_code", 200), response.get("body")
     if type(code) is not int or not 100 <= code <= 999:
         return Reply(MALFORMED, error=f"status_code is {code!r:.40}; expected the number of an HTTP status")
     if body is None:
-        return Reply(http(code) if code != 200 else MALFORMED, error=_said(error) or "the result holds no body")
+        return Reply(http(code) if code != 200 else MALFORMED, error=_error_words(error) or "the result holds no body")
     try:
         return read_reply(code, orjson.dumps(body))
     except (TypeError, orjson.JSONEncodeError):  # nested more deeply than any reply
         return Reply(MALFORMED, error="the body cannot be read as a reply")
 
 
-def _said(error: Any) -> str:
+def _error_words(error: Any) -> str:
     """What an error says, with its code where it has one that is a text."""
     if not error:
         return ""
@@ -234,7 +232,7 @@ class ResultReader:
         self._open: list[IO[bytes]] = []
         self.used = bytearray()
         for number, path in enumerate(dict.fromkeys(self.paths)):
-            self._read(number, path)
+            self._import_export(number, path)
 
     def __enter__(self) -> ResultReader:
         return self
@@ -268,7 +266,7 @@ class ResultReader:
             if not used and (name := custom_id(self._data(number))) is not None:
                 yield name
 
-    def _read(self, number: int, path: Path) -> None:
+    def _import_export(self, number: int, path: Path) -> None:
         """Take note of where each result of a file stands."""
         try:
             file = files.open_for_reading(path)
@@ -529,21 +527,21 @@ def export_requests(
 
     options: what to ask of which model; where they name only a run that was exported before, what was exported last;
     where they name only a part of an evaluation that was divided, what that part asks.
-    out: the first file, see `RequestWriter`. per_file, most_bytes: how large a file may be. listener: told what happens.
-    The run's folder is made at once, and reused replies of equal requests are written to it. Raises TomserveError, and
-    OSError where a file cannot be written.
+    out: the first file, see `RequestWriter`. per_file, most_bytes: how large a file may be. listener: told what
+    happens. The run's folder is made at once, and reused replies of equal requests are written to it. Raises
+    TomserveError, and OSError where a file cannot be written.
     """
     listener = listener or SilentListener()
     options, chosen = choose_export(options)
     written = RequestWriter(out, per_file, most_bytes)
-    with _opened(options, chosen, listener) as evaluation:
+    with _open_evaluation(options, chosen, listener) as evaluation:
         folder = evaluation.folder.path
         evaluation.save()
         if part_number(folder) is None:  # what a part asks is known from the record of the parts
             Exports.read(folder).with_one(Export.of(options, evaluation.plan.benchmark.name, chosen)).write(folder)
         questions, last = 0, None
         with written:
-            for request in _asked(evaluation, lambda request: None):
+            for request in _open_requests(evaluation, lambda request: None):
                 questions += request.identity.question != last
                 last = request.identity.question
                 if written.add(request) and len(written) % TELL_EVERY == 0:
@@ -585,8 +583,8 @@ def import_results(
     with ResultReader(paths) as results:
         done.results, done.cut_off = len(results), results.cut_off
         for place, (options, chosen) in enumerate(exports):
-            with _opened(options, chosen, listener) as evaluation:
-                _read(evaluation, results, done, open_keys, accept_change)
+            with _open_evaluation(options, chosen, listener) as evaluation:
+                _import_export(evaluation, results, done, open_keys, accept_change)
                 if place == len(exports) - 1:
                     _count_others(evaluation.journal, results, done)
     done.left = len(open_keys)
@@ -594,15 +592,15 @@ def import_results(
 
 
 @contextlib.contextmanager
-def _opened(options: EvalOptions, chosen: Target, listener: Listener) -> Iterator[Evaluation]:
+def _open_evaluation(options: EvalOptions, chosen: Target, listener: Listener) -> Iterator[Evaluation]:
     """The evaluation of these options, with its folder locked; nothing is asked of any server. Leaving it writes the
     manifest."""
     made: Plan = make_plan(options, chosen=chosen)
-    path = runfolder.answers_folder(options.run or runfolder.default_name(made.called, made.name))
+    path = runfolder.answers_folder(options.run or runfolder.default_name(made.benchmark_name, made.name))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
-        runs_journal.restore_journal(folder.path)
-        journal = stack.enter_context(Journal(folder.path / runs_journal.JOURNAL))
+        restore_journal(folder.path)
+        journal = stack.enter_context(Journal(folder.path / JOURNAL))
         evaluation = resume_evaluation(made, folder, journal, listener, Stop(), time.monotonic())
         try:
             yield evaluation
@@ -611,7 +609,7 @@ def _opened(options: EvalOptions, chosen: Target, listener: Listener) -> Iterato
         evaluation.save()
 
 
-def _asked(
+def _open_requests(
     evaluation: Evaluation, reply: Callable[[Request], Row | None], write: Callable[[Row], None] | None = None
 ) -> Iterator[Request]:
     """The requests that can be asked now and have no row, one after the other.
@@ -621,11 +619,11 @@ def _asked(
     """
     journal, questions = evaluation.journal, evaluation.plan.questions
     write = write or journal.append
-    talks = Conversations(evaluation.request)
+    conversations = Conversations(evaluation.request)
     last: Identity | None = None
-    for first in questions.requests(talks, lambda question: not is_finished(journal, question)):
+    for first in questions.requests(conversations, lambda question: not is_finished(journal, question)):
         if last is not None and first.identity.question != last.question:
-            talks.leave(last)
+            conversations.leave(last)
         last = first.identity
         line = [first]
         while line:
@@ -634,18 +632,18 @@ def _asked(
             if (found := journal.find(request.key)) is not None:
                 row: Row | None = reuse_row(found, request.identity)
             elif known:
-                raise _another(request.identity)
+                raise _other_request_error(request.identity)
             else:
                 row = reply(request)
             if row is None:
                 yield request
                 continue
-            line += talks.follow(row)
+            line += conversations.follow(row)
             if not known or CLOSES in row:
                 write(row)
 
 
-def _another(identity: Identity) -> ConfigError:
+def _other_request_error(identity: Identity) -> ConfigError:
     item, strategy, turn, _ = identity
     return ConfigError(
         f"strategy {strategy!r}, item {item!r}, turn {turn} (counted from 0): the program asks something else than "
@@ -653,20 +651,20 @@ def _another(identity: Identity) -> ConfigError:
     )
 
 
-def _read(
+def _import_export(
     evaluation: Evaluation, results: ResultReader, done: ImportResult, open_keys: FirstPlaces, accept_change: bool
 ) -> None:
     """Make rows of the results that belong to one export. open_keys: takes the keys of requests that stay open."""
     options, journal = evaluation.plan.options, evaluation.journal
     evaluation.target = replace(evaluation.target, endpoints=[ENDPOINT])
-    told = [{"name": Path(one).name, "sha256": digest} for one, digest in results.digests.items()]
-    session = evaluation.session = Session.begun(
-        evaluation.target, {**UNKNOWN, "batch_files": told}, asked=True, limit=options.limit, where=options.where
+    batch_files = [{"name": Path(one).name, "sha256": digest} for one, digest in results.digests.items()]
+    session = evaluation.session = Session.begin(
+        evaluation.target, {**UNKNOWN, "batch_files": batch_files}, asked=True, limit=options.limit, where=options.where
     )
     changes = ServerChanges(session, accept_change, (evaluation.folder.log, evaluation.listener.message))
     reader = _Reader(evaluation, results, changes.answering(journal.models), open_keys)
     try:
-        for request in _asked(evaluation, reader.row, reader.write):
+        for request in _open_requests(evaluation, reader.row, reader.write):
             open_keys.add(request.key, 0)
         reader.finish()
     finally:

@@ -73,16 +73,16 @@ class Sheet:
     def __init__(self, path: Path, lines: Iterator[bytes], separator: str | None, leave: Leave) -> None:
         self._path, self._lines, self._leave = path, lines, leave
         self._number = 0
-        self._texts = self._decoded()
+        self._texts = self._decode_lines()
         self._head = next((line for line in self._texts if line.strip()), "")
-        if told := _SEPARATOR.fullmatch(self._head):
-            separator = separator or told[1]
+        if value_of := _SEPARATOR.fullmatch(self._head):
+            separator = separator or value_of[1]
             self._head = next((line for line in self._texts if line.strip()), "")
         if "\0" in self._head:
             raise ConfigError(f"{path}:{self._number}: not UTF-8 (zero bytes, as in UTF-16); save the file as UTF-8")
         self.separator = separator or max((",", ";", "\t"), key=self._head.count)
 
-    def _decoded(self) -> Iterator[str]:
+    def _decode_lines(self) -> Iterator[str]:
         for line in self._lines:
             self._number += 1
             try:
@@ -289,9 +289,9 @@ class MappedFile:
             except ValueError as error:
                 self._leave(str(error), line, error.found if isinstance(error, UnreadableError) else None)
         if not seen:
-            told = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self._left.items())
+            left = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self._left.items())
             raise ConfigError(
-                f"{self.path}: holds no rows{f' ({told})' if told else ''}; expected a line for each reply"
+                f"{self.path}: holds no rows{f' ({left})' if left else ''}; expected a line for each reply"
             )
         self._check(columns, seen)
 
@@ -318,51 +318,51 @@ class MappedFile:
             )
 
     def _leave(self, reason: str, line: int, found: str | None = None) -> None:
-        told = "" if found is None else f": {found!r:.80}"
-        self._left.setdefault(reason, [0, f"{self.path.name}, line {line}{told}"])[0] += 1
+        value_of = "" if found is None else f": {found!r:.80}"
+        self._left.setdefault(reason, [0, f"{self.path.name}, line {line}{value_of}"])[0] += 1
 
     def _sample(self, line: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Sample:
         """The sample of a row. Raises ValueError that says what is wrong with it."""
 
-        def told(name: str) -> str | None:
+        def cell(name: str) -> str | None:
             value = row.get(columns[name]) if name in columns else None
             if value is None or value == "":
                 return None
             return value if isinstance(value, str) else orjson.dumps(value).decode()
 
-        model = told("model") or self.model
+        model = cell("model") or self.model
         if model is None:
             raise ValueError("names no model")
-        status, text, answer = (told("status") or OK).strip(), told("text"), told("answer")
+        status, text, answer = (cell("status") or OK).strip(), cell("text"), cell("answer")
         if not known(status):
             raise ValueError(f"has a status that nobody knows (known: {KNOWN})")
         if status == OK and text is None and columns.get("text") in row:
             raise ValueError("has no reply")
-        story, question, task = told("story"), told("question"), told("task") or self.task or TASK
-        identity = told("id") or told("item")
-        shown = told("asked") or "\n\n".join(one for one in (story, question) if one)
+        story, question, task = cell("story"), cell("question"), cell("task") or self.task or TASK
+        identity = cell("id") or cell("item")
+        shown = cell("asked") or "\n\n".join(one for one in (story, question) if one)
         if identity is None and not shown:
             raise ValueError("does not say which question it answers")
         # Without an id a row is of the question that it tells, so that two files agree whatever their order.
         identity = identity or hashlib.sha256(shown.encode("utf-8", "replace")).hexdigest()[:12]
-        strategy = told("strategy")
+        strategy = cell("strategy")
         return Sample(
             id=identity,
             task=task,
             model=model,
             asked=shown or identity,
             text=text if text is not None or status != OK else answer,
-            target=told("target"),
-            choices=_listed(told("choices")),
+            target=cell("target"),
+            choices=_parse_choices(cell("choices")),
             story=tuple(one for part in (story or "").split("\n") if (one := part.strip())),
             question=question or "",
-            repeat=self._repeat(told("repeat"), orjson.dumps([model, task, identity, strategy]).decode(), columns, row),
+            repeat=self._repeat(cell("repeat"), orjson.dumps([model, task, identity, strategy]).decode(), columns, row),
             strategy=strategy,
-            item=told("item"),
+            item=cell("item"),
             status=status,
-            grade=grade_of(told("correct"), told("score"), answer, columns, comma=self._separator == ";"),
+            grade=grade_of(cell("correct"), cell("score"), answer, columns, comma=self._separator == ";"),
             facts=_facts(row, columns),
-            cluster=told("cluster"),
+            cluster=cell("cluster"),
             place=f"{self.path.name}, line {line}",
         )
 
@@ -427,7 +427,7 @@ def _count(text: str) -> int:
     raise ValueError(f"has a repeat that is no whole number from 0 to {MOST_REPEATS - 1:,}")
 
 
-def _listed(text: str | None) -> tuple[str, ...]:
+def _parse_choices(text: str | None) -> tuple[str, ...]:
     """Choices as a JSON list, or with | between them."""
     if text is None:
         return ()

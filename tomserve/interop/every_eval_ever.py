@@ -79,33 +79,33 @@ def model_id(name: str, developer: str | None) -> str:
     return "/".join(parts) if len(parts) > 1 else f"{developer or UNKNOWN}/{parts[0] if parts else UNKNOWN}"
 
 
-def make_sample(one: ScoredReply, joined: SampleContext, talk: Transcript | None) -> dict[str, Any]:
-    """A reply as the schema has it. joined: what it repeats of its evaluation. talk: the whole conversation of a
+def make_sample(one: ScoredReply, context: SampleContext, transcript: Transcript | None) -> dict[str, Any]:
+    """A reply as the schema has it. context: what it repeats of its evaluation. transcript: the whole conversation of a
     strategy that asks several times, else None."""
     told = () if one.item.story == (one.item.question,) else one.item.story  # a question that stands alone
     raw = "\n".join((*told, one.item.question))
     reference = [one.item.answer]
     score, row = one.score, one.row
-    rows = list(talk.rows.values()) if talk is not None else [row]
-    replies = sum(said.turn is not None for said in talk.messages) if talk is not None else 0
+    rows = list(transcript.rows.values()) if transcript is not None else [row]
+    replies = sum(said.turn is not None for said in transcript.messages) if transcript is not None else 0
     return {
         "schema_version": SCHEMA,
-        "evaluation_id": joined.evaluation,
-        "model_id": joined.model,
-        "evaluation_name": joined.name,
-        "evaluation_result_id": joined.result,
+        "evaluation_id": context.evaluation,
+        "model_id": context.model,
+        "evaluation_name": context.name,
+        "evaluation_result_id": context.result,
         "sample_id": one.item.id,
         "sample_hash": hashlib.sha256((raw + "".join(reference)).encode()).hexdigest(),
-        "interaction_type": "single_turn" if talk is None else "multi_turn",
+        "interaction_type": "single_turn" if transcript is None else "multi_turn",
         "input": {
             "raw": raw,
-            "formatted": "\n\n".join(message["content"] for message in one.messages) if talk is None else None,
+            "formatted": "\n\n".join(message["content"] for message in one.messages) if transcript is None else None,
             "reference": reference,
             "choices": list(one.item.choices) or None,
         },
-        "output": _output(row) if talk is None else None,
-        "messages": None if talk is None else _messages(talk),
-        "answer_attribution": _read(one, talk),
+        "output": _output(row) if transcript is None else None,
+        "messages": None if transcript is None else _messages(transcript),
+        "answer_attribution": _read(one, transcript),
         "evaluation": {
             "score": float(score["correct"]),
             "is_correct": bool(score["correct"]),
@@ -123,22 +123,22 @@ def _output(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"raw": [row.get("text") or ""], "reasoning_trace": [thoughts] if thoughts else None}
 
 
-def _messages(talk: Transcript) -> list[dict[str, Any]]:
+def _messages(transcript: Transcript) -> list[dict[str, Any]]:
     return [
         {"turn_idx": place, "role": said.role, "content": said.content, "reasoning_trace": said.reasoning}
-        for place, said in enumerate(talk.messages)
+        for place, said in enumerate(transcript.messages)
     ]
 
 
-def _read(one: ScoredReply, talk: Transcript | None) -> list[dict[str, Any]]:
+def _read(one: ScoredReply, transcript: Transcript | None) -> list[dict[str, Any]]:
     """Where the answer stands, and how it was read; nothing where none was."""
     if one.score["answer"] is None:
         return []
     place, source = 0, "output.raw"
-    if talk is not None:
+    if transcript is not None:
         text = one.row.get("text")
-        found = [at for at, said in enumerate(talk.messages) if said.turn is not None and said.content == text]
-        place = found[-1] if found else max(len(talk.messages) - 1, 0)
+        found = [at for at, said in enumerate(transcript.messages) if said.turn is not None and said.content == text]
+        place = found[-1] if found else max(len(transcript.messages) - 1, 0)
         source = "messages[turn_idx].content" if found else "the text that the strategy's program concluded with"
     return [
         {
@@ -232,8 +232,8 @@ class _ResultCounts:
                 "confidence_level": 0.95,
                 "method": method,
             }
-        counted = {"questions": len(means), "replies": sum(map(len, self.right.values())), "failed": self.failed}
-        details = {name: str(count) for name, count in (*counted.items(), ("clusters", len(by_cluster)))}
+        counts = {"questions": len(means), "replies": sum(map(len, self.right.values())), "failed": self.failed}
+        details = {name: str(count) for name, count in (*counts.items(), ("clusters", len(by_cluster)))}
         return {"score": mean, "details": details, "uncertainty": uncertainty}
 
 
@@ -276,11 +276,11 @@ class Evaluation:
         samples.parent.mkdir(parents=True, exist_ok=True)
         sha, rows = hashlib.sha256(), 0
         turns = self._replies.manifest.strategies[self._strategy].turns
-        talks = Transcripts(self._replies, self._strategy) if turns != 1 else None
+        transcripts = Transcripts(self._replies, self._strategy) if turns != 1 else None
         with output_path.open_output(samples, self._replies.folder) as file:
             for one in self._replies.of(self._strategy):
-                talk = talks.of(one) if talks is not None else None
-                line = orjson.dumps(make_sample(one, self._count(one), talk)) + b"\n"
+                transcript = transcripts.of(one) if transcripts is not None else None
+                line = orjson.dumps(make_sample(one, self._count(one), transcript)) + b"\n"
                 sha.update(line)
                 file.write(line)
                 rows += 1
@@ -295,9 +295,9 @@ class Evaluation:
     def _count(self, one: ScoredReply) -> SampleContext:
         """Count a reply in its result; returns what joins both."""
         variant = str(one.item.factors.get("variant") or "") if one.item.base is not None else ""
-        counted = self._counted.setdefault(variant, _ResultCounts())
-        counted.right[(one.item.id, one.item.cluster)].append(float(one.score["correct"]))
-        counted.failed += one.score["answer"] is None and not one.score["correct"]
+        counts = self._counted.setdefault(variant, _ResultCounts())
+        counts.right[(one.item.id, one.item.cluster)].append(float(one.score["correct"]))
+        counts.failed += one.score["answer"] is None and not one.score["correct"]
         return SampleContext(self.id, self._result(variant), self._name(variant), self.model)
 
     def _result(self, variant: str) -> str:
@@ -358,10 +358,10 @@ class Evaluation:
         }
 
     def _results(self, variant: str) -> dict[str, Any]:
-        manifest, counted = self._replies.manifest, self._counted[variant]
+        manifest, counts = self._replies.manifest, self._counted[variant]
         asked = manifest.strategies[self._strategy]
         temperature = manifest.sampling.get("temperature")
-        several = f", the mean over {counted.repeats} replies to each question" if counted.repeats > 1 else ""
+        several = f", the mean over {counts.repeats} replies to each question" if counts.repeats > 1 else ""
         of = f" Only the variants {variant!r} of the questions count." if variant else ""
         arguments: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
         if type(asked.max_tokens) is int and asked.max_tokens > 0:
@@ -391,7 +391,7 @@ class Evaluation:
                 "min_score": 0.0,
                 "max_score": 1.0,
             },
-            "score_details": counted.details(),
+            "score_details": counts.details(),
             "generation_config": {
                 "generation_args": arguments,
                 "additional_details": _texts({"strategy": self._strategy, "prompts_digest": asked.digest}),

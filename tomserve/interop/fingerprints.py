@@ -81,8 +81,8 @@ class KnownStory(NamedTuple):
 class KnownBenchmark:
     """The items of a benchmark, by their stories.
 
-    name: of the benchmark. stock: all its items. answers, choices: of each item, by its id; places: where it is in the
-    stock. It needs some ten times the memory of the items' texts.
+    name: of the benchmark. items: all of them. answers, choices: of each item, by its id; places: where it is in the
+    items. It needs some ten times the memory of the items' texts.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
@@ -92,7 +92,7 @@ class KnownBenchmark:
         self.places: dict[str, int] = {}
         self._stories: dict[str, KnownStory] = {}
         self._begin: dict[str, list[KnownStory]] = {}
-        self.stock = ItemStore(self._seen(items))
+        self.items = ItemStore(self._note_items(items))
         self._lengths = sorted({key.count(" ") + 1 for key in self._begin})
         counts = Counter(word for story in self._stories for word in set(story.split()))
         many = len(self._stories) >= FEW
@@ -100,16 +100,16 @@ class KnownBenchmark:
             word for word, count in counts.items() if (count >= COMMON * len(self._stories) if many else len(word) <= 3)
         )
 
-    def _seen(self, items: Iterable[Item]) -> Iterator[Item]:
+    def _note_items(self, items: Iterable[Item]) -> Iterator[Item]:
         same: dict[tuple[str, ...], tuple[str, ...]] = {}
         for item in items:
             parts = story_words(item)
-            story = " ".join(parts)
-            if (told := self._stories.get(story)) is None:
-                told = self._stories[story] = KnownStory(story, [])
-                self._begin.setdefault(" ".join(parts[:WORDS]), []).append(told)
+            text = " ".join(parts)
+            if (story := self._stories.get(text)) is None:
+                story = self._stories[text] = KnownStory(text, [])
+                self._begin.setdefault(" ".join(parts[:WORDS]), []).append(story)
             choices = tuple(" ".join(normal_words(choice)) for choice in item.choices)
-            told.questions.append((" ".join(normal_words(item.question)), choices, item.id))
+            story.questions.append((" ".join(normal_words(item.question)), choices, item.id))
             self.answers[item.id] = item.answer
             self.choices[item.id] = same.setdefault(item.choices, item.choices)
             self.places[item.id] = len(self.places)
@@ -127,46 +127,46 @@ class KnownBenchmark:
             starts.append(starts[-1] + len(word) + 1)
         for place in range(len(text) - 1, -1, -1):
             here = [
-                told
+                story
                 for length in self._lengths
-                for told in self._begin.get(" ".join(text[place : place + length]), ())
-                if whole.startswith(f"{told.story} ", starts[place])
+                for story in self._begin.get(" ".join(text[place : place + length]), ())
+                if whole.startswith(f"{story.story} ", starts[place])
             ]
             # Of a story and one that goes on where it ends, the whole one was told.
-            for told in sorted(here, key=lambda one: len(one.story), reverse=True):
-                if found := self._asked(told, whole[starts[place] + len(told.story) :], item):
+            for story in sorted(here, key=lambda one: len(one.story), reverse=True):
+                if found := self._match_questions(story, whole[starts[place] + len(story.story) :], item):
                     return item if item in found else found[0] if len(found) == 1 else None
         return None
 
-    def _asked(self, told: KnownStory, rest: str, item: str | None) -> list[str]:
+    def _match_questions(self, story: KnownStory, rest: str, item: str | None) -> list[str]:
         """The ids of the items about this story whose question is the last that the text after it asks and, where
         several have that question, those whose choices stand there, too, in their order; none where the story goes on,
         unless the file names one of them (`item`), as of a conversation whose earlier replies stand between the two.
 
         A question that ends with another one is the longer of the two.
         """
-        ends = {question: rest.rfind(f" {question} ") + len(question) for question, _, _ in told.questions if question}
+        ends = {question: rest.rfind(f" {question} ") + len(question) for question, _, _ in story.questions if question}
         there = {question: (end, len(question)) for question, end in ends.items() if end >= len(question)}
         if not there:
             return []
         last = max(there, key=there.__getitem__)
-        found = [one for one in told.questions if one[0] == last]
+        found = [one for one in story.questions if one[0] == last]
         named = any(identity == item for _, _, identity in found)
-        if not named and self._goes_on(told, rest[: there[last][0] - len(last)], found):
+        if not named and self._goes_on(story, rest[: there[last][0] - len(last)], found):
             return []
         if len(found) > 1:
             after = rest[there[last][0] :]
             found = [one for one in found if _in_order(one[1], after)] or found
         return [identity for _, _, identity in found]
 
-    def _goes_on(self, told: KnownStory, between: str, asked: Sequence[tuple[str, tuple[str, ...], str]]) -> bool:
+    def _goes_on(self, story: KnownStory, between: str, asked: Sequence[tuple[str, tuple[str, ...], str]]) -> bool:
         """Whether the text between a story and its question tells more of it: whether it has a word of that story
         which most others do not have. Other questions about the story, and choices, may stand there, too."""
-        others = {question for question, _, _ in told.questions} | {label for one in asked for label in one[1]}
+        others = {question for question, _, _ in story.questions} | {label for one in asked for label in one[1]}
         for text in sorted(others, key=len, reverse=True):
             between = between.replace(f" {text} ", " ")
         rare = {word for word in between.split() if word not in self._common} - ASKING
-        return any(f" {word} " in f" {told.story} " for word in rare)
+        return any(f" {word} " in f" {story.story} " for word in rare)
 
 
 def _in_order(choices: tuple[str, ...], text: str) -> bool:
@@ -204,8 +204,8 @@ def likely_benchmarks(texts: Iterable[str]) -> list[str]:
         return list(known)
     found: set[str] = set()
     for text in texts:
-        told = normal_words(text)
-        windows = {_checksum(told[place : place + FIRST_WORDS]) for place in range(len(told) - FIRST_WORDS + 1)}
+        words = normal_words(text)
+        windows = {_checksum(words[place : place + FIRST_WORDS]) for place in range(len(words) - FIRST_WORDS + 1)}
         found |= {name for name, begin in known.items() if name not in found and not begin.isdisjoint(windows)}
     return [name for name in known if name in found]
 
@@ -222,29 +222,12 @@ def read_checksums() -> dict[str, frozenset[int]]:
 
 def render_checksums(benchmarks: dict[str, frozenset[int]]) -> bytes:
     """The text of the file for these benchmarks."""
-    told = {name: "".join(f"{one:0{_DIGITS}x}" for one in sorted(found)) for name, found in benchmarks.items()}
-    return orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n"
+    texts = {name: "".join(f"{one:0{_DIGITS}x}" for one in sorted(found)) for name, found in benchmarks.items()}
+    return orjson.dumps(texts, option=orjson.OPT_INDENT_2) + b"\n"
 
 
 def _checksum(begin: list[str]) -> int:
     return zlib.crc32(" ".join(begin).encode())
-
-
-def _write() -> None:
-    from tomserve import benchmarks
-    from tomserve.errors import ConfigError
-
-    found: dict[str, frozenset[int]] = {}
-    for name in sorted(benchmarks.names(), key=lambda one: -len(benchmarks.get(one).strategies)):
-        with contextlib.suppress(ConfigError):  # it needs a file of its own
-            begin = story_checksums(benchmarks.load(name, None, None, benchmarks.ALL))
-            if begin not in found.values():
-                found[name] = begin
-    CHECKSUM_FILE.write_bytes(render_checksums(dict(sorted(found.items()))))
-
-
-if __name__ == "__main__":
-    _write()
 
 
 NONE = "none"
@@ -286,9 +269,9 @@ class BenchmarkFinder:
         if self._named == NONE:
             return QuestionOrigin()
         if self._named is None:
-            return self._found_out(samples)
+            return self._find_benchmark(samples)
         known = self._known(self._named)
-        found = _found(known, samples)
+        found = _match_samples(known, samples)
         if not any(found):
             raise ConfigError(
                 f"--benchmark {self._named}: of {count_noun(len(found), 'question')} none is one of its items by story "
@@ -296,13 +279,13 @@ class BenchmarkFinder:
             )
         return QuestionOrigin(known, found, self._path)
 
-    def _found_out(self, samples: ReplyBuffer) -> QuestionOrigin:
+    def _find_benchmark(self, samples: ReplyBuffer) -> QuestionOrigin:
         nearly, some = "", [(one.asked, one.item) for one in samples.spread(LOOKED_AT)]
         for name in likely_benchmarks(asked for asked, _ in some):
             known = self._known(name)
             if not any(known.find(asked, item) for asked, item in some):
                 continue
-            found = _found(known, samples)
+            found = _match_samples(known, samples)
             if all(found):
                 return QuestionOrigin(known, found)
             place = next(one.place for one, item in zip(samples, found, strict=True) if item is None)
@@ -322,5 +305,20 @@ class BenchmarkFinder:
         return self._loaded[name]
 
 
-def _found(known: KnownBenchmark, samples: ReplyBuffer) -> list[str | None]:
+def _match_samples(known: KnownBenchmark, samples: ReplyBuffer) -> list[str | None]:
     return [known.find(one.asked, one.item) for one in samples]
+
+
+def _write_checksums() -> None:
+    """Write the file anew, from the stories of all benchmarks that need no file of the user's."""
+    found: dict[str, frozenset[int]] = {}
+    for name in sorted(benchmarks.names(), key=lambda one: -len(benchmarks.get(one).strategies)):
+        with contextlib.suppress(ConfigError):  # it needs a file of its own
+            begin = story_checksums(benchmarks.load(name, None, None, benchmarks.ALL))
+            if begin not in found.values():
+                found[name] = begin
+    CHECKSUM_FILE.write_bytes(render_checksums(dict(sorted(found.items()))))
+
+
+if __name__ == "__main__":
+    _write_checksums()

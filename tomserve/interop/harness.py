@@ -1,5 +1,4 @@
-"""What other harnesses (Inspect, lm-evaluation-harness) need to ask our questions and to score the replies: items,
-prompts, scores.
+"""Items, prompts and scores for other harnesses (Inspect, lm-evaluation-harness) that ask our questions.
 
 Nothing of another tool is imported here.
 """
@@ -54,7 +53,7 @@ class HarnessTask:
         """
         if limit is not None and limit < 1:
             raise ConfigError(f"limit is {limit}; expected at least 1, or none for all questions")
-        return _asking(benchmark, strategy, path, gold, limit, tuple(conditions))
+        return _load_task(benchmark, strategy, path, gold, limit, tuple(conditions))
 
     def turn(self, item: Item) -> Turn:
         """What is asked about an item: messages, schema, further fields, and how many tokens the reply may have."""
@@ -82,7 +81,7 @@ class HarnessTask:
         golds = (one.gold for one in self._stories[(item.cluster, *item.story)] if one.id != item.id)
         return tuple(dict.fromkeys(compile_gold(gold) for gold in golds if gold is not None and gold != item.gold))
 
-    def scored(self, item: Item, text: str | None, *, status: str = OK, model: str = "") -> dict[str, Any]:
+    def score(self, item: Item, text: str | None, *, status: str = OK, model: str = "") -> dict[str, Any]:
         """The columns of the score table that belong to a reply. text: None where none came. status: of the reply, one
         of tomserve.status."""
         row = {"strategy": self.strategy.name, "status": status, "text": text or ""}
@@ -90,7 +89,7 @@ class HarnessTask:
 
 
 @cache
-def _asking(
+def _load_task(
     benchmark: str, strategy: str, path: str, gold: str, limit: int | None, conditions: tuple[str, ...]
 ) -> HarnessTask:
     found = benchmarks.get(benchmark)

@@ -124,7 +124,7 @@ def items_table(items: Sequence[Item], path: Path, canary: str) -> Table:
     schema: dict[str, Any] = {name: pl.List(pl.String) if name in _LISTS else pl.String for name in ITEM}
     schema |= {f"factor_{name}": factors[name].kind for name in sorted(factors)}
     told = {**ITEM, **{f"factor_{name}": factors[name].told for name in sorted(factors)}}
-    count = _stored((_question(item, factors, canary) for item in items), schema, path)
+    count = _write_rows((_question(item, factors, canary) for item in items), schema, path)
     if not count:
         raise ConfigError("there are no questions to publish")
     return Table(path, count, schema, told)
@@ -163,7 +163,7 @@ def replies_table(runs: Sequence[ScoredReplies], names: Sequence[str], path: Pat
         for strategy in run.strategies
         for one in run.of(strategy)
     )
-    return Table(path, _stored(rows, schema, path), schema, REPLY)
+    return Table(path, _write_rows(rows, schema, path), schema, REPLY)
 
 
 def _reply(one: ScoredReply, run: str, canary: str) -> Row:
@@ -183,7 +183,7 @@ def _reply(one: ScoredReply, run: str, canary: str) -> Row:
     }
 
 
-def _stored(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> int:
+def _write_rows(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> int:
     """Write rows into a Parquet file, some thousand at a time. Returns how many there are."""
     waiting, parts, count = iter(rows), list[Path](), 0
     while batch := list(islice(waiting, AT_A_TIME)):
@@ -511,12 +511,12 @@ def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -
                 files[name].write_text(text, "utf-8")
             files["croissant.json"] = scratch / "croissant.json"
             files["croissant.json"].write_bytes(_metadata(dataset, made))
-            return [_put(source, folder / name, inputs) for name, source in files.items()]
+            return [_copy_into(source, folder / name, inputs) for name, source in files.items()]
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
 
 
-def _put(source: Path, path: Path, inputs: Sequence[Path]) -> Path:
+def _copy_into(source: Path, path: Path, inputs: Sequence[Path]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as read, output_path.open_output(path, *inputs) as file:
         shutil.copyfileobj(read, file, 1 << 20)
@@ -578,7 +578,7 @@ def _card(dataset: Dataset, made: _Parts) -> str:
         "## Limits\n",
         "A share of right answers says what was answered, not why. Constant answers and simple rules solve some of the "
         "questions: report what they score beside every accuracy (`tomserve analyze` does).\n",
-        *_cited(dataset),
+        *_citation_chapter(dataset),
         f"## Licence\n\n{dataset.licence}; the text is in `LICENSE`.\n",
     ]
     return "\n".join(parts)
@@ -603,7 +603,7 @@ def _front(dataset: Dataset, made: _Parts, title: str) -> dict[str, Any]:
     }
 
 
-def _cited(dataset: Dataset) -> list[str]:
+def _citation_chapter(dataset: Dataset) -> list[str]:
     """The chapter on what to cite."""
     told = [f"- {markdown(paper)}" for paper in dataset.papers]
     told.append("- tomserve, with its version and the digest above")
@@ -632,8 +632,8 @@ WAY_OUT = "export them one by one"
 def collect_run_items(runs: Sequence[ScoredReplies]) -> ItemStore:
     """The questions of these runs, each once, sorted by their ids. Raises ConfigError where two runs call different
     questions by one id."""
-    stock = ItemStore(_each_once(runs))
-    return stock.part(sorted(range(len(stock)), key=lambda place: stock.ids[place]))
+    items = ItemStore(_each_once(runs))
+    return items.part(sorted(range(len(items)), key=lambda place: items.ids[place]))
 
 
 def _each_once(runs: Sequence[ScoredReplies]) -> Iterator[Item]:
@@ -654,18 +654,18 @@ def _each_once(runs: Sequence[ScoredReplies]) -> Iterator[Item]:
 def collect_benchmark_items(name: str, path: Path | None, runs: Sequence[ScoredReplies]) -> ItemStore:
     """All questions of a benchmark. runs: what answered some of them. Raises ConfigError where one of these asked
     something else."""
-    stock = ItemStore(benchmarks.load(name, path, None, benchmarks.ALL))
-    places = FirstPlaces(stock.ids)
+    items = ItemStore(benchmarks.load(name, path, None, benchmarks.ALL))
+    places = FirstPlaces(items.ids)
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):
             place = places.find(item.id)
-            if place is None or stock[place] != item:
+            if place is None or items[place] != item:
                 how = "is not among" if place is None else "is told otherwise by"
                 raise ConfigError(
                     f"{run.folder}: its question {item.id!r:.80} {how} today's questions of {name}; leave --benchmark "
                     "out, so that the questions are taken from the runs"
                 )
-    return stock
+    return items
 
 
 def name_runs(runs: Sequence[ScoredReplies]) -> list[str]:

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -59,11 +60,10 @@ from tomserve.items import Item
 from tomserve.items.files import write_chunks
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.strategy import list_strategies as strategies
-from tomserve.runs import journal as runs_journal
 from tomserve.runs import runfolder
 from tomserve.runs.item_store import ItemStore
-from tomserve.runs.manifest import LONGEST_NAME as MANIFEST_LONGEST_NAME
-from tomserve.runs.manifest import ForeignFile, ForeignRecord, Manifest
+from tomserve.runs.journal import JOURNAL, journal_path
+from tomserve.runs.manifest import LONGEST_NAME, ForeignFile, ForeignRecord, Manifest
 from tomserve.runs.progress import Listener, SilentListener
 from tomserve.scoring.grades import Agreement
 from tomserve.scoring.score import read_response
@@ -78,7 +78,7 @@ LONGEST = 200
 
 ITEMS = "items.jsonl"
 
-_LEFT = frozenset({ITEMS, runs_journal.JOURNAL, ".lock", "log.txt"})
+_LEFT = frozenset({ITEMS, JOURNAL, ".lock", "log.txt"})
 """What an interrupted import may have left in a folder."""
 
 
@@ -97,47 +97,47 @@ class StrategyArm:
 
 
 def make_manifest(
-    meant: RunPlan, made: ImportedRun, items: ItemStore, arms: Mapping[str, StrategyArm], asked: QuestionOrigin
+    plan: RunPlan, run: ImportedRun, items: ItemStore, arms: Mapping[str, StrategyArm], origin: QuestionOrigin
 ) -> Manifest:
     """The manifest of a run."""
-    whole = items if asked.known is None else asked.known.stock
+    whole = items if origin.known is None else origin.known.items
     repeats = max((arm.repeats for arm in arms.values()), default=1)
     fixed: dict[str, Any] = {
-        "benchmark": made.benchmark,
-        **({} if asked.path is None else {"benchmark_path": str(asked.path)}),
+        "benchmark": run.benchmark,
+        **({} if origin.path is None else {"benchmark_path": str(origin.path)}),
         "benchmark_digest": whole.digest(),
         "benchmark_items": len(whole),
-        "model": meant.model,
+        "model": plan.model,
         "revision": None,
         "sampling": {"repeats": repeats} if repeats > 1 else {},
     }
-    told = Manifest.new(made.folder, (), **fixed).to_dict()
-    about = meant.about
-    lost = {f"is no question of {made.benchmark}": made.lost, "shares the grade of another reply": made.others}
+    fields = Manifest.new(run.folder, (), **fixed).to_dict()
+    about = plan.about
+    lost = {f"is no question of {run.benchmark}": run.lost, "shares the grade of another reply": run.others}
     record = ForeignRecord(
         tool=about.tool,
-        version=_short(about.version),
-        tasks=list(meant.tasks)[:MOST],
-        files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in meant.origins],
-        created=_short(about.created),
-        samples=made.replies,
-        left_out={reason[:LONGEST]: count for reason, count in {**meant.left_out, **lost}.items() if count},
-        matched=made.items if made.matched else 0,
-        counts=made.counts,
-        grades=list(meant.grades),
-        other_grades=list(meant.other_grades),
+        version=_clip(about.version),
+        tasks=list(plan.tasks)[:MOST],
+        files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in plan.origins],
+        created=_clip(about.created),
+        samples=run.replies,
+        left_out={reason[:LONGEST]: count for reason, count in {**plan.left_out, **lost}.items() if count},
+        matched=run.items if run.matched else 0,
+        counts=run.counts,
+        grades=list(plan.grades),
+        other_grades=list(plan.other_grades),
         settings=dict(about.settings),
     )
-    told |= {
-        "strategies": {name: _strategy_record(name, arms[name], matched=made.matched) for name in sorted(arms)},
+    fields |= {
+        "strategies": {name: _strategy_record(name, arms[name], matched=run.matched) for name in sorted(arms)},
         "foreign": record.model_dump(),
-        "limit": made.items if made.items < len(whole) else None,
+        "limit": run.items if run.items < len(whole) else None,
         "complete": True,
     }
-    return Manifest.model_validate(told)
+    return Manifest.model_validate(fields)
 
 
-def _short(text: str | None) -> str | None:
+def _clip(text: str | None) -> str | None:
     return None if text is None else files.one_line(text[:LONGEST])
 
 
@@ -159,7 +159,7 @@ def write_run(folder: Path, items: ItemStore, rows: Path, manifest: Manifest) ->
         if is_same_run(folder, items, rows, manifest):  # another process was quicker
             return False
         with rows.open("rb") as file:
-            write_chunks(folder / runs_journal.JOURNAL, iter(lambda: file.read(1 << 20), b""))
+            write_chunks(folder / JOURNAL, iter(lambda: file.read(1 << 20), b""))
         write_chunks(folder / ITEMS, (line + b"\n" for line in items.lines))
         run.write_manifest(manifest)
         foreign = manifest.foreign
@@ -180,7 +180,7 @@ def is_same_run(folder: Path, items: ItemStore, rows: Path, manifest: Manifest) 
     way_out = "bring these files into a new run by --run NEW"
     if there.foreign is None:
         raise ConfigError(f"{folder}: holds another run; {way_out}")
-    journal, wanted = runs_journal.journal_path(folder), manifest.foreign
+    journal, wanted = journal_path(folder), manifest.foreign
     assert wanted is not None
     same = (
         [one.digest for one in there.foreign.files] == [one.digest for one in wanted.files]
@@ -207,9 +207,9 @@ def _check_left(folder: Path) -> None:
     writes a manifest last, and every row of an import says what was asked."""
     inside = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".tomserve-"))
     strange = [name for name in inside if name not in _LEFT]
-    if not strange and runs_journal.JOURNAL in inside:
-        with files.open_for_reading(folder / runs_journal.JOURNAL) as file:
-            strange = [] if b'"asked":' in file.readline(1 << 26) else [runs_journal.JOURNAL]
+    if not strange and JOURNAL in inside:
+        with files.open_for_reading(folder / JOURNAL) as file:
+            strange = [] if b'"asked":' in file.readline(1 << 26) else [JOURNAL]
     elif not strange and ITEMS in inside:  # an import writes its rows before
         strange = [ITEMS]
     if strange:
@@ -224,70 +224,54 @@ STRATEGY = "imported"
 
 
 class RunPlan(NamedTuple):
-    """What a run is to hold. task: what it is called. model: who answered. tasks: the tasks as the tool names them.
-    about, origins: what the files say of themselves, and which they are. left_out: how many replies were not read, by
-    reason. strategy: the way of asking where the file names none. counts: whose reading counts, None to decide. prefix:
-    the beginning of the items' ids. threshold: from which number on a grade counts as right, None for 1. factors: which
-    facts become which factors. grades, other_grades: what the grades are called that are taken, and those that are
-    not. passed_over: the facts that are no factors because they have too many values."""
+    """What a run is to hold."""
 
-    task: str
-    model: str
-    tasks: tuple[str, ...]
-    about: SourceAbout
-    origins: tuple[Origin, ...]
-    left_out: Mapping[str, int]
-    strategy: str | None
-    counts: Literal["tomserve", "tool"] | None
-    prefix: str
-    threshold: float | None
-    factors: Mapping[str, str]
-    grades: tuple[str, ...] = ()
-    other_grades: tuple[str, ...] = ()
-    passed_over: tuple[str, ...] = ()
+    task: str  # what it is called
+    model: str  # who answered
+    tasks: tuple[str, ...]  # as the tool names them
+    about: SourceAbout  # what the files say of themselves
+    origins: tuple[Origin, ...]  # which files they are
+    left_out: Mapping[str, int]  # how many replies were not read, by reason
+    strategy: str | None  # the way of asking where the file names none
+    counts: Literal["tomserve", "tool"] | None  # whose reading counts; None to decide
+    prefix: str  # the beginning of the items' ids
+    threshold: float | None  # from which number on a grade counts as right; None for 1
+    factors: Mapping[str, str]  # which facts become which factors
+    grades: tuple[str, ...] = ()  # what the grades are called that are taken
+    other_grades: tuple[str, ...] = ()  # and those that are not
+    passed_over: tuple[str, ...] = ()  # facts that are no factors because they have too many values
 
 
 @dataclass
 class ImportedRun:
-    """A run that was made. folder: of it. replies, items: how many it holds. benchmark: what its questions are of.
-    matched: whether that is a benchmark of ours; nearly: in words, why it is none although most questions are of one.
-    lost: replies to other questions than those of the benchmark, and where the first of them stands. counts: whose
-    reading counts. grades, other_grades: what the grades are called that were taken, and those that were not.
-    ungraded: replies whose grade should count and is missing. threshold: from which number on a grade counts as right,
-    None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
-    others: further replies that share the grade of one that is kept. cut, failed: replies that were cut off, or failed,
-    and that the tool counts as right. differing: how many targets differ from our answers, and the first of these
-    questions. factors: what questions can be split by; passed_over: facts that are no factors because they have too
-    many values. repeated: replies that a later one to the same question replaced. empty: replies without a text.
-    agreement: where our reading counts, how far it agrees with the tool's grade. fresh: whether it was made now,
-    rather than found as it is."""
+    """A run that an import makes, and what was counted while its rows were made."""
 
     folder: Path
     replies: int = 0
     items: int = 0
-    benchmark: str = ""
-    matched: bool = False
-    nearly: str = ""
-    lost: int = 0
-    lost_first: str = ""
-    counts: Literal["tomserve", "tool"] = "tool"
-    grades: tuple[str, ...] = ()
-    other_grades: tuple[str, ...] = ()
-    ungraded: int = 0
-    threshold: float | None = None
-    between: int = 0
-    highest: float = RIGHT
-    others: int = 0
-    cut: int = 0
-    failed: int = 0
-    differing: int = 0
-    differs_first: str | None = None
-    factors: tuple[str, ...] = ()
-    passed_over: tuple[str, ...] = ()
-    repeated: int = 0
-    empty: int = 0
-    agreement: Agreement = field(default_factory=Agreement)
-    fresh: bool = True
+    benchmark: str = ""  # what its questions are of
+    matched: bool = False  # whether that is a benchmark of ours
+    nearly: str = ""  # in words, why it is none although most questions are of one
+    lost: int = 0  # replies to other questions than those of the benchmark
+    lost_first: str = ""  # where the first of them stands
+    counts: Literal["tomserve", "tool"] = "tool"  # whose reading counts
+    grades: tuple[str, ...] = ()  # what the grades are called that were taken
+    other_grades: tuple[str, ...] = ()  # and those that were not
+    ungraded: int = 0  # replies whose grade should count and is missing
+    threshold: float | None = None  # from which number on a grade counts as right; None for 1
+    between: int = 0  # grades that are a number other than 0 and 1
+    highest: float = RIGHT  # the highest number
+    others: int = 0  # further replies that share the grade of one that is kept
+    cut: int = 0  # replies that were cut off, and that the tool counts as right
+    failed: int = 0  # replies that failed, and that the tool counts as right
+    differing: int = 0  # targets that differ from our answers
+    differs_first: str | None = None  # the first of these questions
+    factors: tuple[str, ...] = ()  # what questions can be split by
+    passed_over: tuple[str, ...] = ()  # facts that are no factors because they have too many values
+    repeated: int = 0  # replies that a later one to the same question replaced
+    empty: int = 0  # replies without a text
+    agreement: Agreement = field(default_factory=Agreement)  # of our reading with the tool's grade, where ours counts
+    fresh: bool = True  # whether it was made now, rather than found as it is
 
 
 @dataclass
@@ -295,7 +279,7 @@ class PreparedRun:
     """A run that can be written. made: what it is. items: its questions. rows: the file that holds its rows. manifest:
     where it comes from."""
 
-    made: ImportedRun
+    run: ImportedRun
     items: ItemStore
     rows: Path
     manifest: Manifest
@@ -303,42 +287,42 @@ class PreparedRun:
     def write(self) -> None:
         """Write the run, unless its folder holds just that. Raises ConfigError where it holds anything else,
         JournalError and MachineError where it cannot be written."""
-        self.made.fresh = write_run(self.made.folder, self.items, self.rows, self.manifest)
+        self.run.fresh = write_run(self.run.folder, self.items, self.rows, self.manifest)
 
 
-def prepare_run(folder: Path, spool: ReplyBuffer, meant: RunPlan, asked: QuestionOrigin, scratch: Path) -> PreparedRun:
+def prepare_run(folder: Path, buffer: ReplyBuffer, plan: RunPlan, origin: QuestionOrigin, scratch: Path) -> PreparedRun:
     """A run that is ready to be written, in an empty or new folder or one that holds just this run.
 
-    folder: where. spool: its replies. meant: what else it is to hold. asked: whose questions were asked. scratch: a
+    folder: where. buffer: its replies. plan: what else it is to hold. asked: whose questions were origin. scratch: a
     folder for temporary files. Raises ConfigError where the folder holds something else, where one id names different
     questions, and where nothing says whether any reply is right.
     """
-    made = ImportedRun(folder, matched=asked.known is not None, nearly=asked.nearly, repeated=spool.repeated)
-    made.threshold, made.grades, made.other_grades = meant.threshold, meant.grades, meant.other_grades
-    made.benchmark = asked.known.name if asked.known is not None else _named(meant.task)
-    made.counts = meant.counts or ("tomserve" if made.matched else "tool")
-    items = _items(spool, meant, asked, made)
+    run = ImportedRun(folder, matched=origin.known is not None, nearly=origin.nearly, repeated=buffer.repeated)
+    run.threshold, run.grades, run.other_grades = plan.threshold, plan.grades, plan.other_grades
+    run.benchmark = origin.known.name if origin.known is not None else _benchmark_name(plan.task)
+    run.counts = plan.counts or ("tomserve" if run.matched else "tool")
+    items = _choose_items(buffer, plan, origin, run)
     rows = scratch / f"rows-{digest(str(folder).encode())[7:23]}.jsonl"
-    writing = _Rows(spool, meant, asked, made)
+    writing = _Rows(buffer, plan, origin, run)
     write_chunks(rows, writing.lines())
-    if made.counts == "tool" and made.ungraded == made.replies:
-        raise _ungraded(meant, made, items)
-    manifest = make_manifest(meant, made, items, writing.arms, asked)
+    if run.counts == "tool" and run.ungraded == run.replies:
+        raise _ungraded_error(plan, run, items)
+    manifest = make_manifest(plan, run, items, writing.arms, origin)
     is_same_run(folder, items, rows, manifest)  # what is wrong with the folder is said before any run is written
-    return PreparedRun(made, items, rows, manifest)
+    return PreparedRun(run, items, rows, manifest)
 
 
 class UngradedError(ConfigError):
     """Nothing says whether any reply of a run is right."""
 
 
-def _ungraded(meant: RunPlan, made: ImportedRun, items: ItemStore) -> UngradedError:
+def _ungraded_error(plan: RunPlan, run: ImportedRun, items: ItemStore) -> UngradedError:
     """The error for replies of which nothing says whether they are right."""
-    where = ", ".join(one.name for one in meant.origins[:3]) or meant.task
-    what = f"{where}: task {meant.task!r:.80}: no reply carries a grade that says whether it is right"
-    mapped = meant.about.tool in ("csv", "jsonl")
+    where = ", ".join(one.name for one in plan.origins[:3]) or plan.task
+    what = f"{where}: task {plan.task!r:.80}: no reply carries a grade that says whether it is right"
+    mapped = plan.about.tool in ("csv", "jsonl")
     way = "name the column that says it by --map correct=COLUMN" if mapped else "have the tool grade the replies"
-    if made.matched or all(item.choices for item in items):
+    if run.matched or all(item.choices for item in items):
         return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
     return UngradedError(
         f"{what}, and the questions are none that tomserve can read replies to; {way}, or name the questions' "
@@ -346,36 +330,35 @@ def _ungraded(meant: RunPlan, made: ImportedRun, items: ItemStore) -> UngradedEr
     )
 
 
-def _named(task: str) -> str:
+def _benchmark_name(task: str) -> str:
     """What the questions of a task are called as a benchmark: never like one of ours, whose rules would score them."""
     slug = "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in task.lower()).split())[:80]
     slug = slug or "imported"
     return f"imported-{slug}" if slug in (*benchmarks.names(), benchmarks.ANYBODYS) else slug
 
 
-def _items(spool: ReplyBuffer, meant: RunPlan, asked: QuestionOrigin, made: ImportedRun) -> ItemStore:
+def _choose_items(buffer: ReplyBuffer, plan: RunPlan, origin: QuestionOrigin, run: ImportedRun) -> ItemStore:
     """The items that were asked, sorted by their ids."""
-    if asked.known is not None:
-        wanted = set(asked.found)
-        whole = asked.known.stock
-        stock = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
+    if origin.known is not None:
+        wanted, whole = set(origin.found), origin.known.items
+        items = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
     else:
-        stock = ItemStore(_own(spool, meant, made))
-        made.factors, made.passed_over = tuple(meant.factors.values()), meant.passed_over
-    made.items = len(stock)
-    ids = list(stock.ids)
-    return stock.part(sorted(range(len(ids)), key=ids.__getitem__))
+        items = ItemStore(_make_items(buffer, plan, run))
+        run.factors, run.passed_over = tuple(plan.factors.values()), plan.passed_over
+    run.items = len(items)
+    ids = list(items.ids)
+    return items.part(sorted(range(len(ids)), key=ids.__getitem__))
 
 
-def _own(spool: ReplyBuffer, meant: RunPlan, made: ImportedRun) -> Iterator[Item]:
+def _make_items(buffer: ReplyBuffer, plan: RunPlan, run: ImportedRun) -> Iterator[Item]:
     """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same way of
     asking tells it otherwise, and where our rules should read replies to an open question."""
     seen, asked, texts, firsts = FirstPlaces(), FirstPlaces(), bytearray(), array("I")
-    for place, sample in enumerate(spool):
-        name = item_id(meant.prefix, sample)
+    for place, sample in enumerate(buffer):
+        name = item_id(plan.prefix, sample)
         if seen.add(name, place) == place:
-            item = make_item(sample, made.benchmark, meant.prefix, make_factors(sample, meant.factors))
-            if made.counts == "tomserve" and not item.choices:
+            item = make_item(sample, run.benchmark, plan.prefix, make_factors(sample, plan.factors))
+            if run.counts == "tomserve" and not item.choices:
                 raise ConfigError(
                     f"--counts tomserve: {sample.place} has no choices that an answer could be read against; name them "
                     "by --map choices=COLUMN, or leave --counts out, so that the tool's grade counts"
@@ -387,54 +370,54 @@ def _own(spool: ReplyBuffer, meant: RunPlan, made: ImportedRun) -> Iterator[Item
             firsts.append(place)
             texts += text
         elif texts[first * len(text) : (first + 1) * len(text)] != text:
-            raise differing_text_error(sample, spool[firsts[first]])
+            raise differing_text_error(sample, buffer[firsts[first]])
 
 
 class _Rows:
-    """Makes the rows of a run, and counts in `made` what they are. arms: the ways of asking."""
+    """Makes the rows of a run, and counts in `run` what they are. arms: the ways of asking."""
 
-    def __init__(self, spool: ReplyBuffer, meant: RunPlan, asked: QuestionOrigin, made: ImportedRun) -> None:
-        self._spool, self._meant, self._asked, self._made = spool, meant, asked, made
+    def __init__(self, buffer: ReplyBuffer, plan: RunPlan, origin: QuestionOrigin, run: ImportedRun) -> None:
+        self._buffer, self._plan, self._origin, self._run = buffer, plan, origin, run
         self.arms: dict[str, StrategyArm] = {}
 
     def lines(self) -> Iterator[bytes]:
         """The rows, in the order in which the replies came."""
-        for sample, item in self._named():
+        for sample, item in self._with_items():
             yield orjson.dumps(self._row(sample, item)) + b"\n"
 
-    def _named(self) -> Iterator[tuple[Sample, str]]:
+    def _with_items(self) -> Iterator[tuple[Sample, str]]:
         """Each reply with the id of its item."""
-        known, made, seen = self._asked.known, self._made, FirstPlaces()
+        known, run, seen = self._origin.known, self._run, FirstPlaces()
         if known is None:
-            yield from ((sample, item_id(self._meant.prefix, sample)) for sample in self._spool)
+            yield from ((sample, item_id(self._plan.prefix, sample)) for sample in self._buffer)
             return
-        for sample, item in zip(self._spool, self._asked.found, strict=True):
+        for sample, item in zip(self._buffer, self._origin.found, strict=True):
             if item is None:
-                made.lost += 1
-                made.lost_first = made.lost_first or sample.place or sample.id
+                run.lost += 1
+                run.lost_first = run.lost_first or sample.place or sample.id
                 continue
-            made.repeated += f"{sample.strategy}\0{sample.repeat}\0{item}" in seen
+            run.repeated += f"{sample.strategy}\0{sample.repeat}\0{item}" in seen
             seen.add(f"{sample.strategy}\0{sample.repeat}\0{item}", 0)
             shown, ours = choice_order(sample, known.choices[item]), known.answers[item]
             target = resolve_letter((sample.target or "").strip(), shown) or ""
             if len(target) > 1 and target.casefold() != ours.casefold():
                 # so that nobody takes one benchmark's answers for another's
-                made.differing += 1
-                made.differs_first = made.differs_first or item
+                run.differing += 1
+                run.differs_first = run.differs_first or item
             yield sample, item
 
     def _row(self, sample: Sample, item: str) -> dict[str, Any]:
-        made, tool, known = self._made, self._meant.about.tool, self._asked.known
-        made.replies += 1
-        made.others += sample.others
-        strategy = _strategy(self._meant.strategy or sample.strategy)
+        run, tool, known = self._run, self._plan.about.tool, self._origin.known
+        run.replies += 1
+        run.others += sample.others
+        strategy = _strategy(self._plan.strategy or sample.strategy)
         arm = self.arms.setdefault(strategy, StrategyArm())
         shown = choice_order(sample, choice_labels(sample) if known is None else known.choices[item])
         arm.see(sample)
-        graded = self._graded(sample, shown)
+        graded = self._row_grade(sample, shown)
         status = _status(sample, graded)
-        made.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
-        made.failed += status == OK and sample.status not in (OK, REFUSAL)
+        run.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
+        run.failed += status == OK and sample.status not in (OK, REFUSAL)
         row = {
             "schema": 1,
             "item": item,
@@ -451,7 +434,7 @@ class _Rows:
             "timings": {} if sample.seconds is None else {"total_s": sample.seconds},
             "attempts": 1,
             "endpoint": tool,
-            "served_model": self._meant.model,
+            "served_model": self._plan.model,
             "reused": False,
             "asked": sample.asked,
             "offered": list(shown),
@@ -462,34 +445,34 @@ class _Rows:
 
     def _compare(self, sample: Sample, row: Mapping[str, Any]) -> None:
         """Note whether our reading, where it counts, is that of the tool's grade."""
-        known, graded = self._asked.known, row.get("graded")
+        known, graded = self._origin.known, row.get("graded")
         if graded is None or graded["counts"] or graded["correct"] is None or row["status"] not in ANSWERS:
             return
         name = row["item"]
         if known is not None:
-            item = known.stock[known.places[name]]
+            item = known.items[known.places[name]]
         else:
-            item = make_item(sample, self._made.benchmark, self._meant.prefix, {})
+            item = make_item(sample, self._run.benchmark, self._plan.prefix, {})
         answer = read_response(item, row, benchmarks.scoring_of(item.benchmark).lettered).answer
-        self._made.agreement.add(name, answer, graded=graded["correct"], right=answer == item.answer)
+        self._run.agreement.add(name, answer, graded=graded["correct"], right=answer == item.answer)
 
-    def _graded(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
+    def _row_grade(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
         """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a
         choice is that choice. shown: the choices as they were shown. An empty reply that is not right has no answer."""
-        made, grade = self._made, sample.grade
-        counts = made.counts == "tool"
+        run, grade = self._run, sample.grade
+        counts = run.counts == "tool"
         if grade is not None and grade.correct is None and grade.value is not None:
-            made.between += grade.value not in (0.0, RIGHT)
-            made.highest = max(made.highest, grade.value)
-            grade = decide_grade(grade, self._meant.threshold)
-        made.ungraded += counts and (grade is None or grade.correct is None)
+            run.between += grade.value not in (0.0, RIGHT)
+            run.highest = max(run.highest, grade.value)
+            grade = decide_grade(grade, self._plan.threshold)
+        run.ungraded += counts and (grade is None or grade.correct is None)
         if grade is None:
             return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
         empty = sample.text is not None and not sample.text.strip() and sample.status in ANSWERS
         empty = empty and grade.correct is not True
-        made.empty += empty
+        run.empty += empty
         return {
-            "by": one_line(grade.by, MANIFEST_LONGEST_NAME),
+            "by": one_line(grade.by, LONGEST_NAME),
             "correct": grade.correct,
             "answer": None if empty else resolve_letter(grade.answer, shown),
             "value": grade.value,
@@ -510,14 +493,14 @@ def _status(sample: Sample, graded: Mapping[str, Any] | None) -> str:
 @lru_cache(maxsize=256)
 def _strategy(name: str | None) -> str:
     """What the way of asking is called: as the manifest takes it, and never a path."""
-    found = "".join(c for c in one_line(name or "", MANIFEST_LONGEST_NAME) if c.isprintable()).replace("/", "-").strip()
+    found = "".join(c for c in one_line(name or "", LONGEST_NAME) if c.isprintable()).replace("/", "-").strip()
     return STRATEGY if found in ("", ".", "..") else found
 
 
 TELL_EVERY = 50_000
 """After so many replies it is said how many there were."""
 
-LONGEST_NAME = 300
+LONGEST_TASK = 300
 """Most characters of the name of a model or task."""
 
 MOST_GRADES = 50
@@ -543,34 +526,25 @@ LONGEST_ERROR = 2000
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What a user wants of an import.
+    """What a user wants of an import."""
 
-    run: the name of the run; None for `<task>-<model>`. model, task: only replies of this model, to this task.
-    strategy: the name of the way of asking, where the file names none. benchmark: the benchmark whose questions
-    they are, "none" for none, None to find out; path: its file. together: take all tasks together under this name,
-    with the factor `task`. scorer: whose grade counts, where there are several. threshold: from which value on a
-    grade that is a number counts as right, None for 1. counts: whose reading counts; None for ours where questions are
-    matched, else theirs. factors: which facts become factors; empty for those that vary. cluster: the fact that says
-    which questions belong together.
-    """
-
-    run: str | None = None
-    model: str | None = None
-    task: str | None = None
-    strategy: str | None = None
-    benchmark: str | None = None
-    path: Path | None = None
-    together: str | None = None
-    scorer: str | None = None
-    threshold: float | None = None
-    counts: Literal["tomserve", "tool"] | None = None
-    factors: tuple[str, ...] = ()
-    cluster: str | None = None
+    run: str | None = None  # the name of the run; None for `<task>-<model>`
+    model: str | None = None  # only replies of this model
+    task: str | None = None  # only replies to this task
+    strategy: str | None = None  # the name of the way of asking, where the file names none
+    benchmark: str | None = None  # whose questions they are; "none" for no benchmark's, None to find out
+    path: Path | None = None  # the file of that benchmark
+    together: str | None = None  # take all tasks together under this name, with the factor `task`
+    scorer: str | None = None  # whose grade counts, where there are several
+    threshold: float | None = None  # from which value on a grade that is a number counts as right; None for 1
+    counts: Literal["tomserve", "tool"] | None = None  # whose reading; None for ours where questions are matched
+    factors: tuple[str, ...] = ()  # which facts become factors; empty for those that vary
+    cluster: str | None = None  # the fact that says which questions belong together
 
 
 @dataclass
 class ImportSummary:
-    """What was brought. runs: the runs that were made, in the order of their names. left_out: for each reason, how many
+    """What was imported. runs: those that were made, in the order of their names. left_out: for each reason, how many
     replies were not read and where the first stands. other: replies of other models or tasks than were wanted. unread:
     of files that were found in a folder why they hold nothing that can be read, and of tasks why they make no run where
     others do."""
@@ -593,7 +567,7 @@ class Group:
 
     task: str
     model: str
-    spool: ReplyBuffer
+    buffer: ReplyBuffer
     about: SourceAbout
     facts: Facts
     settings: dict[int, Any] = field(default_factory=dict)
@@ -606,10 +580,10 @@ class Group:
     def see_grades(self, counts: Grade | None, there: Iterable[str]) -> None:
         """Note what the grades of a reply are called. counts: the one that counts. there: the names of all."""
         if counts is not None and len(self.grades) < MOST_GRADES:
-            self.grades[_name(counts.by)] = None
+            self.grades[_clean_name(counts.by)] = None
         for name in there:
             if len(self.others) < MOST_GRADES:
-                self.others[_name(name)] = None
+                self.others[_clean_name(name)] = None
 
     @property
     def other_grades(self) -> tuple[str, ...]:
@@ -620,19 +594,19 @@ class Group:
 class Groups:
     """Reads sources, and keeps the replies that are wanted by task and model.
 
-    wish: what the user wants. brought: in which it is counted what is left out. scratch: a folder for temporary files.
-    stack: what closes them. listener: is told how many replies there were. known: the groups.
+    options: what the user wants. summary: counts what is left out. scratch: a folder for temporary files. stack: what
+    closes them. listener: is told how many replies there were. known: the groups.
     """
 
     def __init__(
         self,
-        wish: ImportOptions,
-        brought: ImportSummary,
+        options: ImportOptions,
+        summary: ImportSummary,
         scratch: Path,
         stack: contextlib.ExitStack,
         listener: Listener,
     ) -> None:
-        self._wish, self._brought = wish, brought
+        self._options, self._summary = options, summary
         self._scratch, self._stack, self._listener = scratch, stack, listener
         self._sources, self._count = 0, 0
         self.known: dict[tuple[str, str], Group] = {}
@@ -640,7 +614,7 @@ class Groups:
     def read(self, source: Source, *, lenient: bool) -> None:
         """Keep the replies of a source. lenient: whether one of which nothing can be read is passed over. Raises
         ConfigError."""
-        wish, touched = self._wish, dict[tuple[str, str], None]()
+        options, touched = self._options, dict[tuple[str, str], None]()
         self._sources += 1
         try:
             about = source.about()
@@ -649,41 +623,41 @@ class Groups:
         except ConfigError as error:
             if not lenient:
                 raise
-            self._brought.unread.append(str(error))
+            self._summary.unread.append(str(error))
             return
-        other = self._brought.other
-        for sample in _chained(first, samples):
-            if wish.model not in (None, sample.model) or wish.task not in (None, sample.task):
-                self._brought.other += 1
+        other = self._summary.other
+        for sample in chain(() if first is None else (first,), samples):
+            if options.model not in (None, sample.model) or options.task not in (None, sample.task):
+                self._summary.other += 1
                 continue
             if not 0 <= sample.repeat < MOST_REPEATS:
-                self._brought.leave(f"has no number of a repeat below {MOST_REPEATS:,}", 1, sample.place)
+                self._summary.leave(f"has no number of a repeat below {MOST_REPEATS:,}", 1, sample.place)
                 continue
-            key = wish.together or _name(sample.task) or "imported", _name(sample.model) or "model"
+            key = options.together or _clean_name(sample.task) or "imported", _clean_name(sample.model) or "model"
             touched[key] = None
-            self._keep(key, about, _described(sample, wish), sample.grades)
+            self._keep(key, about, _annotate(sample, options), sample.grades)
             self._count += 1
             if self._count % TELL_EVERY == 0:
                 self._listener.message(f"{self._count:,} replies read so far")
-        if not touched and self._brought.other > other:  # a file about something else
+        if not touched and self._summary.other > other:  # a file about something else
             return
         for reason, (number, place) in source.left_out.items():
-            self._brought.leave(reason, number, place)
+            self._summary.leave(reason, number, place)
         for key in touched:
             self.known[key].origins += source.origins()
             self.known[key].left_out.update({reason: number for reason, (number, _) in source.left_out.items()})
 
     def _keep(self, key: tuple[str, str], about: SourceAbout, sample: Sample, grades: Iterable[str]) -> None:
         if (group := self.known.get(key)) is None:
-            spool = ReplyBuffer(self._scratch / f"{len(self.known)}.jsonl")
-            self._stack.callback(spool.close)
-            facts = Facts(self._wish.factors, ("task",) if self._wish.together else ())
-            group = self.known[key] = Group(*key, spool, about, facts)
+            buffer = ReplyBuffer(self._scratch / f"{len(self.known)}.jsonl")
+            self._stack.callback(buffer.close)
+            facts = Facts(self._options.factors, ("task",) if self._options.together else ())
+            group = self.known[key] = Group(*key, buffer, about, facts)
         settings = group.settings.setdefault(self._sources, _lasting(about))
-        group.tasks[_name(sample.task)] = None
+        group.tasks[_clean_name(sample.task)] = None
         group.facts.see(sample.id, sample.facts)
         group.see_grades(sample.grade, grades)
-        before = group.spool.add(sample, self._sources)
+        before = group.buffer.add(sample, self._sources)
         if before is not None and group.settings[before] != settings:
             raise ConfigError(
                 f"{sample.place}: question {sample.id!r:.80} was answered before by the same model, asked in another "
@@ -694,16 +668,16 @@ class Groups:
     def folders(self) -> list[tuple[Group, Path]]:
         """Each group with the folder of its run, in the order of their names. Raises ConfigError where they are several
         and the user wants one, and where two would have the same folder."""
-        wish, keys = self._wish, sorted(self.known)
-        if wish.run is not None and len(keys) > 1:
+        options, keys = self._options, sorted(self.known)
+        if options.run is not None and len(keys) > 1:
             listed = "; ".join(f"task {task!r:.60}, model {model!r:.60}" for task, model in keys[:6])
             raise ConfigError(
-                f"--run {wish.run}: the files hold {len(keys)} runs ({listed}); choose one by --task and --model, "
+                f"--run {options.run}: the files hold {len(keys)} runs ({listed}); choose one by --task and --model, "
                 "take tasks together by --as NAME, or leave --run out"
             )
         found: dict[Path, tuple[str, str]] = {}
         for key in keys:
-            folder = _folder(wish, *key)
+            folder = _run_folder(options, *key)
             if folder in found:
                 first, second = (f"task {task!r:.60} of model {model!r:.60}" for task, model in (found[folder], key))
                 raise ConfigError(
@@ -714,16 +688,10 @@ class Groups:
         return [(self.known[key], folder) for folder, key in found.items()]
 
 
-def _chained(first: Sample | None, rest: Iterator[Sample]) -> Iterator[Sample]:
-    if first is not None:
-        yield first
-        yield from rest
-
-
 @lru_cache(maxsize=256)
-def _name(text: str) -> str:
+def _clean_name(text: str) -> str:
     """The name of a model or task as a run keeps it: one line without secrets, and not endless."""
-    return one_line(redact_text(text[: 10 * LONGEST_NAME]), LONGEST_NAME)
+    return one_line(redact_text(text[: 10 * LONGEST_TASK]), LONGEST_TASK)
 
 
 def _lasting(about: SourceAbout) -> dict[str, Any]:
@@ -743,107 +711,106 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     return f"{name}: {one.get(name)!r:.60} and {other.get(name)!r:.60}"
 
 
-def _described(sample: Sample, wish: ImportOptions) -> Sample:
+def _annotate(sample: Sample, options: ImportOptions) -> Sample:
     """The sample with the grade that counts, its cluster and, where tasks are taken together, its task as a fact."""
-    facts = {**sample.facts, **({"task": sample.task} if wish.together else {})}
-    identity = f"{sample.task}/{sample.id}" if wish.together and not sample.ours else sample.id
+    facts = {**sample.facts, **({"task": sample.task} if options.together else {})}
+    identity = f"{sample.task}/{sample.id}" if options.together and not sample.ours else sample.id
     cluster = sample.cluster
-    if wish.cluster is not None:
-        if wish.cluster not in facts:
+    if options.cluster is not None:
+        if options.cluster not in facts:
             raise ConfigError(
-                f"--cluster {wish.cluster!r:.80}: {sample.place or sample.id} does not tell it; it tells: "
+                f"--cluster {options.cluster!r:.80}: {sample.place or sample.id} does not tell it; it tells: "
                 f"{', '.join(sorted(facts))[:500] or 'nothing'}"
             )
-        cluster = None if facts[wish.cluster] in (None, "") else str(facts[wish.cluster])
+        cluster = None if facts[options.cluster] in (None, "") else str(facts[options.cluster])
     error = None if sample.error is None else redact_text(sample.error[:LONGEST_ERROR])
-    grade = _grade(sample, wish)
+    grade = _choose_grade(sample, options)
     return replace(sample, id=identity, facts=facts, cluster=cluster, grade=grade, grades={}, error=error)
 
 
-def _grade(sample: Sample, wish: ImportOptions) -> Grade | None:
+def _choose_grade(sample: Sample, options: ImportOptions) -> Grade | None:
     """The grade that counts, as the tool gives it. A metric alone is that of the first filter which has it."""
-    if wish.scorer is None:
+    if options.scorer is None:
         return sample.grade
-    found = [name for name in sample.grades if wish.scorer in (name, name.partition(",")[0])]
+    found = [name for name in sample.grades if options.scorer in (name, name.partition(",")[0])]
     if sample.grades and not found:
         raise ConfigError(
-            f"--scorer {wish.scorer!r:.80}: {sample.place or sample.id} has no such grade; it has: "
+            f"--scorer {options.scorer!r:.80}: {sample.place or sample.id} has no such grade; it has: "
             f"{'; '.join(sorted(sample.grades))[:500]}"
         )
-    return sample.grades[wish.scorer if wish.scorer in found else found[0]] if found else None
+    return sample.grades[options.scorer if options.scorer in found else found[0]] if found else None
 
 
-def _folder(wish: ImportOptions, task: str, model: str) -> Path:
-    if wish.run is not None:
-        return runfolder.run_path(wish.run)
+def _run_folder(options: ImportOptions, task: str, model: str) -> Path:
+    if options.run is not None:
+        return runfolder.run_path(options.run)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", task).strip("-") or "imported"
     return runfolder.run_path(runfolder.default_name(name[:80], model))
 
 
-__all__ = ["ImportOptions", "ImportSummary", "import_replies"]
-
-
 def import_replies(
-    sources: Sequence[Source], wish: ImportOptions, listener: Listener | None = None, found: Collection[Path] = ()
+    sources: Sequence[Source], options: ImportOptions, listener: Listener | None = None, found: Collection[Path] = ()
 ) -> ImportSummary:
-    """Bring the replies of these sources into runs.
+    """Import the replies of these sources into runs.
 
-    sources: the files, each with its reader. wish: what the user wants. found: the files that nobody named, because
+    sources: the files, each with its reader. options: what the user wants. found: the files that nobody named, because
     they lay in a folder; what cannot be read of these is left out, where others can. Raises TomserveError: nothing was
     written then, unless the disk failed while the runs were.
     """
     listener = listener or SilentListener()
-    if wish.threshold is not None and not math.isfinite(wish.threshold):
-        raise ConfigError(f"--threshold {wish.threshold}: expected a number")
-    if wish.run is not None:
-        runfolder.run_path(wish.run)  # a name that is none is said before anything is read
-    benchmarks = BenchmarkFinder(wish.benchmark, wish.path, listener)
-    brought = ImportSummary()
+    if options.threshold is not None and not math.isfinite(options.threshold):
+        raise ConfigError(f"--threshold {options.threshold}: expected a number")
+    if options.run is not None:
+        runfolder.run_path(options.run)  # a name that is none is said before anything is read
+    benchmarks = BenchmarkFinder(options.benchmark, options.path, listener)
+    summary = ImportSummary()
     try:
         with temporary.folder() as scratch, contextlib.ExitStack() as stack:
-            groups = Groups(wish, brought, scratch, stack, listener)
+            groups = Groups(options, summary, scratch, stack, listener)
             for source in sources:
                 groups.read(source, lenient=source.path in found and len(sources) > 1)
             if not groups.known:
-                raise ConfigError(_nothing(sources, wish, brought))
+                raise ConfigError(_nothing_found(sources, options, summary))
             ready = []
             for group, folder in (pairs := groups.folders()):
                 try:
-                    meant = _plan_run(group, wish)
-                    ready.append(prepare_run(folder, group.spool, meant, benchmarks.of(group.spool), scratch))
+                    plan = _plan_run(group, options)
+                    ready.append(prepare_run(folder, group.buffer, plan, benchmarks.of(group.buffer), scratch))
                 except UngradedError as error:
                     if len(pairs) == 1:
                         raise
-                    brought.unread.append(str(error))
+                    summary.unread.append(str(error))
             if not ready:
-                raise ConfigError(_nothing(sources, wish, brought))
+                raise ConfigError(_nothing_found(sources, options, summary))
             for one in ready:  # only now is anything written
                 one.write()
-            brought.runs += [one.made for one in ready]
-            for lost in (one.made for one in ready if one.made.lost):
-                brought.leave(f"is no question of {lost.benchmark}", lost.lost, lost.lost_first)
+            summary.runs += [one.run for one in ready]
+            for lost in (one.run for one in ready if one.run.lost):
+                summary.leave(f"is no question of {lost.benchmark}", lost.lost, lost.lost_first)
     except OSError as error:
         raise MachineError(
             f"{error.filename or 'the folder for temporary files'}: cannot be written ({error.strerror}); free space, "
             "or name another folder for temporary files by TMPDIR"
         ) from None
-    return brought
+    return summary
 
 
-def _nothing(sources: Sequence[Source], wish: ImportOptions, brought: ImportSummary) -> str:
+def _nothing_found(sources: Sequence[Source], options: ImportOptions, summary: ImportSummary) -> str:
     """Why there is nothing to bring."""
     where = ", ".join(str(source.path) for source in sources[:3])
-    if brought.other and not brought.unread:
-        named = " and ".join(f"--{name} {text}" for name, text in (("task", wish.task), ("model", wish.model)) if text)
-        return f"{where}: of {count_noun(brought.other, 'reply', 'replies')} none is what {named} names"
-    if brought.unread:
-        more = f" (and {len(brought.unread) - 1:,} more)" if len(brought.unread) > 1 else ""
-        return brought.unread[0] + more
-    told = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in brought.left_out.items())
-    return f"{where}: holds no reply that can be read" + (f" ({told})" if told else "")
+    if summary.other and not summary.unread:
+        named = " and ".join(
+            f"--{name} {text}" for name, text in (("task", options.task), ("model", options.model)) if text
+        )
+        return f"{where}: of {count_noun(summary.other, 'reply', 'replies')} none is what {named} names"
+    if summary.unread:
+        more = f" (and {len(summary.unread) - 1:,} more)" if len(summary.unread) > 1 else ""
+        return summary.unread[0] + more
+    fields = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in summary.left_out.items())
+    return f"{where}: holds no reply that can be read" + (f" ({fields})" if fields else "")
 
 
-def _plan_run(group: Group, wish: ImportOptions) -> RunPlan:
+def _plan_run(group: Group, options: ImportOptions) -> RunPlan:
     return RunPlan(
         task=group.task,
         model=group.model,
@@ -851,12 +818,12 @@ def _plan_run(group: Group, wish: ImportOptions) -> RunPlan:
         about=group.about,
         origins=tuple(dict.fromkeys(group.origins)),
         left_out=dict(group.left_out),
-        strategy=wish.strategy,
-        counts=wish.counts,
-        prefix="" if wish.together else group.task,
-        threshold=wish.threshold,
-        factors=group.facts.chosen(),
+        strategy=options.strategy,
+        counts=options.counts,
+        prefix="" if options.together else group.task,
+        threshold=options.threshold,
+        factors=group.facts.choose(),
         grades=tuple(group.grades),
         other_grades=group.other_grades,
-        passed_over=tuple(name for name in group.facts.passed_over() if name != wish.cluster),
+        passed_over=tuple(name for name in group.facts.passed_over() if name != options.cluster),
     )

@@ -52,19 +52,19 @@ Sample = dict[str, Any]
 class Samples:
     """Makes samples of the replies to one way of asking.
 
-    run: the name of the run. model: what the log calls the model. talks: the conversations, for a strategy of several
-    turns; None for one that asks once.
+    run: the name of the run. model: what the log calls the model. transcripts: the conversations, for a strategy of
+    several turns; None for one that asks once.
     """
 
-    def __init__(self, run: str | None, model: str, talks: Transcripts | None) -> None:
-        self._run, self._model, self._talks = run, model, talks
+    def __init__(self, run: str | None, model: str, transcripts: Transcripts | None) -> None:
+        self._run, self._model, self._transcripts = run, model, transcripts
 
     def of(self, one: ScoredReply) -> Sample:
         """The sample of a reply."""
         identity = _digest(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
-        shown = [_asked(identity, place, message) for place, message in enumerate(one.messages)]
+        shown = [_input_message(identity, place, message) for place, message in enumerate(one.messages)]
         reply = self._reply(identity, "reply", one.row.get("text"), one.row.get("reasoning"))
-        messages, turns = self._said(one, identity)
+        messages, turns = self._transcript(one, identity)
         if not turns:
             messages, turns = [*shown, *([reply] if reply["content"] else [])], 1
         usage = token_counts(one.row.get("usage"))
@@ -93,17 +93,18 @@ class Samples:
             sample["error"] = {"message": error_text(one), "traceback": "", "traceback_ansi": ""}
         return sample
 
-    def _said(self, one: ScoredReply, identity: str) -> tuple[list[Sample], int]:
+    def _transcript(self, one: ScoredReply, identity: str) -> tuple[list[Sample], int]:
         """The messages of a conversation of several turns, and how many turns it had; none for one turn."""
-        if self._talks is None:
+        if self._transcripts is None:
             return [], 0
-        talk = self._talks.of(one)
-        return [self._message(identity, place, said) for place, said in enumerate(talk.messages)], len(talk.rows)
+        found = self._transcripts.of(one)
+        messages = [self._message(identity, place, message) for place, message in enumerate(found.messages)]
+        return messages, len(found.rows)
 
-    def _message(self, identity: str, place: int, said: Message) -> Sample:
-        if said.turn is None:
-            return _asked(identity, place, {"role": said.role, "content": said.content or ""})
-        return self._reply(identity, f"message-{place}", said.content, said.reasoning)
+    def _message(self, identity: str, place: int, message: Message) -> Sample:
+        if message.turn is None:
+            return _input_message(identity, place, {"role": message.role, "content": message.content or ""})
+        return self._reply(identity, f"message-{place}", message.content, message.reasoning)
 
     def _reply(self, identity: str, name: str, text: str | None, thoughts: str | None) -> Sample:
         content: Any = text or ""
@@ -155,10 +156,10 @@ def token_counts(usage: Any) -> dict[str, int]:
     """Numbers of tokens by Inspect's names; none where the server did not count them."""
     if not isinstance(usage, Mapping):
         return {}
-    asked, said = usage.get("prompt"), usage.get("completion")
-    if type(asked) is not int or type(said) is not int:
+    prompt, reply = usage.get("prompt"), usage.get("completion")
+    if type(prompt) is not int or type(reply) is not int:
         return {}
-    return {"input_tokens": asked, "output_tokens": said, "total_tokens": asked + said}
+    return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
 
 
 def format_time(time: Any) -> str | None:
@@ -182,7 +183,7 @@ def reply_seconds(row: Mapping[str, Any]) -> float | None:
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def _asked(identity: str, place: int, message: Mapping[str, str]) -> Sample:
+def _input_message(identity: str, place: int, message: Mapping[str, str]) -> Sample:
     own = f"input-{place}-{identity[:16]}"
     return {"id": own, "role": message["role"], "content": message["content"], "source": "input"}
 
@@ -313,8 +314,8 @@ class _Log:
     def write(self, file: IO[bytes], scratch: Path, listener: Listener) -> None:
         """Write the log. scratch: a file that can be made, for the summaries."""
         several = self.manifest.turns(self.strategy) != 1
-        talks = Transcripts(self.replies, self.strategy) if several else None
-        samples = Samples(self.manifest.run, self.model, talks)
+        transcripts = Transcripts(self.replies, self.strategy) if several else None
+        samples = Samples(self.manifest.run, self.model, transcripts)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as made:
             with scratch.open("xb") as waiting:
                 for one in self.replies.of(self.strategy):
@@ -352,7 +353,7 @@ class _Log:
         return {
             "version": 2,
             "status": "success",
-            "eval": self._asked(created, config),
+            "eval": self._eval_section(created, config),
             "plan": {"name": "plan", "steps": [{"solver": self.strategy, "params": {}}], "config": config},
             "results": self._results(),
             "stats": {"started_at": created, "completed_at": max(self.last, created), "model_usage": used},
@@ -364,7 +365,7 @@ class _Log:
         most = self.manifest.strategies[self.strategy].max_tokens
         return {name: value for name, value in {**sampling, "max_tokens": most or None}.items() if value is not None}
 
-    def _asked(self, created: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    def _eval_section(self, created: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """What was evaluated: the table `eval` of the head."""
         manifest = self.manifest
         identity = hashlib.sha256(f"{manifest.run}\n{self.strategy}\n{created}".encode()).hexdigest()

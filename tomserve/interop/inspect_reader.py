@@ -52,10 +52,10 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
     text, reasoning = _content(message.get("content") if message else None, attached)
     reason = choices[0].get("stop_reason") if choices else None
     metadata = data.get("metadata") or {}
-    told = metadata.get("tomserve")
-    ours: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    own = metadata.get("tomserve")
+    ours: Mapping[str, Any] = own if isinstance(own, dict) else {}
     grades = _grades(data.get("scores") or {})
-    status, error = _ended(data, ours, finished(_text(reason)) if message is not None else MALFORMED)
+    status, error = _reply_end(data, ours, finished(_text(reason)) if message is not None else MALFORMED)
     seconds = output.get("time")
     epoch = data.get("epoch", 1)
     item = str(ours["item"]) if ours.get("item") else None
@@ -63,11 +63,11 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
         id=item or str(data["id"]),
         task=str(head["eval"]["task"]).rpartition("/")[2],
         model=str(ours.get("model") or head["eval"]["model"]),
-        asked=_asked(data, attached),
+        asked=_prompt_text(data, attached),
         text=text if message is not None else None,
         target=_target(data.get("target")),
         choices=tuple(map(str, data.get("choices") or ())),
-        given=_given(data.get("input"), attached),
+        given=_input_text(data.get("input"), attached),
         repeat=ours["sample"] if isinstance(ours.get("sample"), int) else int(epoch) - 1,
         strategy=str(ours["strategy"]) if ours.get("strategy") else _solvers(head.get("plan")),
         item=item,
@@ -86,7 +86,7 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
     )
 
 
-def _ended(data: Mapping[str, Any], ours: Mapping[str, Any], status: str) -> tuple[str, str | None]:
+def _reply_end(data: Mapping[str, Any], ours: Mapping[str, Any], status: str) -> tuple[str, str | None]:
     """How a reply ended, and its error. status: what the server's reason for its end makes of it."""
     kept = _text(ours.get("status"))
     if kept is not None:  # an export of ours tells how each reply ended
@@ -106,19 +106,19 @@ def _text(value: Any) -> str | None:
 def _content(content: Any, attached: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """The text of a message and, where it holds some, what the model thought before."""
     if content is None or isinstance(content, str):
-        return _resolved(content, attached), None
+        return _resolve_attachment(content, attached), None
     texts, thoughts = [], []
     for part in content:
         if isinstance(part, str):
-            texts.append(_resolved(part, attached) or "")
+            texts.append(_resolve_attachment(part, attached) or "")
         elif part.get("type") == "reasoning":
-            thoughts.append(_resolved(part.get("reasoning") or part.get("summary") or "", attached) or "")
+            thoughts.append(_resolve_attachment(part.get("reasoning") or part.get("summary") or "", attached) or "")
         elif part.get("type") == "text":
-            texts.append(_resolved(part.get("text") or "", attached) or "")
+            texts.append(_resolve_attachment(part.get("text") or "", attached) or "")
     return "\n".join(texts), "\n".join(thoughts) or None
 
 
-def _resolved(text: str | None, attached: Mapping[str, Any]) -> str | None:
+def _resolve_attachment(text: str | None, attached: Mapping[str, Any]) -> str | None:
     """The text, or what it stands for where it names an attachment of the sample."""
     if text is not None and text.startswith(_ATTACHMENT):
         found = attached.get(text.removeprefix(_ATTACHMENT))
@@ -126,21 +126,21 @@ def _resolved(text: str | None, attached: Mapping[str, Any]) -> str | None:
     return text
 
 
-def _asked(data: Mapping[str, Any], attached: Mapping[str, Any]) -> str:
+def _prompt_text(data: Mapping[str, Any], attached: Mapping[str, Any]) -> str:
     """All that the model was shown before its last reply; the sample's input where the log holds no messages. What an
     assistant says in the input, as in a demonstration, is no reply."""
     messages: Sequence[Any] = data.get("messages") or ()
-    begun = len(given) if isinstance(given := data.get("input"), list) else 0
-    said = (place for place, one in enumerate(messages) if place >= begun and one.get("role") == "assistant")
+    first = len(given) if isinstance(given := data.get("input"), list) else 0
+    said = (place for place, one in enumerate(messages) if place >= first and one.get("role") == "assistant")
     last = max(said, default=len(messages))
     shown = [_content(one.get("content"), attached)[0] for one in messages[:last]]
-    return "\n\n".join(one for one in shown if one) or _given(data.get("input"), attached)
+    return "\n\n".join(one for one in shown if one) or _input_text(data.get("input"), attached)
 
 
-def _given(given: Any, attached: Mapping[str, Any]) -> str:
+def _input_text(given: Any, attached: Mapping[str, Any]) -> str:
     """The input of a sample: a text, or messages."""
-    told = given if isinstance(given, list) else [{"content": given}]
-    shown = [_content(one.get("content"), attached)[0] for one in told]
+    messages = given if isinstance(given, list) else [{"content": given}]
+    shown = [_content(one.get("content"), attached)[0] for one in messages]
     return "\n\n".join(one for one in shown if one)
 
 
@@ -285,15 +285,15 @@ class _Blocks:
         self.held += len(block)
         if self.held > LARGEST:
             raise ValueError(f"has more than {LARGEST >> 20:,} MB in one part")
-        begun = self._inside
-        text = b'"' + block if begun else bytes(block)
+        starts_inside = self._inside
+        text = b'"' + block if starts_inside else bytes(block)
         plain = _STRING.sub(b"", text)  # all but texts
         self._inside = (at := plain.find(b'"')) >= 0
         plain = plain[:at] if self._inside else plain
         self._go_deeper(plain)
         if _ODD.search(plain):
             text = _TOKEN.sub(_null, text)
-        return text[1:] if begun else text
+        return text[1:] if starts_inside else text
 
     def _go_deeper(self, plain: bytes) -> None:
         depths = list(accumulate(map(_STEPS.__getitem__, plain.translate(None, _NO_BRACKETS)), initial=self._depth))
@@ -362,9 +362,9 @@ class Members:
 
     def json(self, name: str) -> Any:
         """What a member holds as JSON. Raises ValueError that says what is wrong with it."""
-        return parse_json(self._unpacked(self._members[name]))
+        return parse_json(self._unpack(self._members[name]))
 
-    def _unpacked(self, member: zipfile.ZipInfo) -> bytes:
+    def _unpack(self, member: zipfile.ZipInfo) -> bytes:
         if member.flag_bits & 1:
             raise ValueError("is encrypted")
         size, packed = member.file_size, member.compress_size

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from pydantic import PrivateAttr, model_serializer
+
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.harness import HarnessTask
 from tomserve.interop.inspect_export import SCORER
@@ -39,8 +41,6 @@ try:
     from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
     from inspect_ai.util import JSONSchema
-
-    from tomserve.interop.inspect_schema import WholeSchema
 except ImportError as error:
     raise MachineError(
         f"tomserve.interop.inspect_task needs inspect_ai ({error}); pip install 'tomserve[inspect]'"
@@ -62,7 +62,28 @@ _NARROW = ("anthropic", "bedrock")
 Conditions = str | int | Sequence[Any] | None
 
 
-def asking_of(
+class WholeSchema(JSONSchema):
+    """A schema that Inspect sends as it stands, with all its keywords in their order. Inspect's own form of one knows
+    no lengths of lists and no constants."""
+
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: dict[str, Any]) -> JSONSchema:
+        """The schema of a turn."""
+        made = cls.model_validate(schema)
+        made._given = schema
+        return made
+
+    @model_serializer(mode="plain")
+    def _dump(self) -> dict[str, Any]:
+        return self._given
+
+
+WholeSchema.model_rebuild(_types_namespace=globals())  # Inspect may load this file without entering it in sys.modules
+
+
+def load_task(
     name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
 ) -> HarnessTask:
     """The questions and the strategy, as the arguments of a task name them.
@@ -75,26 +96,26 @@ def asking_of(
 
 
 def evaluation(name: str, **given: Any) -> Task:
-    """The task of a benchmark. name, given: as for `asking_of`.
+    """The task of a benchmark. name, given: as for `load_task`.
 
     Questions are samples, whose metadata hold factors, cluster and canary, and what an import by `tomserve import
     inspect` needs to find them again."""
-    told = {"name": name, **{one: value for one, value in given.items() if value not in ("", None)}}
-    asking = asking_of(**told)
+    options = {"name": name, **{one: value for one, value in given.items() if value not in ("", None)}}
+    loaded = load_task(**options)
     return Task(
-        dataset=MemoryDataset([_sample(asking, item) for item in asking.items], name=asking.benchmark),
-        solver=asked_by_tomserve(**told),
-        scorer=read_by_tomserve(**told),
+        dataset=MemoryDataset([_sample(loaded, item) for item in loaded.items], name=loaded.benchmark),
+        solver=asked_by_tomserve(**options),
+        scorer=read_by_tomserve(**options),
         config=GenerateConfig(temperature=0.0, seed=0),
-        name=asking.benchmark,
-        metadata={"tomserve": {"benchmark": asking.benchmark, "prompts": asking.strategy.digest}},
+        name=loaded.benchmark,
+        metadata={"tomserve": {"benchmark": loaded.benchmark, "prompts": loaded.strategy.digest}},
     )
 
 
-def _sample(asking: HarnessTask, item: Item) -> Sample:
+def _sample(loaded: HarnessTask, item: Item) -> Sample:
     ours = {
         "item": item.id,
-        "strategy": asking.strategy.name,
+        "strategy": loaded.strategy.name,
         "benchmark": item.benchmark,
         "cluster": item.cluster,
         "factors": sorted(item.factors),
@@ -102,7 +123,7 @@ def _sample(asking: HarnessTask, item: Item) -> Sample:
     canary = {"canary": item.canary} if item.canary else {}
     return Sample(
         id=item.id,
-        input=[_message(one) for one in asking.messages(item)],
+        input=[_message(one) for one in loaded.messages(item)],
         choices=list(item.choices),
         target=item.answer,
         metadata={**item.factors, **canary, "cluster": item.cluster, "tomserve": ours},
@@ -118,10 +139,10 @@ def asked_by_tomserve(
     name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
 ) -> Solver:
     """Asks a question under the schema and with the number of tokens of the strategy. The arguments are the task's."""
-    asking = asking_of(name, strategy, path, gold, limit, where)
+    loaded = load_task(name, strategy, path, gold, limit, where)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        turn = asking.turn(_item(asking, state))
+        turn = loaded.turn(_item(loaded, state))
         return await generate(state, **_options(turn, state.model.api))
 
     return solve
@@ -129,22 +150,22 @@ def asked_by_tomserve(
 
 def _options(turn: Turn, provider: str) -> dict[str, Any]:
     """What a turn asks besides its messages, as Inspect's options of a request."""
-    told: dict[str, Any] = {"max_tokens": turn.max_tokens}
-    told |= {_FIELDS[name]: value for name, value in turn.fields.items() if name in _FIELDS}
-    if isinstance(stop := told.get("stop_seqs"), str):
-        told["stop_seqs"] = [stop]
+    options: dict[str, Any] = {"max_tokens": turn.max_tokens}
+    options |= {_FIELDS[name]: value for name, value in turn.fields.items() if name in _FIELDS}
+    if isinstance(stop := options.get("stop_seqs"), str):
+        options["stop_seqs"] = [stop]
     if more := {name: value for name, value in turn.fields.items() if name not in _FIELDS}:
-        told["extra_body"] = more
+        options["extra_body"] = more
     if turn.schema is not None:
         kind = JSONSchema.model_validate if provider in _NARROW else WholeSchema.of
-        told["response_schema"] = ResponseSchema(name="answer", json_schema=kind(turn.schema))
-    return told
+        options["response_schema"] = ResponseSchema(name="answer", json_schema=kind(turn.schema))
+    return options
 
 
-def _item(asking: HarnessTask, state: TaskState) -> Item:
-    if (item := asking.known.get(str(state.sample_id))) is None:
+def _item(loaded: HarnessTask, state: TaskState) -> Item:
+    if (item := loaded.known.get(str(state.sample_id))) is None:
         raise ConfigError(
-            f"sample {state.sample_id!r:.80} is no question of {asking.benchmark} as it is asked here; give the scorer "
+            f"sample {state.sample_id!r:.80} is no question of {loaded.benchmark} as it is asked here; give the scorer "
             "the arguments of the task: name, and path, gold, limit and where if they were given"
         )
     return item
@@ -157,13 +178,13 @@ def read_by_tomserve(
     """Reads the reply by our rules. The value is C or I; the metadata hold how it was read, and the chain metrics.
 
     The arguments are the task's."""
-    asking = asking_of(name, strategy, path, gold, limit, where)
+    loaded = load_task(name, strategy, path, gold, limit, where)
 
     async def score(state: TaskState, target: Target) -> Score:
         del target  # the item knows its answer
         ended = state.output.choices[0].stop_reason if state.output.choices else None
         text = state.output.completion
-        found = asking.scored(_item(asking, state), text, status=finished(ended), model=str(state.model))
+        found = loaded.score(_item(loaded, state), text, status=finished(ended), model=str(state.model))
         more = ("answer_matches_last", "status", "parse")
         kept = {name: one for name, one in found.items() if name.startswith(("chain", "metric_")) or name in more}
         return Score(
@@ -190,7 +211,7 @@ class AnsweredBefore(ModelAPI):
         )
 
 
-def _named(function: Callable[..., Task]) -> str:
+def _task_name(function: Callable[..., Task]) -> str:
     """The name of the benchmark that a task is called after."""
     return function.__name__.replace("_", "-")
 
@@ -206,22 +227,22 @@ def benchmark(
 @task
 def perturbed(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """The perturbed false-belief tasks, in the design of arXiv 2602.22072."""
-    return evaluation(_named(perturbed), strategy=strategy, limit=limit, where=where)
+    return evaluation(_task_name(perturbed), strategy=strategy, limit=limit, where=where)
 
 
 @task
 def perturbed_2(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """The second edition of the perturbed false-belief tasks, on which simple rules come less far."""
-    return evaluation(_named(perturbed_2), strategy=strategy, limit=limit, where=where)
+    return evaluation(_task_name(perturbed_2), strategy=strategy, limit=limit, where=where)
 
 
 @task
 def worlds(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """Generated social worlds, whose right answers are proven."""
-    return evaluation(_named(worlds), strategy=strategy, limit=limit, where=where)
+    return evaluation(_task_name(worlds), strategy=strategy, limit=limit, where=where)
 
 
 @task
 def hitom(strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """Nested beliefs of orders 0 to 4 (Hi-ToM, arXiv 2310.16755); path: the official file, else generated stories."""
-    return evaluation(_named(hitom), strategy=strategy, path=path, gold=gold, limit=limit, where=where)
+    return evaluation(_task_name(hitom), strategy=strategy, path=path, gold=gold, limit=limit, where=where)

@@ -1,5 +1,4 @@
-r"""Samples of other tools in one form: what was asked, what came, how it was graded, the item it makes, without
-secrets.
+r"""Samples of other tools in one form: prompt, reply, grade and the item that they make, with secrets masked.
 
 A reader (`inspect_reader`, `lm_eval_files`, `csv_reader`) yields a `Sample` for each reply of a file; `importer`
 makes a run folder of them, and ReplyBuffer keeps them on disk meanwhile. A question whose choices the file holds
@@ -75,50 +74,34 @@ RIGHT = 1.0
 
 @dataclass(frozen=True)
 class Sample:
-    """One reply of another tool, as its file tells it.
+    """One reply of another tool, as its file tells it."""
 
-    id: of the question, as the tool names it, the same for all replies to it. task: the name of the task. model: who
-    answered. asked: all that the model was shown, messages below each other with an empty line between. text: the raw
-    reply, None where none came. target: the right answer as the tool knows it. choices: the labels that could be
-    answered, empty where any text could. given: the question as the task states it, where the file keeps it apart from
-    the prompt that was made of it. story, question: parts of what was asked, where the file keeps them apart. repeat:
-    which of several replies to the same question this is, from 0 (Inspect: epoch). strategy: the way of asking, where
-    the file names one. item: the id of an item of ours, where the file names one. ours: whether the sample comes from
-    tomserve, so that `id` is the id of its item. status: one of
-    tomserve.status. error: why there is no reply. reasoning: what a reasoning model thought before. finish: the
-    server's reason for the end of the reply. usage: numbers of tokens, by the names of the OpenAI API. seconds: how
-    long the reply took. grades: all grades by the name of the scorer; grade: the one that counts. facts: what the file
-    knows of the question, from which factors are taken. cluster: which questions belong together (a document, a
-    passage), where the file says so. others: how many more replies to the question the file holds that share the grade
-    of this one, and are not kept. place: where it stands, such as "line 12", for messages.
-    """
-
-    id: str
-    task: str
-    model: str
-    asked: str
-    text: str | None
-    target: str | None = None
-    choices: tuple[str, ...] = ()
-    given: str = ""
-    story: tuple[str, ...] = ()
-    question: str = ""
-    repeat: int = 0
-    strategy: str | None = None
-    item: str | None = None
-    ours: bool = False
-    status: str = OK
-    error: str | None = None
-    reasoning: str | None = None
-    finish: str | None = None
-    usage: Mapping[str, int] | None = None
-    seconds: float | None = None
-    grade: Grade | None = None
-    grades: Mapping[str, Grade] = field(default_factory=dict)
-    facts: Mapping[str, Factor] = field(default_factory=dict)
-    cluster: str | None = None
-    others: int = 0
-    place: str = ""
+    id: str  # of the question, as the tool names it, the same for all replies to it
+    task: str  # the name of the task
+    model: str  # who answered
+    asked: str  # all that the model was shown, messages below each other with an empty line between
+    text: str | None  # the raw reply; None where none came
+    target: str | None = None  # the right answer as the tool knows it
+    choices: tuple[str, ...] = ()  # the labels that could be answered; empty where any text could
+    given: str = ""  # the question as the task states it, where that is kept apart from the prompt made of it
+    story: tuple[str, ...] = ()  # part of what was asked, where the file keeps it apart
+    question: str = ""  # the other part
+    repeat: int = 0  # which of several replies to the same question this is, from 0 (Inspect: epoch)
+    strategy: str | None = None  # the way of asking, where the file names one
+    item: str | None = None  # the id of an item of ours, where the file names one
+    ours: bool = False  # whether it comes from tomserve, so that `id` is the id of its item
+    status: str = OK  # one of tomserve.status
+    error: str | None = None  # why there is no reply
+    reasoning: str | None = None  # what a reasoning model thought before
+    finish: str | None = None  # the server's reason for the end of the reply
+    usage: Mapping[str, int] | None = None  # numbers of tokens, by the names of the OpenAI API
+    seconds: float | None = None  # how long the reply took
+    grade: Grade | None = None  # the one that counts
+    grades: Mapping[str, Grade] = field(default_factory=dict)  # all grades by the name of the scorer
+    facts: Mapping[str, Factor] = field(default_factory=dict)  # what the file knows of the question, for factors
+    cluster: str | None = None  # which questions belong together (a document, a passage), where the file says so
+    others: int = 0  # further replies to the question that share this grade, and are not kept
+    place: str = ""  # where it stands, such as "line 12", for messages
 
 
 @dataclass(frozen=True)
@@ -233,7 +216,7 @@ class Facts:
     wanted: Sequence[str] = ()
     always: Sequence[str] = ()
     _values: dict[str, set[Factor]] = field(default_factory=dict)
-    _told: dict[str, int] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
     _questions: FirstPlaces = field(default_factory=FirstPlaces)
 
     def see(self, question: str, facts: Mapping[str, Factor]) -> None:
@@ -247,12 +230,12 @@ class Facts:
                 seen = self._values[name] = set()
             if first and len(seen) <= MOST_VALUES and (known := factor_value(value)) is not None:
                 seen.add(known)
-                self._told[name] = self._told.get(name, 0) + 1
+                self._counts[name] = self._counts.get(name, 0) + 1
 
     def _recurs(self, name: str) -> bool:
         """Whether each value of a fact is told of two questions on average."""
         values = len(self._values[name])
-        return 2 <= values <= MOST_VALUES and 2 * values <= self._told[name]
+        return 2 <= values <= MOST_VALUES and 2 * values <= self._counts[name]
 
     def _few(self, name: str) -> bool:
         return len(self._values[name]) <= LEVELS and self._recurs(name)
@@ -262,7 +245,7 @@ class Facts:
         many = (name for name, values in self._values.items() if len(values) > LEVELS and self._recurs(name))
         return [] if self.wanted else sorted(name for name in many if factor_name(name) and name not in self.always)
 
-    def chosen(self) -> dict[str, str]:
+    def choose(self) -> dict[str, str]:
         """The factor by the name of its fact. Raises ConfigError for a wanted one that no sample has, or whose name
         cannot be that of a factor."""
         for name in self.wanted:
@@ -344,8 +327,8 @@ def choice_order(sample: Sample, choices: Sequence[str]) -> Order:
 def resolve_letter(answer: str | None, choices: Sequence[str | None]) -> str | None:
     """The choice that an answer names by its letter; the answer itself where it names none so, or is a choice.
 
-    >>> resolve_letter("(B)", ("tea", "salt")), resolve_letter("tea", ("tea", "salt")), resolve_letter("C", ("tea", "salt"))
-    ('salt', 'tea', 'C')
+    >>> [resolve_letter(answer, ("tea", "salt")) for answer in ("(B)", "tea", "C")]
+    ['salt', 'tea', 'C']
     """
     letter = None if answer is None or answer in choices else _LETTER.fullmatch(answer.strip())
     place = ord(letter[1]) - ord("A") if letter else len(choices)
@@ -383,7 +366,7 @@ class ReplyBuffer:
         Raises ConfigError where that one answers another question, although both have the same id, and OSError where
         the disk is full.
         """
-        sample, line = _written(sample)
+        sample, line = _encode(sample)
         name = orjson.dumps([sample.id, sample.repeat, sample.strategy]).decode()
         text = text_digest(sample)
         place = self._places.add(name, len(self._offsets))
@@ -435,7 +418,7 @@ def differing_text_error(sample: Sample, before: Sample) -> ConfigError:
     )
 
 
-def _written(sample: Sample) -> tuple[Sample, bytes]:
+def _encode(sample: Sample) -> tuple[Sample, bytes]:
     """The sample as JSON can hold it, and its line."""
     try:
         return sample, orjson.dumps(sample) + b"\n"
@@ -544,8 +527,8 @@ _PARTLY = frozenset({"p", "partial"})
 
 def parse_grade(by: str, value: Any, answer: str | None = None) -> Grade:
     """The grade that a scorer's value is. A word or a truth value says whether the reply is right. A number says how
-    good it is: from where on that is right, is decided later (see tomserve.interop.samples.decide_grade), because a scale
-    may go from 0 to 1 or from 1 to 10. A value that cannot be read leaves open what it says."""
+    good it is: from where on that is right is decided later (see `decide_grade`), because a scale may go from 0 to 1 or
+    from 1 to 10. A value that cannot be read leaves open what it says."""
     if isinstance(value, bool):
         return Grade(by, value, answer)
     if isinstance(value, str):

@@ -17,9 +17,9 @@ from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.reporting.html.transcripts import Conversations
+from tomserve.reporting.html import transcripts
 from tomserve.runs import journal, measurement
-from tomserve.runs.conversations import Conversations as ConversationsConversations
+from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_reader_choices, load_replies
 from tomserve.runs.verification import find_same_strategy, recorded_sampling
@@ -65,9 +65,9 @@ class ScoredReplies:
         self._asked, self._items, self._responses = replies
         self._reader = load_reader_choices(folder)
         self._prompts: dict[str, Strategy | None] = {}
-        self.strategies = self._wanted(strategies)
+        self.strategies = self._choose_strategies(strategies)
 
-    def _wanted(self, strategies: Sequence[str] | None) -> tuple[str, ...]:
+    def _choose_strategies(self, strategies: Sequence[str] | None) -> tuple[str, ...]:
         """The wanted ways of asking that have replies. Raises ConfigError for one that is unknown or has none."""
         known, there = sorted(self.manifest.strategies), self._responses.strategies
         for name in strategies or ():
@@ -98,9 +98,9 @@ class ScoredReplies:
         nowhere."""
         for place, row in self._responses.rows():
             if row["strategy"] == strategy and row["status"] != UNANSWERED:
-                yield self._answered(place, row)
+                yield self._score_reply(place, row)
 
-    def _answered(self, place: int, row: Row) -> ScoredReply:
+    def _score_reply(self, place: int, row: Row) -> ScoredReply:
         item = self._items.item(place)
         strategy = row["strategy"]
         scoring = benchmarks.scoring_of(item.benchmark)
@@ -179,7 +179,9 @@ class Transcripts:
 
     def __init__(self, replies: ScoredReplies, strategy: str) -> None:
         self._manifest, self._name = replies.manifest, strategy
-        self._turns = Conversations(journal.journal_path(replies.folder), replies.manifest.model, [strategy])
+        self._turns = transcripts.Conversations(
+            journal.journal_path(replies.folder), replies.manifest.model, [strategy]
+        )
         asked = replies.manifest.strategies[strategy]
         self._strategy: Strategy | None = find_same_strategy(strategy, asked, replies.manifest)
         self._sampling = recorded_sampling(replies.manifest)
@@ -206,12 +208,8 @@ class Transcripts:
                 identity, turn, model=manifest.model, revision=manifest.revision, sampling=self._sampling
             )
 
-        talks = ConversationsConversations(build)
         try:
-            waiting = list(talks.begin(self._strategy, one.item, one.sample))
-            while waiting:
-                if (row := rows.get(waiting.pop(0).identity.turn)) is not None:
-                    waiting += talks.follow({**row, "strategy": self._strategy.name, "sample": one.sample})
+            replay_conversation(build, self._strategy, one.item, one.sample, rows)
         except TomserveError:  # a program that makes another mistake today
             return {}
         return shown

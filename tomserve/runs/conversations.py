@@ -1,5 +1,4 @@
-"""The questions of a run and the conversations by which they are asked, one phase after the other, with the replies
-kept.
+"""The questions of a run, and the conversations by which they are asked, one phase after the other.
 
 A question is an item that one strategy asks about, once or several times, by one request or by a conversation of
 several turns. Only as many conversations are open as requests are in flight; nothing of them is kept but the rows of
@@ -12,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from array import array
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,8 +28,7 @@ from tomserve.engine.transport import Timeouts, Transport
 from tomserve.engine.transports import limit_in_flight
 from tomserve.errors import JournalError, ServerLostError, StoppedError
 from tomserve.items import Item
-from tomserve.prompting.conversation import Asker as ConversationAsker
-from tomserve.prompting.conversation import Conversation, Reply, Turn
+from tomserve.prompting.conversation import Asker, Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.item_store import ItemStore, sort_key, sort_places
 from tomserve.runs.journal import Journal
@@ -51,12 +49,12 @@ Build = Callable[[Identity, Turn], Request]
 class _Conversation:
     """An open conversation.
 
-    counted: how many requests it is taken to have. failed: how many of its open turns have no reply in this session.
+    expected: how many requests it is taken to have. failed: how many of its open turns have no reply in this session.
     program: whether only its program knows how many requests it takes.
     """
 
     conversation: Conversation
-    counted: int
+    expected: int
     program: bool
     failed: int = 0
 
@@ -69,7 +67,7 @@ class Conversations:
     ahead: how many conversations of programs are still to be begun, whose number of requests nobody knows.
     """
 
-    def __init__(self, build: Build, had: Callable[[ConversationAsker, str, int], int] = lambda *of: 0) -> None:
+    def __init__(self, build: Build, had: Callable[[Asker, str, int], int] = lambda *of: 0) -> None:
         self._build, self._had = build, had
         self._several: set[str] = set()
         self._open: dict[tuple[str, str, int], _Conversation] = {}
@@ -90,7 +88,7 @@ class Conversations:
         """How many conversations are open."""
         return len(self._open)
 
-    def begin(self, strategy: ConversationAsker, item: Item, sample: int = 0) -> Iterable[Request]:
+    def begin(self, strategy: Asker, item: Item, sample: int = 0) -> Iterable[Request]:
         """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
 
         sample: which one it is, where the same is asked several times.
@@ -101,11 +99,11 @@ class Conversations:
         conversation = strategy.conversation(item)
         self._several.add(strategy.name)
         turns, question = strategy.turns, (item.id, strategy.name, sample)
-        counted = turns or self._had(strategy, item.id, sample) + 1
-        talk = self._open[question] = _Conversation(conversation, counted, turns is None)
+        expected = turns or self._had(strategy, item.id, sample) + 1
+        entry = self._open[question] = _Conversation(conversation, expected, turns is None)
         if turns is None:
             self.ahead -= 1
-            self._count(talk)
+            self._count(entry)
         return self._requests(question, conversation.open)
 
     def is_waiting(self, identity: Identity) -> bool:
@@ -127,10 +125,10 @@ class Conversations:
         conversation waits for another session, once the other turns of its list have had theirs.
         """
         question = (row["item"], row["strategy"], row.get("sample") or 0)
-        if (talk := self._open.get(question)) is None:
+        if (entry := self._open.get(question)) is None:
             return []
         following: list[Turn] = []
-        conversation, status = talk.conversation, row["status"]
+        conversation, status = entry.conversation, row["status"]
         if status in ANSWERS:
             tokens, skipped = row.get("tokens"), row.get("tokens_skipped") or 0
             reply = Reply(row.get("text") or "", row.get("reasoning"), status, tokens, skipped)
@@ -139,14 +137,14 @@ class Conversations:
             row[CLOSES] = conversation.count
             if conversation.ended and conversation.conclusion is not None:
                 row[CONCLUSION] = conversation.conclusion
-            self._end(talk, question)
+            self._end(entry, question)
             return []
         if following:
-            if talk.program:
-                self._count(talk)
+            if entry.program:
+                self._count(entry)
             return self._requests(question, following)
-        talk.failed += status not in ANSWERS
-        if len(conversation.open) == talk.failed:
+        entry.failed += status not in ANSWERS
+        if len(conversation.open) == entry.failed:
             del self._open[question]
         return []
 
@@ -154,19 +152,33 @@ class Conversations:
         item, strategy, sample = question
         return [self._build(Identity(item, strategy, turn.number, sample), turn) for turn in turns]
 
-    def _count(self, talk: _Conversation) -> None:
+    def _count(self, entry: _Conversation) -> None:
         """Count the requests that a conversation takes beyond those that it was taken to have."""
-        more = max(0, talk.conversation.count - talk.counted)
-        talk.counted += more
+        more = max(0, entry.conversation.count - entry.expected)
+        entry.expected += more
         self._more += more
 
-    def _end(self, talk: _Conversation, question: tuple[str, str, int]) -> None:
+    def _end(self, entry: _Conversation, question: tuple[str, str, int]) -> None:
         """Close a conversation, and correct what it was taken to take."""
         del self._open[question]
-        self._more += talk.conversation.count - talk.counted
-        if talk.program:
+        self._more += entry.conversation.count - entry.expected
+        if entry.program:
             self._ended += 1
-            self._extra += talk.conversation.count - 1
+            self._extra += entry.conversation.count - 1
+
+
+def replay_conversation(
+    build: Build, strategy: Asker, item: Item, sample: int, rows: Mapping[int, Mapping[str, Any]]
+) -> None:
+    """Lead a conversation once more with the replies that it had; `build` is called for every turn that it asks.
+
+    rows: the last row of each turn. Raises ConfigError where the strategy's program makes a mistake.
+    """
+    conversations = Conversations(build)
+    waiting = list(conversations.begin(strategy, item, sample))
+    while waiting:
+        if (row := rows.get(waiting.pop(0).identity.turn)) is not None:
+            waiting += conversations.follow({**row, "strategy": strategy.name, "sample": sample})
 
 
 class Question(NamedTuple):
@@ -174,7 +186,7 @@ class Question(NamedTuple):
     several times."""
 
     item: str
-    strategy: ConversationAsker
+    strategy: Asker
     sample: int = 0
 
     def turn(self, number: int) -> Identity:
@@ -224,7 +236,7 @@ class Questions:
             for sample in range(self.repeats)
         )
 
-    def counted(self, journal: Journal) -> RequestCount:
+    def count(self, journal: Journal) -> RequestCount:
         """How many requests of these questions are left, and how many there are in all.
 
         Before a run asks its first question this is wanted several times, and so it is kept until the journal grows.
@@ -232,28 +244,34 @@ class Questions:
         for known, size, count in self._counts:
             if known is journal and size == journal.size:
                 return count
-        count = _counted(journal, self) if any(one.several for one in self.strategies) else self._counted_once(journal)
+        count = (
+            _count_each(journal, self)
+            if any(one.several for one in self.strategies)
+            else self._count_single_requests(journal)
+        )
         self._counts[:] = [(journal, journal.size, count)]
         return count
 
-    def _counted_once(self, journal: Journal) -> RequestCount:
+    def _count_single_requests(self, journal: Journal) -> RequestCount:
         """What `count_requests` gives where each sample of a question takes one request, in half the time."""
         final, samples, items, left = journal.final, range(self.repeats), self.items.ids, 0
         for name in (strategy.name for strategy in self.strategies):
             left += sum((item, name, 0, sample) not in final for item in items for sample in samples)
         return RequestCount(left, len(self.items) * len(self.strategies) * self.repeats)
 
-    def requests(self, talks: Conversations, wanted: QuestionFilter = lambda question: True) -> Iterator[Request]:
+    def requests(
+        self, conversations: Conversations, wanted: QuestionFilter = lambda question: True
+    ) -> Iterator[Request]:
         """Make the first requests one by one, in an order in which prompts that share a long beginning come together.
 
-        talks: makes the requests, and holds the conversations that these requests begin.
+        conversations: makes the requests, and holds the conversations that these requests begin.
         wanted: tells which questions are to be asked, so that a resumed run renders only those that are left.
         """
         for strategy in self.strategies:
             for place in self._in_order(strategy, wanted):
                 for question in self._samples(self.items.ids[place], strategy):
                     if self.repeats == 1 or wanted(question):
-                        yield from talks.begin(strategy, self.items[place], question.sample)
+                        yield from conversations.begin(strategy, self.items[place], question.sample)
 
     def _in_order(self, strategy: Strategy, wanted: QuestionFilter) -> Iterator[int]:
         """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
@@ -291,10 +309,10 @@ def answered_questions(journal: Journal, questions: Iterable[Question]) -> Itera
 
 def count_requests(journal: Journal, questions: Iterable[Question]) -> RequestCount:
     """How many requests of these questions are left to ask, and how many there are in all."""
-    return questions.counted(journal) if isinstance(questions, Questions) else _counted(journal, questions)
+    return questions.count(journal) if isinstance(questions, Questions) else _count_each(journal, questions)
 
 
-def _counted(journal: Journal, questions: Iterable[Question]) -> RequestCount:
+def _count_each(journal: Journal, questions: Iterable[Question]) -> RequestCount:
     left = total = unknown = 0
     several = False
     for question in questions:
@@ -350,21 +368,21 @@ class Phase:
     what: str = "to ask"
     session: Session | None = None
 
-    def counted(self) -> RequestCount:
+    def count(self) -> RequestCount:
         """How many requests are left, and how many there are in all (see tomserve.runs.conversations.RequestCount)."""
         return count_requests(self.journal, self.questions())
 
-    def talks(self, count: RequestCount) -> Conversations:
+    def open_conversations(self, count: RequestCount) -> Conversations:
         """What holds the conversations while they are open. count: how many requests are left."""
-        talks = Conversations(
+        conversations = Conversations(
             self.build, lambda strategy, *of: count_turns(self.journal, Question(of[0], strategy, of[1]))
         )
-        talks.ahead = count.open
-        return talks
+        conversations.ahead = count.open
+        return conversations
 
 
 @dataclass
-class Asker:
+class PhaseRunner:
     """Asks phases; it holds what is the same for all phases of an evaluation.
 
     endpoints: the addresses of the servers, each ``.../v1``.
@@ -378,7 +396,7 @@ class Asker:
     policy: how often and when to ask again.
     alive: returns a reason once the process of an embedded server has ended, else None.
     answering: compares the models that replies name.
-    vigil: looks every now and then whether the server is still the same.
+    watch: looks every now and then whether the server is still the same.
     added: how many rows all phases have added.
     """
 
@@ -393,73 +411,73 @@ class Asker:
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     alive: Callable[[], str | None] = lambda: None
     answering: ModelGuard = field(default_factory=ModelGuard)
-    vigil: ServerWatch | None = None
+    watch: ServerWatch | None = None
     added: int = 0
 
     async def ask(self, phase: Phase) -> None:
         """Ask what is left of a phase, if anything is. Raises TomserveError; everything that completed is kept."""
-        count = phase.counted()
+        count = phase.count()
         if not count.left:
             return
         self.listener.message(phase.announcement(count.left, count.total))
         self.save()
         self.log(f"{count.left} of {count.total} left {phase.what}")
-        tally = RowCounter(self.listener)
+        counter = RowCounter(self.listener)
         self.listener.started(count.total, count.total - count.left)
         try:
-            await self._run(phase, tally, count)
+            await self._run(phase, counter, count)
         except BaseException:
             with contextlib.suppress(JournalError):  # a full disk is being reported already
                 self.save()
             raise
         finally:
-            self.added += tally.written
+            self.added += counter.written
             self.listener.finished()
-            self.log(f"{tally.written} rows added, {tally.reused} reused, by status {dict(tally.statuses)}")
-            if tally.masked:
+            self.log(f"{counter.written} rows added, {counter.reused} reused, by status {dict(counter.statuses)}")
+            if counter.masked:
                 self.listener.message(
-                    f"the server sent the API key back in {tally.masked} of {tally.written} replies; *** stands there "
-                    "in its place, and their rows say key_masked"
+                    f"the server sent the API key back in {counter.masked} of {counter.written} replies; *** stands "
+                    "there in its place, and their rows say key_masked"
                 )
 
-    async def _run(self, phase: Phase, tally: RowCounter, count: RequestCount) -> None:
+    async def _run(self, phase: Phase, counter: RowCounter, count: RequestCount) -> None:
         """Ask what is left of a phase, and note in its session what was found out.
 
         Raises StoppedError where the asking was ended early.
         """
         timeouts = Timeouts(stall=self.timeout, total=self.timeout)
         transport = transports.make_transport(self.transport, keys.api_key(), timeouts)
-        talks = phase.talks(count)
-        runner = self._runner(phase, tally, transport, talks if count.several else None)
+        conversations = phase.open_conversations(count)
+        runner = self._runner(phase, counter, transport, conversations if count.several else None)
         try:
-            done = await self._watched(runner.run(phase.requests(talks)))
+            done = await self._ask_and_watch(runner.run(phase.requests(conversations)))
         except ServerLostError as error:
             raise ServerLostError(f"{error}; {self._left(phase)}") from None
         finally:
             if phase.session is not None:
-                limit = tally.now.limit if tally.now.limit_found else runner.concurrency
+                limit = counter.now.limit if counter.now.limit_found else runner.concurrency
                 phase.session.note_load(limit, runner.prefix.to_dict())
-                answers = sum(tally.statuses[status] for status in SPOKEN)
+                answers = sum(counter.statuses[status] for status in SPOKEN)
                 phase.session.note_answers(answers, sorted(self.answering.named))
-                if (cut := runner.prefix.truncation.summarize()) is not None or tally.strange:
-                    phase.session.doubts = Doubts.model_validate({"cut": cut, "strange": dict(tally.strange)})
+                if (cut := runner.prefix.truncation.summarize()) is not None or counter.strange:
+                    phase.session.doubts = Doubts.model_validate({"cut": cut, "strange": dict(counter.strange)})
             await transport.close()
         if not done:
             raise StoppedError(
                 f"stopped; {self._left(phase)}, everything else is kept; repeat the command to resume", INTERRUPTED
             )
 
-    async def _watched(self, asking: Coroutine[Any, Any, bool]) -> bool:
+    async def _ask_and_watch(self, asking: Coroutine[Any, Any, bool]) -> bool:
         """Ask, and check meanwhile and at the end that the server is still the same. Returns whether all was asked."""
-        if self.vigil is None or not self.vigil.useful:
+        if self.watch is None or not self.watch.useful:
             return await asking
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(asking), asyncio.create_task(self.vigil.keep())]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(asking), asyncio.create_task(self.watch.keep())]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             results = [task.result() for task in ended]  # raises the error of a task that ended by one
             done = all(results)
             if done:  # otherwise the run was stopped
-                await self.vigil.look()
+                await self.watch.look()
             return done
         except asyncio.CancelledError:  # the runner knows whether it was stopped, and then ends as stopped
             if tasks[0].done():
@@ -472,29 +490,31 @@ class Asker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _left(self, phase: Phase) -> str:
-        count = phase.counted()
+        count = phase.count()
         return f"{count.left} of {count.total} left {phase.what}"
 
-    def _runner(self, phase: Phase, tally: RowCounter, transport: Transport, talks: Conversations | None) -> Runner:
+    def _runner(
+        self, phase: Phase, counter: RowCounter, transport: Transport, conversations: Conversations | None
+    ) -> Runner:
         """The engine's runner for a phase."""
         probe = {"model": self.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         return Runner(
             list(self.endpoints),
             transport,
             phase.journal,
-            concurrency=self._bearable(phase.concurrency),
+            concurrency=self._limit_in_flight(phase.concurrency),
             most=limit_in_flight(MOST, len(self.endpoints)),
             policy=self.policy,
-            observer=tally,
+            observer=counter,
             stop=self.stop.event(),
             alive=self.alive,
             hedge=phase.hedge,
             model_guard=self.answering,
-            follower=talks,
+            follower=conversations,
             probe=orjson.dumps(probe),
         )
 
-    def _bearable(self, wanted: int | None) -> int | None:
+    def _limit_in_flight(self, wanted: int | None) -> int | None:
         """The number of requests in flight that was wanted, or the highest that the system allows, which is said."""
         if wanted is None:
             return None

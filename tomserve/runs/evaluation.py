@@ -26,10 +26,9 @@ from tomserve.engine.retry import ModelGuard
 from tomserve.errors import RunMismatchError
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import journal as runs_journal
 from tomserve.runs import planning, runfolder
-from tomserve.runs.conversations import Asker, Phase, Questions, count_requests, has_begun, is_finished
-from tomserve.runs.journal import Journal
+from tomserve.runs.conversations import Phase, PhaseRunner, Questions, count_requests, has_begun, is_finished
+from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
@@ -66,7 +65,7 @@ class Servers:
         self._stack.close()
 
     def of(self, chosen: Target, folder: Path, note: Callable[[str], None]) -> tuple[Server, Target]:
-        """The server of that target, started unless it runs already; arguments and errors are those of `start_server`."""
+        """The server of that target, started unless it runs already. Arguments and errors: see `start_server`."""
         kept = self._kept.get(chosen.starts)
         if kept is None or kept[0].gone() is not None:
             kept = self._kept[chosen.starts] = start_server(self._stack, chosen, folder, note, self._share)
@@ -93,7 +92,7 @@ def start_server(
     command.env["VLLM_API_KEY"] = ""
     command.secret.clear()
     own = preset.model == endpoint.REFERENCE
-    note(f"starting {'the embedded' if own else 'a'} server ({_named(preset)}) ...")
+    note(f"starting {'the embedded' if own else 'a'} server ({_describe_preset(preset)}) ...")
     server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
     took = server.wait_healthy(lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
@@ -113,7 +112,7 @@ def memory_share_flags(preset: Preset | None, share: float) -> tuple[str, ...]:
     return ("--gpu-memory-utilization", f"{preset.utilization * share:.3f}")
 
 
-def _named(preset: Preset) -> str:
+def _describe_preset(preset: Preset) -> str:
     """What a server is started of, in words."""
     if preset.model == endpoint.REFERENCE:
         return "vLLM on the CPU, reference model"
@@ -232,14 +231,14 @@ class ServerChanges:
     def _another_model(self, endpoint: str, before: list[str], name: str) -> None:
         self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})
 
-    def vigil(self, target: Target) -> ServerWatch:
+    def watch(self, target: Target) -> ServerWatch:
         """The watch that looks every now and then whether the server is still the one that was checked."""
         server = make_portable(target.server)
         return ServerWatch(
-            target.endpoints, target.model, server, self._exchanged, accepted=self.accepted, portable=make_portable
+            target.endpoints, target.model, server, self._note_exchange, accepted=self.accepted, portable=make_portable
         )
 
-    def _exchanged(self, change: provenance.Change) -> None:
+    def _note_exchange(self, change: provenance.Change) -> None:
         """Record that the server was exchanged while it was being asked."""
         self.note(change)
         if self.accepted:
@@ -322,7 +321,7 @@ class Evaluation:
         if not self.anything_left():
             return
         options = self.plan.options
-        asker = Asker(
+        runner = PhaseRunner(
             self.target.endpoints,
             self.target.model,
             self.listener,
@@ -334,14 +333,14 @@ class Evaluation:
             options.asking_policy,
             self.alive,
             self._changes.answering(self.journal.models),
-            None if self.plan.target.embedded else self._changes.vigil(self.target),  # nobody exchanges an embedded one
+            None if self.plan.target.embedded else self._changes.watch(self.target),  # nobody exchanges an embedded one
         )
         try:
             with contextlib.closing(self.phases()) as phases:
                 for phase in phases:
-                    await asker.ask(phase)
+                    await runner.ask(phase)
         finally:
-            self.added += asker.added
+            self.added += runner.added
 
     def phases(self) -> Generator[Phase, None, None]:
         """The phases in order: the questions, then those of the noise check for each of its concurrencies."""
@@ -360,9 +359,9 @@ class Evaluation:
         Raises RunMismatchError where it is another one, unless `accept_change` was given. A session that only asks for
         the noise check may use another server, because the noise check reports that itself.
         """
-        left, options = self._questions().counted().left, self.plan.options
+        left, options = self._questions().count().left, self.plan.options
         server = make_portable(self.target.server)
-        self.session = Session.begun(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
+        self.session = Session.begin(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
         if left:
             self._changes.check(self.folder.path, self.manifest)
 
@@ -383,7 +382,9 @@ class Evaluation:
         return Phase(
             self.journal,
             lambda: questions,
-            lambda talks: questions.requests(talks, lambda question: not is_finished(self.journal, question)),
+            lambda conversations: questions.requests(
+                conversations, lambda question: not is_finished(self.journal, question)
+            ),
             self.request,
             lambda left, total: f"asking {where}: {left} of {total} {what} to go{open_end * bool(left)}",
             options.concurrency,
@@ -399,12 +400,12 @@ class Evaluation:
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""
         return NoiseCheck(
-            self.plan.again, self.plan.drawn_again, self.folder.path, self.journal, self.request, self.listener
+            self.plan.again, self.plan.noise_sample, self.folder.path, self.journal, self.request, self.listener
         )
 
     def anything_left(self) -> bool:
         """Whether any phase has something to ask, and so needs a server."""
-        if self._questions().counted().left:
+        if self._questions().count().left:
             return True
         return bool(self.plan.again.items) and self.noise_check().left(self.manifest) > 0
 
@@ -467,13 +468,13 @@ def open_evaluation(
     # A run that takes no answers is refused before any server is looked for, which may take minutes to start.
     given = None if options.run is None else runfolder.answers_folder(options.run)
     made = make_plan(options, waiting)
-    path = given or runfolder.answers_folder(runfolder.default_name(made.called, made.name))
+    path = given or runfolder.answers_folder(runfolder.default_name(made.benchmark_name, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         ensure_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
-        runs_journal.restore_journal(folder.path, listener.message)
-        journal = stack.enter_context(Journal(folder.path / runs_journal.JOURNAL))
+        restore_journal(folder.path, listener.message)
+        journal = stack.enter_context(Journal(folder.path / JOURNAL))
         evaluation = resume_evaluation(
             made, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began
         )
@@ -500,13 +501,13 @@ def resume_evaluation(
     elif journal.asked:
         raise runfolder.missing_manifest_error(journal.path)
     if journal.asked and (options.limit or made.again_share):
-        made = made.resumed(*runfolder.read_asked_items(folder.path))
+        made = made.resume(*runfolder.read_asked_items(folder.path))
     known = runfolder.store_items(folder.path, made.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"warning: the journal's last line was torn by a crash; moved to {journal.torn.name}")
     manifest.note_variants(made.variants)
-    for said in filter(None, (made.drawn, made.varied.described())):
+    for said in filter(None, (made.selection, made.varied.describe())):
         listener.message(said)
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 

@@ -34,7 +34,7 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.conversations import Asker, Conversations, Phase, Question
+from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question
 from tomserve.runs.journal import Journal, Row
 from tomserve.runs.manifest import make_portable
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -404,7 +404,7 @@ class ReadingJob:
         )
         common = (self.listener, self.stop, self.log, lambda: None, 600.0)
         try:
-            await Asker(chosen.endpoints, chosen.model, *common, policy=self.policy, answering=names).ask(phase)
+            await PhaseRunner(chosen.endpoints, chosen.model, *common, policy=self.policy, answering=names).ask(phase)
         finally:
             self.named |= names.known | names.named
 
@@ -422,9 +422,9 @@ def _drive(job: ReadingJob) -> None:
 def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = _drive) -> ReadingOutcome:
     """Have the reader read what the rules cannot, and make its choices those that scoring uses.
 
-    drive: runs `Job.ask` to its end; a command line gives its own, which handles signals meanwhile. Raises ConfigError
-    where the reader is the evaluated model, and other TomserveErrors as an evaluation does. Until all was asked, the
-    choices that were used before stay in use.
+    drive: runs `ReadingJob.ask` to its end; a command line gives its own, which handles signals meanwhile. Raises
+    ConfigError where the reader is the evaluated model, and other TomserveErrors as an evaluation does. Until all was
+    asked, the choices that were used before stay in use.
     """
     job.check()
     job.survey.look()
@@ -438,7 +438,7 @@ def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = _drive) 
             drive(job)
         job.check()
         failed = {one.item: status for one, status in journal.failed.items()}
-    return _counted(job, failed)
+    return _make_outcome(job, failed)
 
 
 def read_run(
@@ -454,8 +454,8 @@ def read_run(
     """Have the reader read what the rules cannot read of a run; its scores are made with the choices from then on.
 
     folder: the run's folder, which is locked meanwhile. sample: how many replies that the rules have read are read,
-    too. own, listener, stop, drive: as in Job and `read_replies`. Raises as `read_replies` does, and ConfigError for a
-    run that holds no replies.
+    too. own, listener, stop, drive: as in ReadingJob and `read_replies`. Raises as `read_replies` does, and ConfigError
+    for a run that holds no replies.
     """
     with RunFolder(folder) as held:
         if (replies := load_replies(folder)) is None:
@@ -463,7 +463,7 @@ def read_run(
         manifest = read_manifest(folder) or {}
         server = manifest.get("server")
         root = server.get("root") if isinstance(server, dict) else None
-        lettered = replies.asked.lettered
+        lettered = replies.sources.lettered
         survey = Survey(replies.items, replies.responses, benchmarks.scoring_of, sample, lettered)
         job = ReadingJob(
             reader, survey, GradeFiles.of_run(folder), listener or SilentListener(), held.log, stop or Stop(), own
@@ -493,7 +493,7 @@ class _Journal(Journal):
         super().append({**row, "of_item": asked.item, "of_strategy": asked.strategy, "rules": asked.rules})
 
 
-def _counted(job: ReadingJob, failed: dict[str, str]) -> ReadingOutcome:
+def _make_outcome(job: ReadingJob, failed: dict[str, str]) -> ReadingOutcome:
     """Count what was chosen, and write the record that makes the choices count. failed: the status of each content that
     the reader has not replied about."""
     record = {**_record(job.reader), "sample": None}

@@ -1,11 +1,10 @@
-"""Millions of items in little memory: lines of JSON that spill to a temporary file, and sorting by long keys in
-SQLite.
+"""Millions of items in little memory: lines of JSON spill to a temporary file, and SQLite sorts them by long keys.
 
-    >>> lines = LineStore()
-    >>> for line in (b"one", b"two", b"three"):
-    ...     lines.append(line)
-    >>> lines[1], lines[-1], list(lines.part([2, 0]).joined(lines.part([1])))
-    (b'two', b'three', [b'three', b'one', b'two'])
+>>> lines = LineStore()
+>>> for line in (b"one", b"two", b"three"):
+...     lines.append(line)
+>>> lines[1], lines[-1], list(lines.part([2, 0]).concat(lines.part([1])))
+(b'two', b'three', [b'three', b'one', b'two'])
 >>> list(sort_places([sort_key(("b", 2)), sort_key(("a", 10)), sort_key(("a", 9)), sort_key(("a", 9))]))
 [2, 3, 1, 0]
 """
@@ -41,13 +40,13 @@ class _SpillFile:
     def __init__(self) -> None:
         self.ends = array("Q")
         self._held = bytearray()
-        self._filed = 0  # bytes in the file
+        self._sort_in_file = 0  # bytes in the file
         self._file: IO[bytes] | None = None
 
     def append(self, line: bytes) -> int:
         """Keep a line. Returns its number; raises MachineError where the file cannot be written."""
         self._held += line
-        self.ends.append(self._filed + len(self._held))
+        self.ends.append(self._sort_in_file + len(self._held))
         if len(self._held) > HELD:
             self._file_away()
         return len(self.ends) - 1
@@ -59,8 +58,8 @@ class _SpillFile:
     def line(self, number: int) -> bytes:
         """The line of that number."""
         start, end = self.ends[number - 1] if number else 0, self.ends[number]
-        if self._file is None or start >= self._filed:
-            return bytes(self._held[start - self._filed : end - self._filed])
+        if self._file is None or start >= self._sort_in_file:
+            return bytes(self._held[start - self._sort_in_file : end - self._sort_in_file])
         return os.pread(self._file.fileno(), end - start, start)
 
     def _file_away(self) -> None:
@@ -74,7 +73,7 @@ class _SpillFile:
                 f"the items take more than {HELD >> 20} MB, and no temporary file can take them ({error.strerror}); "
                 "free space, or name another folder by TMPDIR"
             ) from None
-        self._filed += len(self._held)
+        self._sort_in_file += len(self._held)
         self._held = bytearray()
 
 
@@ -115,7 +114,7 @@ class LineStore(Sequence[bytes]):
         """The lines at these places."""
         return self._sharing(self._stores, array("Q", (self._places[place] for place in places)))
 
-    def joined(self, other: LineStore) -> LineStore:
+    def concat(self, other: LineStore) -> LineStore:
         """These lines and then the others."""
         first = len(self._stores) * _STORE
         moved = array("Q", (first + place for place in other._places))
@@ -214,11 +213,11 @@ def sort_places(keys: Iterable[bytes]) -> array[int]:
         held.append(key)
         size += len(key)
         if size > HELD:
-            return _filed(chain(held, left))
+            return _sort_in_file(chain(held, left))
     return array("Q", sorted(range(len(held)), key=held.__getitem__))
 
 
-def _filed(keys: Iterable[bytes]) -> array[int]:
+def _sort_in_file(keys: Iterable[bytes]) -> array[int]:
     """What `sort_places` returns, sorted by SQLite in a temporary file that nobody else sees."""
     try:
         with closing(sqlite3.connect("", isolation_level=None)) as file:
@@ -318,8 +317,8 @@ class ItemStore(Sequence[Item]):
             return self
         return self.part(array("Q", (entry.place for entry in where(self.entries(), conditions))))
 
-    def limited(self, limit: int | None, asked: Collection[str] = frozenset()) -> ItemStore:
-        """At most `limit` items, chosen by `items.draw.chosen` and in their order; all of them for None.
+    def take(self, limit: int | None, asked: Collection[str] = frozenset()) -> ItemStore:
+        """At most `limit` items, chosen by `items.draw.draw_places` and in their order; all of them for None.
 
         asked: ids of items that a run asks already, which come first.
         """
@@ -336,14 +335,14 @@ class ItemStore(Sequence[Item]):
         part.parts = array("I", (self.parts[place] for place in places))
         return part
 
-    def joined(self, other: ItemStore) -> ItemStore:
+    def concat(self, other: ItemStore) -> ItemStore:
         """These items and then the others, drawn as these are."""
-        joined = ItemStore(draw=self.draw)
-        joined.ids, joined.lines = self.ids + other.ids, self.lines.joined(other.lines)
-        joined.characters, joined.parts = self.characters + other.characters, self.parts + other.parts
-        return joined
+        both = ItemStore(draw=self.draw)
+        both.ids, both.lines = self.ids + other.ids, self.lines.concat(other.lines)
+        both.characters, both.parts = self.characters + other.characters, self.parts + other.parts
+        return both
 
-    def apart(self) -> tuple[ItemStore, ItemStore]:
+    def split_variants(self) -> tuple[ItemStore, ItemStore]:
         """The items that are no variants, and those that are."""
         variants, others = array("Q"), array("Q")
         for place, line in enumerate(self.lines):
@@ -352,11 +351,11 @@ class ItemStore(Sequence[Item]):
             return self, ItemStore(draw=self.draw)
         return self.part(others), self.part(variants)
 
-    def drawn(self, share: float, asked: Collection[str] = frozenset()) -> ItemStore:
-        """That share of the items, from above 0 to 1, chosen in the same way as `limited` does."""
-        return self.limited(share_of(len(self), share), asked)
+    def take_share(self, share: float, asked: Collection[str] = frozenset()) -> ItemStore:
+        """That share of the items, from above 0 to 1, chosen in the same way as `take` does."""
+        return self.take(share_of(len(self), share), asked)
 
-    def described(self, every: ItemStore) -> str:
+    def describe(self, every: ItemStore) -> str:
         """In words, which of all items these are (see items.draw.describe)."""
         return describe(self.entries(), every.entries(), self.draw)
 

@@ -1,5 +1,4 @@
-"""The journal ``responses.jsonl``: every reply of a run as one line of JSON, readable after any crash, or packed as
-Parquet.
+"""The journal of a run, ``responses.jsonl``: every reply is a row, one line of JSON, readable after any crash.
 
 Rows are only appended, each by one unbuffered write, and never changed: where an identity has several rows, the last
 one counts. A row is not lost if the process is killed, because the kernel has it. It is not lost by a power cut
@@ -258,19 +257,19 @@ class Journal:
         try:
             while not line.endswith(b"\n"):
                 if not (piece := os.pread(self._file, 65536, offset + len(line))):
-                    raise self._changed("is shorter than it was")
+                    raise self._change_error("is shorter than it was")
                 end = piece.find(b"\n")
                 line += piece if end < 0 else piece[: end + 1]
             row = orjson.loads(line)
         except OSError as error:
             raise JournalError(f"{self.path}: cannot be read any more ({error.strerror})") from None
         except orjson.JSONDecodeError:
-            raise self._changed("holds other rows than before") from None
+            raise self._change_error("holds other rows than before") from None
         if not isinstance(row, dict) or not isinstance(row.get("key"), str):
-            raise self._changed("holds other rows than before")
+            raise self._change_error("holds other rows than before")
         return row
 
-    def _changed(self, what: str) -> JournalError:
+    def _change_error(self, what: str) -> JournalError:
         return JournalError(
             f"{self.path}: {what}, as somebody else has changed it while the run went on; see what is left in it, put "
             "back what is missing if you can, and repeat the command"
@@ -285,11 +284,11 @@ class Journal:
         try:
             there = os.lstat(self.path)
         except OSError as error:
-            raise self._changed(f"is not there any more ({error.strerror})") from None
+            raise self._change_error(f"is not there any more ({error.strerror})") from None
         if not os.path.samestat(about, there):
-            raise self._changed("is another file than before")
+            raise self._change_error("is another file than before")
         if about.st_size < size:
-            raise self._changed("is shorter than it was")
+            raise self._change_error("is shorter than it was")
 
     def _line(self, row: Row) -> bytes:
         """A row as a line of the file."""
@@ -316,7 +315,7 @@ class Journal:
             raise JournalError(f"{self.path}: cannot be written any more ({reason}); free space and resume") from None
         end = os.lseek(self._file, 0, os.SEEK_CUR)  # where the kernel has appended it: the end of the file
         if end < self._size + len(line):
-            raise self._changed("is shorter than it was")
+            raise self._change_error("is shorter than it was")
         self._index(row, end - len(line))
         self._size = end
 
@@ -390,7 +389,7 @@ def read_packed_header(path: Path) -> PackedHeader:
         held = pl.read_parquet_metadata(path).get(MARK)
         found = PackedHeader.model_validate(orjson.loads(held if isinstance(held, str) else ""))
     except (*_BROKEN, orjson.JSONDecodeError, pydantic.ValidationError) as error:
-        raise _refused(path, error) from None
+        raise _packed_error(path, error) from None
     if found.bytes > DENSEST * path.stat().st_size:
         raise ConfigError(f"{path}: claims to hold {found.bytes:,} bytes, more than its own size can; {WAY_OUT}")
     return found
@@ -400,7 +399,7 @@ _BROKEN = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What Polars raises for a file that is no Parquet file, or a broken one."""
 
 
-def _refused(path: Path, error: BaseException) -> ConfigError:
+def _packed_error(path: Path, error: BaseException) -> ConfigError:
     reason = files.one_line(" ".join(str(error).split()))[:120]
     return ConfigError(f"{path}: holds no journal that tomserve packed ({reason}); {WAY_OUT}")
 
@@ -421,14 +420,14 @@ def read_chunks(path: Path) -> Iterator[bytes]:
                 break
             yield piece
     except _BROKEN as error:
-        raise _refused(path, error) from None
+        raise _packed_error(path, error) from None
     if size != wanted.bytes or f"sha256:{found.hexdigest()}" != wanted.digest:
         raise ConfigError(f"{path}: does not hold the journal any more that was packed; {WAY_OUT}")
 
 
 def measure_file(path: Path) -> tuple[int, str]:
-    """Length and digest of a file of a run, as tomserve.content.files.digest_file gives them; where it is a journal that
-    is packed, those of the journal. All of it is read. Raises OSError, and ConfigError as `read_chunks` does."""
+    """Length and digest of a file of a run, as `digest_file` gives them; of a packed journal, those of the journal. All
+    of it is read. Raises OSError, and ConfigError as `read_chunks` does."""
     if path.name != JOURNAL or not is_packed(path.parent):
         return digest_file(path)
     packed = path.with_name(PACKED)

@@ -170,28 +170,20 @@ class ForeignFile(ManifestPart):
 
 
 class ForeignRecord(ManifestPart):
-    """Where a run comes from whose replies another tool collected (see tomserve.interop.importer).
-
-    tool, version: which tool, and its version where the files say it. tasks: the tasks as the tool names them. files:
-    what was read. created: when the tool wrote it, as it says. samples: how many replies were read. left_out: how many
-    were not, by reason. matched: how many questions were found in a benchmark of tomserve's; 0 where they were taken
-    from the files. counts: whose reading of the replies counts, "tomserve" or "tool" (the grades in the files).
-    grades: by which of the tool's scorers or metrics the grades are that the run keeps. other_grades: what other grades
-    the files hold. settings: what the files record of how the model was asked.
-    """
+    """Where a run comes from whose replies another tool collected (see tomserve.interop.importer)."""
 
     tool: str
     version: str | None = None
-    tasks: list[str] = []
-    files: list[ForeignFile] = []
+    tasks: list[str] = []  # as the tool names them
+    files: list[ForeignFile] = []  # what was read
     created: str | None = None
-    samples: int = 0
-    left_out: dict[str, int] = {}
-    matched: int = 0
-    counts: Literal["tomserve", "tool"] = "tool"
-    grades: list[str] = []
-    other_grades: list[str] = []
-    settings: dict[str, Any] = {}
+    samples: int = 0  # how many replies were read
+    left_out: dict[str, int] = {}  # how many were not, by reason
+    matched: int = 0  # questions found in a benchmark of tomserve's; 0 where they were taken from the files
+    counts: Literal["tomserve", "tool"] = "tool"  # whose reading counts: ours, or the grades in the files
+    grades: list[str] = []  # which of the tool's scorers or metrics made the grades that the run keeps
+    other_grades: list[str] = []  # what other grades the files hold
+    settings: dict[str, Any] = {}  # what the files record of how the model was asked
 
 
 def explain_closed(measured: bool, foreign: ForeignRecord | None) -> str | None:
@@ -202,7 +194,7 @@ def explain_closed(measured: bool, foreign: ForeignRecord | None) -> str | None:
 
 
 def refuse_closed(folder: Path, measured: bool, foreign: ForeignRecord | None) -> None:
-    """Raise RunMismatchError where a run holds what no answers can be added to (see `explain_closed`). folder: the run's."""
+    """Raise RunMismatchError where a run (its folder) holds what no answers can be added to."""
     if (held := explain_closed(measured, foreign)) is not None:
         raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
 
@@ -261,7 +253,7 @@ class Session(ManifestPart):
     measured_on: dict[str, Any] | None = None
 
     @classmethod
-    def begun(
+    def begin(
         cls, target: Target, server: Mapping[str, Any], *, asked: bool, limit: int | None, where: Collection[str] = ()
     ) -> Session:
         """A session that begins now.
@@ -346,7 +338,7 @@ class Manifest(ManifestPart):
 
     @pydantic.field_validator("sampling")
     @classmethod
-    def _sampled(cls, sampling: dict[str, Any]) -> dict[str, Any]:
+    def _check_sampling(cls, sampling: dict[str, Any]) -> dict[str, Any]:
         check_part(sampling, SamplingRecord)
         return sampling
 

@@ -1,5 +1,4 @@
-"""Runs that hold a measurement instead of answers: a table of what was found inside of a model, with all that made
-it.
+"""Runs that hold a measurement instead of answers: a table of what was found inside of a model, and its settings.
 
 The folder is that of any run; what a measurement has done so far lies in its folder ``work``. The table cannot be
 made from the other files, so that it is never scored again: its digest in the manifest says that it is the one that
@@ -126,7 +125,7 @@ class MeasuredRun:
             if old is not None:
                 _check_same(path, old, manifest)
                 manifest.created, manifest.sessions = old.created, old.sessions
-                if old.complete and old.table is not None and _is(path / runfolder.TABLE, old.table):
+                if old.complete and old.table is not None and _is_table(path / runfolder.TABLE, old.table):
                     return cls(locked, old, complete=True)
             session = {"time": utc_now(), "tomserve": __version__, "measured_on": as_plain_json(environment or {})}
             manifest.sessions = [*manifest.sessions, Session.model_validate(session)]
@@ -148,7 +147,7 @@ class MeasuredRun:
         """Add a line with the time to the run's ``log.txt``; an error of writing is ignored."""
         self._folder.log(message)
 
-    def measured_on(self, found: Mapping[str, Any]) -> None:
+    def note_environment(self, found: Mapping[str, Any]) -> None:
         """Note in the manifest what this session turned out to measure on, beside the environment it was opened with.
 
         found: more names and values, or others in place of those that were given. Raises JournalError.
@@ -246,7 +245,7 @@ def suggest_repeat(manifest: Manifest) -> str:
     return "to measure again, repeat the command that made it with --run NEW"
 
 
-def load_stored(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder.Record]:
+def read_table_bytes(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder.Record]:
     """The bytes of a measured run's table, and the record of what belongs to it (its items and its digest).
 
     Raises ConfigError where the measurement is not finished, and where the table is missing or another one than was
@@ -272,9 +271,9 @@ def load_stored(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder.Reco
 
 
 def read_measurement(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, runfolder.Record]:
-    """The table of a measured run as it was measured, and its record. Raises ConfigError as `load_stored` does, and where
-    the file holds no table, or one without rows."""
-    table, record = load_stored(folder, manifest)
+    """The table of a measured run as it was measured, and its record. Raises ConfigError as `read_table_bytes`
+    does, and where the file holds no table, or one without rows."""
+    table, record = read_table_bytes(folder, manifest)
     try:
         frame = pl.read_parquet(table)
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -317,7 +316,7 @@ def _check_same(folder: Path, old: Manifest, new: Manifest) -> None:
     """Raise RunMismatchError at the first difference to the old manifest that a measured run may not have."""
     if not old.measured:
         raise RunMismatchError(f"{folder}: holds a model's answers and no measurement; {NEW}")
-    if not _begun(folder):
+    if not _has_begun(folder):
         return  # nothing was measured yet, so that nothing can be mixed
     before = {**{name: getattr(old, name) for name in FIXED}, **_settings(old)}
     wanted = {**{name: getattr(new, name) for name in FIXED}, **_settings(new)}
@@ -331,14 +330,14 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
     return {f"settings.{name}": value for name, value in manifest.settings.items()}
 
 
-def _is(path: Path, table: TableRecord) -> bool:
+def _is_table(path: Path, table: TableRecord) -> bool:
     """Whether the file at that path is the table that the manifest records."""
     with contextlib.suppress(OSError):
         return digest_file(path)[1] == table.digest
     return False
 
 
-def _begun(folder: Path) -> bool:
+def _has_begun(folder: Path) -> bool:
     """Whether anything of a measurement is there already: its table, or a file of work."""
     with contextlib.suppress(OSError):
         if any((folder / WORK).iterdir()):

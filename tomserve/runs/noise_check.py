@@ -24,7 +24,6 @@ from tomserve.runs.conversations import (
     Build,
     Conversations,
     Phase,
-    Question,
     Questions,
     answered_questions,
     is_finished,
@@ -121,7 +120,7 @@ class NoiseCheck:
     """The noise check of an evaluation.
 
     questions: what is asked again.
-    drawn: what was drawn of the evaluation's items, or, in a part of one, of those of the whole.
+    sample: what was drawn of the evaluation's items, or, in a part of one, of those of the whole.
     folder: the run's folder.
     journal: the run's own journal, with the answers that the new ones are compared with.
     build: makes the request of a turn.
@@ -129,7 +128,7 @@ class NoiseCheck:
     """
 
     questions: Questions
-    drawn: NoiseSample
+    sample: NoiseSample
     folder: Path
     journal: Journal
     build: Build
@@ -139,8 +138,8 @@ class NoiseCheck:
         """How many requests the noise check has still to send, over all its numbers of requests in flight."""
         left = 0
         for level in choose_concurrencies(manifest):
-            with self._opened(level) as noise:
-                left += self._phase(noise, level).counted().left
+            with self._open_journal(level) as noise:
+                left += self._phase(noise, level).count().left
         return left
 
     def phases(self, manifest: Manifest) -> Iterator[Phase]:
@@ -149,14 +148,14 @@ class NoiseCheck:
         Each phase closes its file when the next one begins. To be called after the run itself was asked, because only
         then it is known how many requests were in flight there.
         """
-        manifest.noise = make_noise_record(manifest, self.drawn)
+        manifest.noise = make_noise_record(manifest, self.sample)
         if others := manifest.noise.other_engines:
             self.listener.message(
                 f"warning: earlier answers of this run came from engine {', '.join(others)}; an answer that changes in "
                 "the noise check may do so because of that engine rather than by chance"
             )
         for level in manifest.noise.concurrencies:
-            with self._opened(level) as noise:
+            with self._open_journal(level) as noise:
                 yield self._phase(noise, level)
 
     def _phase(self, noise: Journal, level: int) -> Phase:
@@ -164,29 +163,27 @@ class NoiseCheck:
         what = f"to ask again, {level} in flight"
         return Phase(
             noise,
-            self._answered,
-            lambda talks: self._sent(talks, noise),
+            lambda: answered_questions(self.journal, self.questions),
+            lambda conversations: self._requests(conversations, noise),
             self.build,
             lambda left, total: f"noise check: {left} of {total} answers {what}",
             level,
             what=what,
         )
 
-    def _answered(self) -> Iterator[Question]:
-        """The questions that the run has an answer to, so that a second answer can be compared with it."""
-        return answered_questions(self.journal, self.questions)
-
-    def _sent(self, talks: Conversations, noise: Journal) -> Iterator[Request]:
-        """The first requests of these questions that the run sent with the same bytes.
+    def _requests(self, conversations: Conversations, noise: Journal) -> Iterator[Request]:
+        """The first requests of the answered questions that the run sent with the same bytes.
 
         A conversation is asked again from its first turn; its later turns follow from what is answered now.
         """
-        wanted = {one.turn(0) for one in self._answered() if not is_finished(noise, one)}
-        for request in self.questions.requests(talks, lambda one: one.turn(0) in wanted):
+        wanted = {
+            one.turn(0) for one in answered_questions(self.journal, self.questions) if not is_finished(noise, one)
+        }
+        for request in self.questions.requests(conversations, lambda one: one.turn(0) in wanted):
             if self.journal.find(request.key) is not None:
                 yield request
 
-    def _opened(self, level: int) -> Journal:
+    def _open_journal(self, level: int) -> Journal:
         """The rows of ``noise.jsonl`` that were asked with `level` requests in flight, as a journal of their own."""
         noise = Journal(self.folder / NOISE, {"concurrency": level})
         if noise.torn:

@@ -18,7 +18,6 @@ from typing import Any
 import orjson
 
 from tomserve import benchmarks, variants
-from tomserve import variants as tomserve_variants
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
 from tomserve.content.compact_index import FirstPlaces
@@ -110,24 +109,24 @@ WAY_OUT = "ask with what the evaluation was divided with, or divide it again und
 class WholeEvaluation:
     """The evaluation of which a run is a part.
 
-    noted: the fields of its manifest from `benchmark` to `sampling`. strategies: what is known of those that ask.
-    digest: of the items of this part alone. drawn: what the noise check of the whole draws. again: the ids of the items
-    of this part that it draws. variants: the record of all variants, None where none were wanted.
+    fields: those of its manifest from `benchmark` to `sampling`. strategies: what is known of those that ask. digest:
+    of the items of this part alone. sample: what the noise check of the whole draws. again: the ids of the items of
+    this part that it draws. variants: the record of all variants, None where none were wanted.
     """
 
-    noted: Mapping[str, Any]
+    fields: Mapping[str, Any]
     strategies: Mapping[str, AskedStrategy]
     digest: str
-    drawn: NoiseSample
+    sample: NoiseSample
     again: frozenset[str] = field(default_factory=frozenset)
     variants: VariantsRecord | None = None
 
-    def agreed(self, target: Target) -> Target:
+    def resolve_target(self, target: Target) -> Target:
         """The server, with the revision of the whole's model: a server that does not say which one it serves is taken
         at the user's word. Raises RunMismatchError where it serves another model, or another revision of it."""
-        revision = self.noted.get("revision")
-        if target.model != self.noted["model"]:
-            raise _differs("model", self.noted["model"], target.model)
+        revision = self.fields.get("revision")
+        if target.model != self.fields["model"]:
+            raise _differs("model", self.fields["model"], target.model)
         if None not in (revision, target.revision) and revision != target.revision:
             raise _differs("revision", revision, target.revision)
         return replace(target, revision=revision)
@@ -140,8 +139,8 @@ class WholeEvaluation:
                 "items.jsonl of this part holds other questions than it was given (their digest differs); restore the "
                 "file, or divide the evaluation again under another name"
             )
-        if (sampling := made.sampling.record()) != self.noted["sampling"]:
-            raise _differs("sampling", self.noted["sampling"], sampling)
+        if (sampling := made.sampling.record()) != self.fields["sampling"]:
+            raise _differs("sampling", self.fields["sampling"], sampling)
         loaded = {one.name: AskedStrategy.of(one) for one in made.questions.strategies}
         if sorted(loaded) != sorted(self.strategies):
             raise _differs("strategies", sorted(self.strategies), sorted(loaded))
@@ -150,7 +149,7 @@ class WholeEvaluation:
                 if (was := getattr(self.strategies[name], part)) != (now := getattr(strategy, part)):
                     raise _differs(f"{part} of strategy {name!r}", was, now)
 
-    def repeated(self, originals: ItemStore) -> ItemStore:
+    def noise_items(self, originals: ItemStore) -> ItemStore:
         """Those of the part's items that its noise check asks again."""
         return originals.part([place for place, name in enumerate(originals.ids) if name in self.again])
 
@@ -164,7 +163,7 @@ def manifest_fields(made: Plan) -> dict[str, Any]:
     """The fields of the manifest, from `benchmark` to `sampling`, of what a plan asks."""
     options = made.options
     return {
-        "benchmark": made.called,
+        "benchmark": made.benchmark_name,
         "benchmark_path": str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
         "benchmark_digest": made.every.digest(),
@@ -180,8 +179,8 @@ def manifest_fields(made: Plan) -> dict[str, Any]:
 def begin_manifest(made: Plan, folder: Path) -> Manifest:
     """The manifest of a run in that folder that begins now, and asks what was planned."""
     whole = made.options.whole
-    noted = manifest_fields(made) if whole is None else whole.noted
-    return Manifest.new(folder, made.questions.strategies, **noted)
+    fields = manifest_fields(made) if whole is None else whole.fields
+    return Manifest.new(folder, made.questions.strategies, **fields)
 
 
 def load_strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
@@ -258,17 +257,17 @@ class VariedItems:
     @property
     def items(self) -> ItemStore:
         """All of them, the originals first."""
-        return self.originals.joined(self.variants) if len(self.variants) else self.originals
+        return self.originals.concat(self.variants) if len(self.variants) else self.originals
 
     @property
     def made(self) -> dict[str, int]:
         """How many variants there are of each kind that was wanted."""
         counted = Counter(entry.kind for entry in self.variants.entries())
-        return {kind.name: counted[kind.name] for kind in self.kinds if kind is not tomserve_variants.AGAIN}
+        return {kind.name: counted[kind.name] for kind in self.kinds if kind is not variants.AGAIN}
 
     def again(self, share: float | None) -> float:
         """The share of the originals that is asked again: what --noise-check says, else what T0 needs, else 0."""
-        if share or tomserve_variants.AGAIN not in self.kinds or not len(self.originals):
+        if share or variants.AGAIN not in self.kinds or not len(self.originals):
             return share or 0.0
         return min(1.0, AGAIN_ITEMS / len(self.originals))
 
@@ -283,7 +282,7 @@ class VariedItems:
             dropped[kind] = most | ({"other reasons": rest} if rest else {})
         return VariantsRecord(kinds=[kind.name for kind in self.kinds], made=self.made, dropped=dropped)
 
-    def described(self) -> str | None:
+    def describe(self) -> str | None:
         """In one line, how many variants of each kind there are, and how many were left out; None without variants."""
         if not self.kinds:
             return None
@@ -301,7 +300,7 @@ def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
     Raises ConfigError for a variant whose original is not among the items, or is a variant itself; whose choices or
     right answer do not stand for those of its original; and whose factor `variant` names no kind.
     """
-    originals, given = every.apart()
+    originals, given = every.split_variants()
     places = FirstPlaces(originals.ids if len(given) else ())
     for line in given.lines:
         made = orjson.loads(line)
@@ -318,7 +317,7 @@ def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
                 f"item {name!r} is a variant of {base!r} (its field 'base'), but its choices or its answer do not "
                 f"stand for those of {base!r}; say by 'meanings' which choice stands for which, or leave 'base' out"
             )
-        if not isinstance(kind, str) or not kind or kind == tomserve_variants.AGAIN.name:
+        if not isinstance(kind, str) or not kind or kind == variants.AGAIN.name:
             raise ConfigError(
                 f"item {name!r}: factor 'variant' is {kind!r:.60}; expected the name of a kind of variant"
             )
@@ -346,20 +345,20 @@ def add_variants(
     if not kinds:
         return VariedItems(originals, known)
     have = {(entry.base, entry.kind) for entry in known.entries()}
-    dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not tomserve_variants.AGAIN}
+    dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not variants.AGAIN}
     ids = FirstPlaces(chain(taken, originals.ids, given.ids))
 
-    def made() -> Iterator[Item]:
-        for one in tomserve_variants.make_variants(originals, kinds, retelling, have):
+    def new_variants() -> Iterator[Item]:
+        for one in variants.make_variants(originals, kinds, retelling, have):
             if isinstance(one, Dropped):
                 dropped[one.kind.name][one.reason] += 1
             elif one.id in ids:
-                dropped[str(one.factors["variant"])][tomserve_variants.TAKEN] += 1
+                dropped[str(one.factors["variant"])][variants.TAKEN] += 1
             else:
                 yield one
 
-    variants = known.joined(ItemStore(made()))
-    return VariedItems(originals, variants, tuple(kinds), {kind: dict(one) for kind, one in dropped.items()})
+    known = known.concat(ItemStore(new_variants()))
+    return VariedItems(originals, known, tuple(kinds), {kind: dict(one) for kind, one in dropped.items()})
 
 
 TELL_EVERY = 100_000
@@ -464,12 +463,12 @@ class Plan:
     name: str
 
     @property
-    def called(self) -> str:
+    def benchmark_name(self) -> str:
         """The benchmark's name in the run: the one given with the items, else the benchmark's own."""
         return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
 
     @property
-    def drawn(self) -> str | None:
+    def selection(self) -> str | None:
         """What the conditions and the limit draw, in words; None where they leave nothing out."""
         items, (every, _) = self.varied.originals, self.parted
         if len(items) == len(every):
@@ -477,18 +476,18 @@ class Plan:
         conditions = choose_conditions(self.options, self.benchmark)
         said = [f"where {' and '.join(conditions)}"] if conditions else []
         said += [f"limit {self.options.limit}"] if self.options.limit is not None else []
-        return f"{', '.join(said)}: asks {items.described(every)}"
+        return f"{', '.join(said)}: asks {items.describe(every)}"
 
     @property
     def again_share(self) -> float:
         """The share of the originals that is asked again."""
-        return self.drawn_again.share
+        return self.noise_sample.share
 
     @property
-    def drawn_again(self) -> NoiseSample:
+    def noise_sample(self) -> NoiseSample:
         """What the noise check draws: of these items, or of those of the evaluation of which they are a part."""
         if self.options.whole is not None:
-            return self.options.whole.drawn
+            return self.options.whole.sample
         return NoiseSample(
             self.varied.again(self.options.noise_check), len(self.again.items), len(self.varied.originals)
         )
@@ -499,20 +498,20 @@ class Plan:
         whole = self.options.whole
         return self.varied.record() if whole is None else whole.variants
 
-    def resumed(self, asked: Collection[str], again: Collection[str]) -> Plan:
+    def resume(self, asked: Collection[str], again: Collection[str]) -> Plan:
         """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
 
         A run that an earlier version of tomserve began, which drew other items, is so finished before it grows.
 
         asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
         """
-        originals = self.wanted.limited(self.options.limit, asked)
-        told = self.varied
-        if originals.ids != told.originals.ids:
-            told = _varied(self.options, self.benchmark, self.parted, originals)
-        repeated = _repeated(self.options, told, again)
-        questions = replace(self.questions, items=told.items)
-        return replace(self, varied=told, questions=questions, again=replace(self.questions, items=repeated))
+        originals = self.wanted.take(self.options.limit, asked)
+        varied = self.varied
+        if originals.ids != varied.originals.ids:
+            varied = _with_variants(self.options, self.benchmark, self.parted, originals)
+        repeated = _noise_items(self.options, varied, again)
+        questions = replace(self.questions, items=varied.items)
+        return replace(self, varied=varied, questions=questions, again=replace(self.questions, items=repeated))
 
 
 def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target | None = None) -> Plan:
@@ -525,50 +524,50 @@ def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: T
         raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
     noise_check.check_share(options.noise_check)
     check_options(options)
-    benchmark = _benchmark(options)
-    every = _every(options, benchmark, waiting or WaitPolicy())
+    benchmark = _choose_benchmark(options)
+    every = _load_items(options, benchmark, waiting or WaitPolicy())
     chosen = chosen or endpoint.choose_target(
         options.base_urls, options.model, options.revision, waiting, start=options.start
     )
     if options.whole is not None:
-        chosen = options.whole.agreed(chosen)
+        chosen = options.whole.resolve_target(chosen)
     preset = chosen.preset
     thinking = thinking_budget(preset, chosen.model, options.thinking)
     strategies = load_strategies(options, benchmark, preset, thinking)
     check_sampling_varies(options, strategies)
     parted = split_variants(every)
     wanted = parted[0].where(choose_conditions(options, benchmark))
-    told = _varied(options, benchmark, parted, wanted.limited(options.limit))
-    _check_rewriter(told, chosen)
+    varied = _with_variants(options, benchmark, parted, wanted.take(options.limit))
+    _check_rewriter(varied, chosen)
     made = Plan(
         options,
         benchmark,
         every,
         parted,
         wanted,
-        told,
+        varied,
         chosen,
-        Questions(told.items, strategies, options.repeats),
-        Questions(_repeated(options, told), strategies, options.repeats),
+        Questions(varied.items, strategies, options.repeats),
+        Questions(_noise_items(options, varied), strategies, options.repeats),
         Sampling(
             float(options.temperature),
             options.seed,
             preset.extra(options.thinking) if preset else {},
             options.repeats,
         ),
-        _named(options, chosen, thinking),
+        _run_suffix(options, chosen, thinking),
     )
     if options.whole is not None:
         options.whole.check(made)
     return made
 
 
-def _repeated(options: EvalOptions, varied: VariedItems, asked: Collection[str] = frozenset()) -> ItemStore:
+def _noise_items(options: EvalOptions, varied: VariedItems, asked: Collection[str] = frozenset()) -> ItemStore:
     """The originals that the noise check asks again. asked: ids of those that it has asked again, which come first."""
     if options.whole is not None:
-        return options.whole.repeated(varied.originals)
+        return options.whole.noise_items(varied.originals)
     share = varied.again(options.noise_check)
-    return varied.originals.drawn(share, asked) if share else ItemStore()
+    return varied.originals.take_share(share, asked) if share else ItemStore()
 
 
 def choose_conditions(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]:
@@ -577,7 +576,7 @@ def choose_conditions(options: EvalOptions, benchmark: Benchmark) -> tuple[str, 
     return benchmark.conditions(options.where or (benchmarks.ALL if options.items else ()))
 
 
-def _varied(
+def _with_variants(
     options: EvalOptions, benchmark: Benchmark, parted: tuple[ItemStore, ItemStore], originals: ItemStore
 ) -> VariedItems:
     """The questions that are asked, and their variants. parted: as in Plan. originals: those of them that are asked."""
@@ -596,7 +595,7 @@ def _check_rewriter(varied: VariedItems, chosen: Target) -> None:
         )
 
 
-def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
+def _run_suffix(options: EvalOptions, chosen: Target, thinking: int) -> str:
     """The model's part of the run's name, which tells where it is asked in another way than by default."""
     preset, name = chosen.preset, chosen.model
     if preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens():
@@ -606,7 +605,7 @@ def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
     return f"{name}-x{options.repeats}" if options.repeats > 1 else name
 
 
-def _benchmark(options: EvalOptions) -> Benchmark:
+def _choose_benchmark(options: EvalOptions) -> Benchmark:
     """The benchmark to ask. Items that a caller has may belong to one that tomserve does not know."""
     if not options.items:
         return benchmarks.get(options.benchmark)
@@ -614,14 +613,14 @@ def _benchmark(options: EvalOptions) -> Benchmark:
     return benchmark or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
 
 
-def _every(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> ItemStore:
+def _load_items(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> ItemStore:
     """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes.
 
     waiting: is told now and then how many items there are. Raises ConfigError where two of a caller's items have the
     same id, and as the benchmark does.
     """
     if not options.items:
-        every = ItemStore(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
+        every = ItemStore(_tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
         every = options.items if isinstance(options.items, ItemStore) else ItemStore(require_choices(options.items))
         ids = FirstPlaces()
@@ -632,7 +631,7 @@ def _every(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> I
     return every
 
 
-def _told(items: Iterable[Item], waiting: WaitPolicy) -> Iterator[Item]:
+def _tell_progress(items: Iterable[Item], waiting: WaitPolicy) -> Iterator[Item]:
     """The items; how many came so far is said every TELL_EVERY items, as somebody's generator may take long."""
     for number, item in enumerate(items, 1):
         yield item

@@ -36,29 +36,24 @@ LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 class Listener(Protocol):
     """Something that is told what an evaluation does. Its methods are called from the thread that evaluates.
 
-    An evaluation has one or several phases (see tomserve.runs.conversations). `started` begins a phase and `finished` ends it;
-    every `row` and `status` between them belongs to that phase.
+    An evaluation has one or several phases (see tomserve.runs.conversations). `started` begins a phase and `finished`
+    ends it; every `row` and `status` between them belongs to that phase.
     """
 
     def message(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
-        ...
 
     def started(self, total: int, done: int) -> None:
         """Called when a phase of `total` rows begins, of which `done` were there before."""
-        ...
 
     def row(self, row: dict[str, Any]) -> None:
         """Called for every row that was written to the journal."""
-        ...
 
     def status(self, status: RunStatus) -> None:
         """Called several times a second with what the run is doing."""
-        ...
 
     def finished(self) -> None:
         """Called when the phase has ended, whether everything was asked or not."""
-        ...
 
 
 class MeasureListener(Protocol):
@@ -66,54 +61,34 @@ class MeasureListener(Protocol):
 
     def phase(self, name: str, total: int) -> None:
         """Called when a phase begins. name: what is done now, such as "reading states". total: in how many steps."""
-        ...
 
     def advance(self, n: int, failures: int = 0) -> None:
         """Called when n more steps of the phase are done. failures: how many of these n came to nothing."""
-        ...
 
     def note(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
-        ...
 
     def done(self) -> None:
         """Called when the last phase has ended, whether everything was measured or not."""
-        ...
 
 
 class SilentMeasureListener:
     """A MeasureListener that shows nothing."""
 
-    def phase(self, name: str, total: int) -> None:
-        """Ignore the beginning of a phase."""
-
-    def advance(self, n: int, failures: int = 0) -> None:
-        """Ignore the steps."""
-
-    def note(self, text: str) -> None:
-        """Ignore the line."""
-
-    def done(self) -> None:
-        """Ignore the end."""
+    def phase(self, name: str, total: int) -> None: ...
+    def advance(self, n: int, failures: int = 0) -> None: ...
+    def note(self, text: str) -> None: ...
+    def done(self) -> None: ...
 
 
 class SilentListener:
     """A Listener that shows nothing."""
 
-    def message(self, text: str) -> None:
-        """Ignore the message."""
-
-    def started(self, total: int, done: int) -> None:
-        """Ignore the beginning of a phase."""
-
-    def row(self, row: dict[str, Any]) -> None:
-        """Ignore the row that was written."""
-
-    def status(self, status: RunStatus) -> None:
-        """Ignore what the run is doing."""
-
-    def finished(self) -> None:
-        """Ignore the end of a phase."""
+    def message(self, text: str) -> None: ...
+    def started(self, total: int, done: int) -> None: ...
+    def row(self, row: dict[str, Any]) -> None: ...
+    def status(self, status: RunStatus) -> None: ...
+    def finished(self) -> None: ...
 
 
 class RowCounter:
@@ -177,45 +152,34 @@ class Slowest(pydantic.BaseModel):
 
 
 class Progress(pydantic.BaseModel):
-    """How far a run is.
-
-    pid: of the process that works on it. began, updated, ended: times in UTC, ISO 8601; ended is None until it has.
-    outcome: what it ended by, "" where nothing went wrong or it has not ended. phase: which phase it is in, counted
-    from 1, and 0 before the first. doing: what that phase does, in words. total, done: rows of the phase, and how many
-    of them there are, those of earlier sessions included. written: rows of this session and phase; statuses: how many
-    of these have which status. rate: rows a second lately; eta: seconds that are left, None where nobody knows. out,
-    limit: requests in flight, and how many may be; found: whether that limit was found out while running. queue:
-    requests that wait in the servers, None where no server tells. cached: the share of prompt tokens from the servers'
-    caches, None where it is not known. retrying: requests that wait to be asked again. slowest: see Slowest. message:
-    the last line for the user. running: whether the process still works on the run, which is not in the file.
-    """
+    """How far a run is; times are in UTC, by ISO 8601."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     schema_: Annotated[int, pydantic.Field(alias="schema", ge=1, le=1)] = 1
-    pid: Count
+    pid: Count  # of the process that works on it
     began: Text
     updated: Text
-    ended: Text | None = None
-    outcome: Text = ""
-    phase: Count = 0
-    doing: Text = ""
-    total: Count = 0
-    done: Count = 0
-    written: Count = 0
-    statuses: Annotated[dict[Text, Count], pydantic.Field(max_length=100)] = pydantic.Field(default_factory=dict)
-    rate: Number = 0.0
-    eta: Number | None = None
-    out: Count = 0
-    limit: Count = 0
-    found: bool = False
-    queue: Count | None = None
-    cached: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None
-    retrying: Count = 0
+    ended: Text | None = None  # None until it has ended
+    outcome: Text = ""  # the error that it ended by; "" where nothing went wrong, or it has not ended
+    phase: Count = 0  # which phase it is in, counted from 1; 0 before the first
+    doing: Text = ""  # what that phase does, in words
+    total: Count = 0  # rows of the phase
+    done: Count = 0  # how many of them there are, those of earlier sessions included
+    written: Count = 0  # rows of this session and phase
+    statuses: Annotated[dict[Text, Count], pydantic.Field(max_length=100)] = {}  # of the rows written
+    rate: Number = 0.0  # rows a second over the last WINDOW seconds
+    eta: Number | None = None  # seconds that are left; None where nobody knows
+    out: Count = 0  # requests in flight
+    limit: Count = 0  # how many may be in flight
+    found: bool = False  # whether that limit was found out while running
+    queue: Count | None = None  # requests that wait in the servers; None where no server tells
+    cached: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None  # share of prompt tokens from servers' caches
+    retrying: Count = 0  # requests that wait to be asked again
     client_bound: bool = False
     slowest: Slowest | None = None
-    message: Text = ""
-    running: bool = False
+    message: Text = ""  # the last line for the user
+    running: bool = False  # whether the process still works on the run, which is not in the file
 
 
 def read_progress(folder: Path) -> Progress | None:
@@ -344,7 +308,7 @@ class ProgressRecorder:
         oldest = status.oldest
         record = {
             "schema": 1, "pid": os.getpid(), "began": self._began, "updated": utc_now(), "ended": ended,
-            "outcome": self._said(outcome), "phase": self._phase, "doing": self._said(self._doing),
+            "outcome": self._redact(outcome), "phase": self._phase, "doing": self._redact(self._doing),
             "total": max(total, 0), "done": self._before + written, "written": written,
             "statuses": dict(self._statuses), "rate": round(rate, 3), "eta": None if eta is None else round(eta, 1),
             "out": status.in_flight, "limit": status.limit, "found": status.limit_found, "queue": status.queue,
@@ -353,7 +317,7 @@ class ProgressRecorder:
                 "item": oldest[0].item[:LONGEST_TEXT], "strategy": oldest[0].strategy[:LONGEST_TEXT],
                 "seconds": round(oldest[1], 1),
             },
-            "message": self._said(self._message),
+            "message": self._redact(self._message),
         }  # fmt: skip
         with contextlib.suppress(OSError, ConfigError, orjson.JSONEncodeError):
             files.check_replaceable(self._path)
@@ -362,7 +326,7 @@ class ProgressRecorder:
                 file.flush()
                 os.replace(file.name, self._path)
 
-    def _said(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return self._mask(text)[:LONGEST_TEXT]
 
 

@@ -1,7 +1,6 @@
-"""A model as rewriter of stories: it rewrites, a verifier checks that the answer stays the same, and the variants are
-written.
+"""A model as rewriter of stories (paraphrases): it rewrites, and a verifier checks that the answer stays the same.
 
-A rewriting counts where its text passes all checks of tomserve.stability.rewriting, and the verifier (the rewriter
+A rewriting counts where its text passes all checks of tomserve.variants.rewriter, and the verifier (the rewriter
 itself, or a second model) gives the same answer as about the original, with the choices in either order. Every reply
 is kept in a journal beside the file of variants, so that the work may be killed and repeated.
 """
@@ -23,7 +22,7 @@ from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
-from tomserve.runs.conversations import Asker, Conversations, Phase, Question
+from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question
 from tomserve.runs.grader import Reader, check_chat, find_reader, reader_at
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -32,7 +31,7 @@ from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving.probe import WaitPolicy
 from tomserve.status import ANSWERS, FINAL, listed
 from tomserve.variants import TAKEN, Dropped, Kind, Retell, make_variants
-from tomserve.variants import rewriter as variants_rewriter
+from tomserve.variants import rewriter as rewriting
 from tomserve.variants.rewriter import Job, PendingVariant
 
 REWRITER, VERIFIER = "rewriter", "verifier"
@@ -106,9 +105,9 @@ class RewritingJob:
 
     async def ask(self) -> None:
         """Rewrite, check, and verify. Raises TomserveError; every reply that came is kept."""
-        shown = {name: variants_rewriter.make_prompt_item(job) for name, job in self.jobs.items()}
-        replies = await self._asked(self.rewriter, shown, "rewriter", "stories to rewrite")
-        told = {name: variants_rewriter.parse_sentences(text) for name, text in replies.items()}
+        shown = {name: rewriting.make_prompt_item(job) for name, job in self.jobs.items()}
+        replies = await self._ask_model(self.rewriter, shown, "rewriter", "stories to rewrite")
+        told = {name: rewriting.parse_sentences(text) for name, text in replies.items()}
         faults = {name: self._fault(name, told) for name in self.jobs}
         drafts: dict[tuple[str, Kind], tuple[Item, Item]] = {}
         for one in self.wanted:
@@ -116,24 +115,22 @@ class RewritingJob:
             if fault is not None:
                 self.dropped[key] = fault
                 continue
-            made = variants_rewriter.make_rewritten(
-                one, self.jobs[one.job], told[one.job] or (), self.rewriter.target.model
-            )
+            made = rewriting.make_rewritten(one, self.jobs[one.job], told[one.job] or (), self.rewriter.target.model)
             drafts[key] = (one.item, made)
         asked = {
             _name(item): _bare(item)
             for pair in drafts.values()
             for one in pair
-            for item in variants_rewriter.choice_orders(one)
+            for item in rewriting.choice_orders(one)
         }
-        answers = await self._asked(self.verifier, asked, "verifier", "answers to verify by")
+        answers = await self._ask_model(self.verifier, asked, "verifier", "answers to verify by")
         for key, (item, made) in drafts.items():
-            four = [each for one in (item, made) for each in variants_rewriter.choice_orders(one)]
+            four = [each for one in (item, made) for each in rewriting.choice_orders(one)]
             found = [_answer(each, answers.get(_name(each))) for each in four]
             if any(_name(each) not in answers for each in four):
-                self.dropped[key] = variants_rewriter.NOT_ASKED
+                self.dropped[key] = rewriting.NOT_ASKED
             elif found[0] is None or len(set(found)) > 1:
-                self.dropped[key] = variants_rewriter.ANSWER
+                self.dropped[key] = rewriting.ANSWER
             else:
                 self.made[key] = made
                 self.right[key[1].name] += found[0] == item.answer
@@ -141,13 +138,11 @@ class RewritingJob:
     def _fault(self, name: str, told: Mapping[str, tuple[str, ...] | None]) -> str | None:
         """Why a job has no rewriting that can be used; None where it has one, as far as its text shows."""
         if name not in told:
-            return variants_rewriter.NO_REPLY
+            return rewriting.NO_REPLY
         sentences = told[name]
-        return (
-            variants_rewriter.NO_LIST if sentences is None else variants_rewriter.find_fault(self.jobs[name], sentences)
-        )
+        return rewriting.NO_LIST if sentences is None else rewriting.find_fault(self.jobs[name], sentences)
 
-    async def _asked(self, who: Reader, shown: Mapping[str, Item], part: str, what: str) -> dict[str, str]:
+    async def _ask_model(self, who: Reader, shown: Mapping[str, Item], part: str, what: str) -> dict[str, str]:
         """The texts of the replies by the name of what is shown, asked for where they are not in the journal yet."""
         if not shown:
             return {}
@@ -170,7 +165,7 @@ class RewritingJob:
                 what=f"of the {what}",
             )
             common = (self.listener, self.stop, lambda line: None, lambda: None, 600.0)
-            await Asker(at.endpoints, at.model, *common, policy=self.policy).ask(phase)
+            await PhaseRunner(at.endpoints, at.model, *common, policy=self.policy).ask(phase)
             identities = (_identity(name, who) for name in shown)
             self.failures.update(journal.failed[one] for one in identities if one in journal.failed)
         return {
@@ -202,9 +197,9 @@ def _answer(item: Item, reply: str | None) -> str | None:
     return item.meaning(found) if found in item.choices else None
 
 
-def _drive(work: RewritingJob) -> None:
+def _drive(job: RewritingJob) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    transports.run_loop(work.ask())
+    transports.run_loop(job.ask())
 
 
 def write_variants(
@@ -224,9 +219,9 @@ def write_variants(
 
     retelling: gives the function that retells the items of a benchmark. rewriter: the model that rewrites what no
     record and no rule can tell otherwise; None for none. out: the file; the replies of the models are kept beside it
-    (see `rewriting_journal`). listener: told what happens. verifier: a second model, which answers originals and rewritings in
-    the place of the rewriter. stop, policy: as in Work. drive: runs `Work.ask` to its end; a command line gives its
-    own, which handles signals meanwhile.
+    (see `rewriting_journal`). listener: told what happens. verifier: a second model, which answers originals and
+    rewritings in the place of the rewriter. stop, policy: as in RewritingJob. drive: runs its `ask` to its end; a
+    command line gives its own, which handles signals meanwhile.
 
     Raises TomserveError as an evaluation does, ConfigError where a file cannot be written. Every reply that came is
     kept, and the file is written only once everything was asked.
@@ -246,20 +241,20 @@ def write_variants(
             dropped[of, kind] = one.reason
         else:
             made[of, kind] = one
-    work = None
+    job = None
     if rewriter is not None:
-        work = _work(items, dropped, rewriter, verifier, out)
-        work.listener, work.stop = listener or SilentListener(), stop or Stop()
-        work.policy = policy or RetryPolicy()
-        if work.jobs:
-            _prepare(work.journal)
-            drive(work)
-        dropped = {key: work.dropped.get(key, why) for key, why in dropped.items() if key not in work.made}
-        made |= work.made
+        job = _plan_job(items, dropped, rewriter, verifier, out)
+        job.listener, job.stop = listener or SilentListener(), stop or Stop()
+        job.policy = policy or RetryPolicy()
+        if job.jobs:
+            _prepare(job.journal)
+            drive(job)
+        dropped = {key: job.dropped.get(key, why) for key, why in dropped.items() if key not in job.made}
+        made |= job.made
     write_items(out, _in_order(items, kinds, made), output_path.open_output)
     ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
     reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
-    return RewritingReport(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
+    return RewritingReport(ways, reasons, job.right if job else Counter(), job.failures if job else Counter())
 
 
 def _kind(item: Item) -> str:
@@ -282,7 +277,7 @@ def rewriting_journal(out: Path) -> Path:
     return out.with_name(f"{out.stem}.rewriter.jsonl")
 
 
-def _work(
+def _plan_job(
     items: Sequence[Item],
     dropped: Mapping[tuple[str, Kind], str],
     rewriter: Reader,
@@ -291,14 +286,12 @@ def _work(
 ) -> RewritingJob:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}
-    left = [
-        (known[of], kind) for (of, kind), why in dropped.items() if kind in variants_rewriter.REWRITTEN and why != TAKEN
-    ]
-    jobs, wanted, hopeless = variants_rewriter.plan_jobs(left)
+    left = [(known[of], kind) for (of, kind), why in dropped.items() if kind in rewriting.REWRITTEN and why != TAKEN]
+    jobs, wanted, hopeless = rewriting.plan_jobs(left)
     verifies = verifier or reader_at(rewriter.target, VERIFIER)
-    work = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifies, rewriting_journal(out))
-    work.dropped = {(item.id, kind): why for item, kind, why in hopeless}
-    return work
+    job = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifies, rewriting_journal(out))
+    job.dropped = {(item.id, kind): why for item, kind, why in hopeless}
+    return job
 
 
 def _in_order(items: Sequence[Item], kinds: Sequence[Kind], made: Mapping[tuple[str, Kind], Item]) -> Iterator[Item]:

@@ -53,7 +53,7 @@ REPLACED = (
 
 
 PARTS = "shards.json"
-"""The record in a folder that holds the parts of an evaluation, each of which is a run folder (see tomserve.distributed)."""
+"""The record in a folder that holds the parts (shards) of an evaluation, each of which is a run folder."""
 
 LOOKS, LOOK = 25, 0.01
 """How often a lock that is held is tried again, and after how many seconds."""
@@ -228,7 +228,7 @@ def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> TextStore:
     own = FirstPlaces(items.ids if there else ())
     known = TextStore(read_ids(path) if there else ())
     if not known or len(own) > sum(name in own for name in known):  # ids in the file are all different
-        every = items.joined(ItemStore(item for item in read_items(path) if item.id not in own)) if there else items
+        every = items.concat(ItemStore(item for item in read_items(path) if item.id not in own)) if there else items
         order = sort_places(name.encode() for name in every.ids)
         write_chunks(path, (every.lines[place] + b"\n" for place in order))
         known = every.ids
@@ -357,8 +357,6 @@ Record = Mapping[str, Any]
 """What a table was made from, as JSON holds it: the fields of Sources, `version` (see tomserve.scoring.version), and
 `table`, the digest of the table's file."""
 
-_CODE, SCORER = version.CODE, version.SCORER
-
 
 @dataclass(frozen=True, slots=True)
 class ScoreSources:
@@ -385,7 +383,7 @@ class ScoreSources:
     rows: Mapping[str, Any] | None = None
 
     @classmethod
-    def asked(cls, folder: Path) -> ScoreSources:
+    def of_run(cls, folder: Path) -> ScoreSources:
         """The sources of a run, still without its files. Raises ConfigError where the folder is no run."""
         check_files(folder)
         manifest = Manifest.read(folder)
@@ -398,12 +396,12 @@ class ScoreSources:
         lettered = sorted(name for name, strategy in manifest.strategies.items() if strategy.lettered)
         return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest, tuple(lettered))
 
-    def having(self, files: Iterable[tuple[str, int, str]]) -> ScoreSources:
+    def with_files(self, files: Iterable[tuple[str, int, str]]) -> ScoreSources:
         """The same sources with files, each given as (name, length in bytes, digest)."""
         described = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
         return replace(self, files=described)
 
-    def read(self, files: Iterable[FileSnapshot]) -> ScoreSources:
+    def with_snapshots(self, files: Iterable[FileSnapshot]) -> ScoreSources:
         """The same sources with the files that were scored.
 
         Raises ConfigError where a file was changed while it was read, because the table then mixes two states of it.
@@ -412,7 +410,7 @@ class ScoreSources:
         for file in files:
             if not file.is_unchanged():
                 raise changed_error(file.path)
-        return self.having((file.path.name, file.size, file.digest) for file in files)
+        return self.with_files((file.path.name, file.size, file.digest) for file in files)
 
     def record(self, table: bytes) -> Record:
         """The record of a table; table: the bytes of its file."""
@@ -420,7 +418,7 @@ class ScoreSources:
             "schema": 1,
             **asdict(self),
             "chains": list(self.chains),
-            "scorer": SCORER,
+            "scorer": version.SCORER,
             "table": digest_bytes(table),
         }
         if self.benchmark_file is None:
@@ -441,7 +439,7 @@ def load_kept_table(path: Path) -> tuple[bytes, Record] | None:
     file is used, since it could not be made again now. Raises ConfigError where the folder is no run.
     """
     folder = path.parent
-    asked = ScoreSources.asked(folder)
+    asked = ScoreSources.of_run(folder)
     if (kept := read_table_record(path)) is None:
         return None
     try:
@@ -449,7 +447,7 @@ def load_kept_table(path: Path) -> tuple[bytes, Record] | None:
         if was and any(journal.file_size(folder / name) != was.get(name, {}).get("bytes") for name in there):
             return None  # what has grown need not be read to know it
         table = path.read_bytes()
-        found = asked.having((name, *journal.measure_file(folder / name)) for name in there)
+        found = asked.with_files((name, *journal.measure_file(folder / name)) for name in there)
         now = replace(found, rows=kept.get("rows")).record(table)
         if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
             now = {**now, "benchmark_file": made_with}

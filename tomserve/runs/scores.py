@@ -1,5 +1,4 @@
-"""The scores of a run: computed from its folder, kept there in ``scores.parquet``, and computed again when out of
-date.
+"""The scores of a run: computed from its folder, kept in ``scores.parquet``, and computed again when out of date.
 
 The folder alone is enough to compute the table again, with the same bytes every time. The only exceptions are a
 measured run, whose table is returned as it was measured (see tomserve.runs.measurement), and a benchmark that a user
@@ -22,8 +21,8 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.content import files, temporary
 from tomserve.content.files import FileMark, digest_file, find_mark
-from tomserve.runs import journal, measurement, runfolder
-from tomserve.runs import journal as runs_journal
+from tomserve.runs import measurement, runfolder
+from tomserve.runs.journal import journal_path
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import find_run
 from tomserve.scoring.grades import GradeFiles, GraderChoices
@@ -82,10 +81,10 @@ def find_previous_table(path: Path) -> PreviousTable | None:
         table = path.read_bytes()
         same = [(name, *digest_file(folder / name)) for name in there if name != runfolder.JOURNAL]
         was = (runfolder.JOURNAL, files[runfolder.JOURNAL]["bytes"], files[runfolder.JOURNAL]["digest"])
-        sources = replace(runfolder.ScoreSources.asked(folder).having((*same, was)), rows=rows)
+        sources = replace(runfolder.ScoreSources.of_run(folder).with_files((*same, was)), rows=rows)
         if sources.record(table) != record:
             return None
-        mark = find_mark(journal.journal_path(folder), was[1], rows["lines"], was[2])
+        mark = find_mark(journal_path(folder), was[1], rows["lines"], was[2])
     except OSError:
         return None
     scores = None if mark is None else pl.read_parquet(table)
@@ -104,7 +103,7 @@ class ScoredRun(NamedTuple):
 class RunReplies(NamedTuple):
     """The replies of a run, its items, and what else its scores are made from."""
 
-    asked: runfolder.ScoreSources
+    sources: runfolder.ScoreSources
     items: ItemFile
     responses: ResponseFile
 
@@ -117,11 +116,13 @@ def load_replies(folder: Path, items: Path | None = None, after: FileMark | None
     run.
     """
     measurement.refuse_measured(folder, *_NO_REPLIES)
-    asked, journal = runfolder.ScoreSources.asked(folder), runs_journal.journal_path(folder)
+    sources, journal = runfolder.ScoreSources.of_run(folder), journal_path(folder)
     if not journal.exists():
         return None
     questions = ItemFile(items or folder / runfolder.ITEMS)
-    return RunReplies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns, after=after))
+    return RunReplies(
+        sources, questions, ResponseFile(journal, questions, sources.model, talking=sources.turns, after=after)
+    )
 
 
 _NO_REPLIES = ("has no replies to read", "`tomserve report RUN` shows what was measured")
@@ -143,7 +144,7 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
     one, or its items are broken.
     """
     with temporary.folder() as scratch:
-        return _scored_into(scratch / runfolder.TABLE, folder, items=items, note=note).table
+        return _score_into(scratch / runfolder.TABLE, folder, items=items, note=note).table
 
 
 _NOT_SCORED = "cannot be scored again"
@@ -172,24 +173,24 @@ def write_scores(
     if before is not None and replies is not None and not replies.responses.alone:
         before, replies = None, load_replies(folder, items)
     if replies is None:
-        asked = runfolder.ScoreSources.asked(folder)
-        empty_table(asked.run).write_parquet(path)
-        return asked
-    asked, questions, responses = replies
+        sources = runfolder.ScoreSources.of_run(folder)
+        empty_table(sources.run).write_parquet(path)
+        return sources
+    sources, questions, responses = replies
     noise = folder / NOISE
-    again = NoiseFile(noise, questions, asked.model, talking=asked.turns) if noise.exists() else None
+    again = NoiseFile(noise, questions, sources.model, talking=sources.turns) if noise.exists() else None
     rows = read_row_facts(responses, before)
-    _tell(note, list_unread(folder, rows), again.problems if again is not None else None)
-    if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
+    _note_problems(note, list_unread(folder, rows), again.problems if again is not None else None)
+    if note is not None and (missing := _missing_benchmark_file(Manifest.read(folder))):
         note(f"{folder}: {missing}")
     reader = load_reader_choices(folder)
     write_score_table(
         questions,
         responses,
         path,
-        run=asked.run,
-        chains=asked.chains,
-        lettered=asked.lettered,
+        run=sources.run,
+        chains=sources.chains,
+        lettered=sources.lettered,
         noise=again,
         rules=benchmarks.scoring_of,
         reader=reader,
@@ -197,18 +198,18 @@ def write_scores(
     if before is not None:
         extend_score_table(before.table, pl.read_parquet(path.read_bytes()), path)
     read = [file.file for file in (responses, questions, again) if file is not None]
-    asked = asked.read([*read, *(reader.files if reader is not None else ())])
-    return replace(asked, rows=None if again is not None else rows)
+    sources = sources.with_snapshots([*read, *(reader.files if reader is not None else ())])
+    return replace(sources, rows=None if again is not None else rows)
 
 
-def _tell(note: Note | None, *problems: Problems | None) -> None:
+def _note_problems(note: Note | None, *problems: Problems | None) -> None:
     """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
     for found in problems:
         if note is not None and found:
             note(str(found))
 
 
-def _scored_into(
+def _score_into(
     path: Path,
     folder: Path,
     *,
@@ -221,7 +222,7 @@ def _scored_into(
     return ScoredRun(pl.read_parquet(table), sources.record(table))
 
 
-def _not_at_hand(manifest: Manifest | None) -> str | None:
+def _missing_benchmark_file(manifest: Manifest | None) -> str | None:
     """The sentence for a run whose benchmark is declared in a file that was not given; else None."""
     if manifest is None or manifest.benchmark_file is None or benchmarks.find(manifest.benchmark) is not None:
         return None
@@ -263,10 +264,10 @@ def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = No
     before = None if fresh else find_previous_table(path)
     try:
         with files.replace_file(path) as file:
-            made = _scored_into(Path(file.name), folder, note=note, before=before)
+            made = _score_into(Path(file.name), folder, note=note, before=before)
     except OSError:  # the scores of a read-only folder can still be computed, only not kept
         with temporary.folder() as scratch:
-            return _scored_into(scratch / path.name, folder, note=note)
+            return _score_into(scratch / path.name, folder, note=note)
     runfolder.keep_table_record(path, made.record)
     return made
 
@@ -281,8 +282,12 @@ def current_scores(folder: Path, *, note: Note | None = None) -> pl.DataFrame:
     found = runfolder.load_kept_table(folder / runfolder.TABLE)
     if found is None or (rows := found[1].get("rows")) is None:
         return scores_of(folder, fresh=found is not None, note=note)
-    _tell(note, list_unread(folder, rows))
-    if note is not None and "benchmark_file" not in found[1] and (missing := _not_at_hand(Manifest.read(folder))):
+    _note_problems(note, list_unread(folder, rows))
+    if (
+        note is not None
+        and "benchmark_file" not in found[1]
+        and (missing := _missing_benchmark_file(Manifest.read(folder)))
+    ):
         note(f"{folder}: {missing}")
     return pl.read_parquet(found[0])
 
@@ -293,7 +298,7 @@ def read_current_record(folder: Path) -> runfolder.Record | None:
     Raises ConfigError where the folder is no run, or its measured table is not the one that was measured.
     """
     if (manifest := measurement.measured_manifest(folder)) is not None:
-        return measurement.load_stored(folder, manifest)[1]
+        return measurement.read_table_bytes(folder, manifest)[1]
     found = runfolder.load_kept_table(folder / runfolder.TABLE)
     return None if found is None else found[1]
 
@@ -306,11 +311,11 @@ def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame
     """
     if source is None or not source.endswith(TABLES):
         folder = find_run(source)
-        return _noted(scores_of(folder, note=note), str(folder), note)
-    return _noted(read_table(source), source, note)
+        return _warn_unknown(scores_of(folder, note=note), str(folder), note)
+    return _warn_unknown(read_table(source), source, note)
 
 
-def _noted(scores: pl.DataFrame, source: str, note: Note | None) -> pl.DataFrame:
+def _warn_unknown(scores: pl.DataFrame, source: str, note: Note | None) -> pl.DataFrame:
     """The scores as they are, after `note` was told which of their statuses are unknown, if any."""
     if note is not None and (strange := unknown_statuses(scores)) is not None:
         note(f"{source}: {strange}")

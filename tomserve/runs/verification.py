@@ -43,7 +43,7 @@ from tomserve.prompting import strategy as known
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import journal, measurement, runfolder
-from tomserve.runs.conversations import Conversations
+from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import IdentitySet, Row, read_rows, row_identity
 from tomserve.runs.manifest import AskedStrategy, Manifest
@@ -141,9 +141,9 @@ WAY_OUT = "take the seal from where you have the run from, or delete it and seal
 
 
 class SealBreak(NamedTuple):
-    """What is not as it was sealed. said: in words. grown: whether rows were only added, and nothing was changed."""
+    """What is not as it was sealed. text: in words. grown: whether rows were only added, and nothing was changed."""
 
-    said: str
+    text: str
     grown: bool = False
 
 
@@ -161,11 +161,11 @@ def seal(folder: Path, key: Path | None = None) -> SealLink:
         links = sealed_before.links if sealed_before is not None else ()
         if links and (broken := [one for one in seal_differences(folder, links) if not one.grown]):
             raise ConfigError(
-                f"{folder}: is not as it was sealed ({broken[0].said}); whoever changed it must say so: delete "
+                f"{folder}: is not as it was sealed ({broken[0].text}); whoever changed it must say so: delete "
                 f"{SEAL_FILE}, and seal it anew"
             )
-        now_there = _files(folder, links)
-        if links and _same(links, now_there) and (key is None or links[-1].signature is not None):
+        now_there = _describe_files(folder, links)
+        if links and _same_files(links, now_there) and (key is None or links[-1].signature is not None):
             return links[-1]
         previous = links[-1].whole if links else None
         link = SealLink(time=utc_now(), tomserve=__version__, previous=previous, files=now_there)
@@ -188,7 +188,7 @@ def seal_differences(folder: Path, links: tuple[SealLink, ...]) -> Iterator[Seal
         if link.previous != before.whole:
             yield SealBreak(f"link {number} of {SEAL_FILE} does not follow from the one before it")
     newest = links[-1].files
-    there = _there(folder)
+    there = _list_files(folder)
     grown = any(
         name in GROWING and journal.file_size(folder / name) > one.bytes
         for name, one in newest.items()
@@ -199,14 +199,14 @@ def seal_differences(folder: Path, links: tuple[SealLink, ...]) -> Iterator[Seal
         if name not in there:
             yield SealBreak(f"{name} is missing")
         elif name in GROWING:
-            yield from _grown(_place(folder, name), links)
+            yield from _journal_differences(_place(folder, name), links)
         elif name not in newest:
             yield SealBreak(f"{name} was added", grown)
-        elif (found := _described(_place(folder, name), ())) != newest[name]:
+        elif (found := _describe_file(_place(folder, name), ())) != newest[name]:
             yield SealBreak(f"{name} is another one ({found.bytes:,} bytes, sealed were {newest[name].bytes:,})", grown)
 
 
-def _grown(path: Path, links: tuple[SealLink, ...]) -> Iterator[SealBreak]:
+def _journal_differences(path: Path, links: tuple[SealLink, ...]) -> Iterator[SealBreak]:
     """What of a journal is not as it was sealed. Where only lines were added, how many."""
     name = path.name
     sealed = [link.files[name] for link in links if name in link.files]
@@ -214,7 +214,7 @@ def _grown(path: Path, links: tuple[SealLink, ...]) -> Iterator[SealBreak]:
     expected = [digest for one in sealed for digest in one.chain or ()]
     fits, last, offset, number = 0, max(lengths, default=0), 0, 0
     found, seen = hashlib.sha256(), {0: _hex(hashlib.sha256())}
-    with _opened(path) as file:
+    with _open_file(path) as file:
         for number, line in enumerate(files.read_lines(file, path), 1):
             found.update(line)
             offset += len(line)
@@ -233,12 +233,12 @@ def _grown(path: Path, links: tuple[SealLink, ...]) -> Iterator[SealBreak]:
         yield SealBreak(f"{number - lines:,} lines of {name} were added since", grown=True)
 
 
-def _files(folder: Path, links: tuple[SealLink, ...]) -> dict[str, SealedFile]:
+def _describe_files(folder: Path, links: tuple[SealLink, ...]) -> dict[str, SealedFile]:
     """The files of a run as they are now. Raises ConfigError where one of them ends in half a line."""
-    return {name: _described(_place(folder, name), links) for name in _there(folder)}
+    return {name: _describe_file(_place(folder, name), links) for name in _list_files(folder)}
 
 
-def _there(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     """The names of the files in a folder that make up the run. Raises ConfigError where it holds no run."""
     check_files(folder)
     manifest = Manifest.read(folder)
@@ -248,7 +248,7 @@ def _there(folder: Path) -> list[str]:
     return [name for name in names if _place(folder, name).exists()]
 
 
-def _described(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
+def _describe_file(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
     """A file as it is now; of one that grows, the chain goes on where that of the links ends."""
     if path.name not in GROWING:
         try:
@@ -258,7 +258,7 @@ def _described(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
         return SealedFile(bytes=size, digest=digest)
     found, size, number, chain = hashlib.sha256(), 0, 0, []
     done, line = sum(len(link.files[path.name].chain or ()) for link in links if path.name in link.files), b"\n"
-    with _opened(path) as file:
+    with _open_file(path) as file:
         for number, line in enumerate(files.read_lines(file, path), 1):
             found.update(line)
             size += len(line)
@@ -272,7 +272,7 @@ def _described(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
     return SealedFile(bytes=size, digest=_hex(found), lines=number, chain=tuple(chain))
 
 
-def _same(links: tuple[SealLink, ...], found: dict[str, SealedFile]) -> bool:
+def _same_files(links: tuple[SealLink, ...], found: dict[str, SealedFile]) -> bool:
     """Whether the newest link describes the same files."""
     return {name: one.digest for name, one in links[-1].files.items()} == {
         name: one.digest for name, one in found.items()
@@ -280,7 +280,7 @@ def _same(links: tuple[SealLink, ...], found: dict[str, SealedFile]) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_file(path: Path) -> Iterator[IO[bytes]]:
     """A file of the run, open for reading. Raises ConfigError where it cannot be read."""
     try:
         with files.open_for_reading(path) as file:
@@ -343,7 +343,7 @@ class RunPrompts:
         """Compare the key of every row of a journal. Raises ConfigError where a row cannot be read, or a strategy's
         program makes a mistake."""
         keys = KeyComparison()
-        talks: dict[tuple[str, str, int], array[int]] = {}
+        conversations: dict[tuple[str, str, int], array[int]] = {}
         for offset, row in read_rows(journal):
             strategy, place = self._strategies.get(row["strategy"]), self._places.find(row["item"])
             if strategy is None:
@@ -351,33 +351,34 @@ class RunPrompts:
             elif place is None:
                 keys.count(row, None)
             elif strategy.several:
-                talks.setdefault(row_identity(row).question, array("Q")).append(offset)
+                conversations.setdefault(row_identity(row).question, array("Q")).append(offset)
             else:
                 keys.count(row, self._build(row_identity(row), strategy.turn(self._items[place])).key)
         with files.open_for_reading(journal) as file:
-            for question, offsets in talks.items():
+            for question, offsets in conversations.items():
                 rows = []
                 for offset in offsets:
                     file.seek(offset)
                     rows.append(orjson.loads(file.readline()))
-                self._compare_talk(question, rows, keys)
+                self._compare_conversation(question, rows, keys)
         return keys
 
-    def _compare_talk(self, question: tuple[str, str, int], rows: list[Row], keys: KeyComparison) -> None:
+    def _compare_conversation(self, question: tuple[str, str, int], rows: list[Row], keys: KeyComparison) -> None:
         """Lead a conversation once more with the replies of the run, and compare the keys of its rows."""
         name, by, sample = question
         item, strategy = self._item(name), self._strategies[by]
         assert strategy is not None
         last = {row["turn"]: row for row in rows}
-        talks, asked = Conversations(self._build), dict[int, str]()
-        waiting = list(talks.begin(strategy, item, sample))
-        while waiting:
-            request = waiting.pop(0)
-            asked[request.identity.turn] = request.key
-            if (row := last.get(request.identity.turn)) is not None:
-                waiting += talks.follow({**row, "strategy": strategy.name})
+        keys_now: dict[int, str] = {}
+
+        def build(identity: Identity, turn: Turn) -> Request:
+            request = self._build(identity, turn)
+            keys_now[identity.turn] = request.key
+            return request
+
+        replay_conversation(build, strategy, item, sample, last)
         for row in rows:
-            keys.count(row, asked.get(row["turn"]))
+            keys.count(row, keys_now.get(row["turn"]))
 
     def _item(self, name: str) -> Item:
         place = self._places.find(name)
@@ -463,13 +464,13 @@ class VerifyOptions(NamedTuple):
     signers: Path | None = None
 
 
-def verify_run(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Finding]:
+def verify_run(folder: Path, options: VerifyOptions | None = None) -> Iterator[Finding]:
     """Check a run, one thing after the other: its rows, prompts, questions, scores and seal.
 
     folder: the run's folder. Raises ConfigError where it is no run, or what the user gives is wrong.
     """
     check_files(folder)
-    manifest, wanted = Manifest.read(folder), wanted or VerifyOptions()
+    manifest, options = Manifest.read(folder), options or VerifyOptions()
     if manifest is None:
         raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
     if manifest.measured:
@@ -480,14 +481,14 @@ def verify_run(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Fi
         rows = _rows(folder, manifest)
         yield rows
         if rows.holds:
-            yield _prompts(folder, manifest, wanted)
-            yield _questions(folder, manifest, wanted)
+            yield _prompts(folder, manifest, options)
+            yield _questions(folder, manifest, options)
             yield _scores(folder)
-    yield from verify_seal(folder, wanted.signers)
+    yield from verify_seal(folder, options.signers)
 
 
 def verify_seal(folder: Path, signers: Path | None = None) -> Iterator[Finding]:
-    """Check the seal of a run, and its signature. signers: as in Wanted; then the newest link must be signed by one."""
+    """Check the seal of a run, and its signature. signers: one of them must have signed the newest link."""
     try:
         seal = Seal.read(folder)
         broken = [] if seal is None else list(seal_differences(folder, seal.links))
@@ -505,7 +506,7 @@ def verify_seal(folder: Path, signers: Path | None = None) -> Iterator[Finding]:
         yield Finding(SEAL, True, f"nothing has changed since it was {since}{links}")
     else:
         kind = "grown since it was" if all(one.grown for one in broken) else "not as it was"
-        yield Finding(SEAL, False, f"{kind} {since}: {'; '.join(one.said for one in broken)}")
+        yield Finding(SEAL, False, f"{kind} {since}: {'; '.join(one.text for one in broken)}")
     if newest.signature is None:
         yield Finding("signature", False if signers is not None else None, "the seal is not signed")
     else:
@@ -547,10 +548,10 @@ def _rows(folder: Path, manifest: Manifest) -> Finding:
     return Finding("rows", True, f"{count:,} rows" + (f", {failed:,} of them failed attempts" if failed else ""))
 
 
-def _prompts(folder: Path, manifest: Manifest, wanted: VerifyOptions) -> Finding:
+def _prompts(folder: Path, manifest: Manifest, options: VerifyOptions) -> Finding:
     """Whether the rows answer the prompts that their questions and strategies make."""
     try:
-        prompts = RunPrompts(folder, manifest, wanted.strategies)
+        prompts = RunPrompts(folder, manifest, options.strategies)
         found = [prompts.compare(path) for path in (journal.journal_path(folder), folder / NOISE) if path.exists()]
     except TomserveError as error:
         return Finding("prompts", None, f"could not be made again: {error}")
@@ -568,16 +569,16 @@ def _prompts(folder: Path, manifest: Manifest, wanted: VerifyOptions) -> Finding
     return Finding("prompts", None if strange else True, f"{said}; {rest}" if rest else said)
 
 
-def _questions(folder: Path, manifest: Manifest, wanted: VerifyOptions) -> Finding:
+def _questions(folder: Path, manifest: Manifest, options: VerifyOptions) -> Finding:
     """Whether the items of a run, with their right answers, are those of the benchmark."""
     named = one_line(manifest.benchmark)[:80]
     benchmark = benchmarks.find(manifest.benchmark)
     if benchmark is None:
         return Finding("questions", None, f"not compared: the benchmark {named!r} is not known here")
-    if manifest.benchmark_path is not None and wanted.path is None:
+    if manifest.benchmark_path is not None and options.path is None:
         return Finding("questions", None, "not compared: they came from a file; give it by --path")
     try:
-        every = ItemStore(benchmark.items(wanted.path, manifest.benchmark_gold, benchmarks.ALL))
+        every = ItemStore(benchmark.items(options.path, manifest.benchmark_gold, benchmarks.ALL))
     except TomserveError as error:
         return Finding("questions", None, f"not compared: {error}")
     if every.digest() != manifest.benchmark_digest:
@@ -590,7 +591,7 @@ def _questions(folder: Path, manifest: Manifest, wanted: VerifyOptions) -> Findi
         for place, name in enumerate(own.ids)
         if (at := lines.find(name)) is not None and every.lines[at] != own.lines[place]
     ]
-    changed, unknown = _variants(manifest, own, strange, benchmark, wanted.path, every)
+    changed, unknown = _variants(manifest, own, strange, benchmark, options.path, every)
     differing += changed
     if differing:
         first = one_line(differing[0])[:200]
@@ -656,10 +657,10 @@ def compare_tables(table: pl.DataFrame, now: pl.DataFrame) -> str | None:
 
     The column `run` is left out, because a run may have been given another name since.
     """
-    there, wanted = (set(frame.columns) - {"run"} for frame in (table, now))
-    if there != wanted:
-        said = [f"it lacks {', '.join(sorted(wanted - there)[:5])}"] if wanted - there else []
-        more = ", ".join(one_line(name)[:40] for name in sorted(there - wanted)[:5])
+    there, options = (set(frame.columns) - {"run"} for frame in (table, now))
+    if there != options:
+        said = [f"it lacks {', '.join(sorted(options - there)[:5])}"] if options - there else []
+        more = ", ".join(one_line(name)[:40] for name in sorted(there - options)[:5])
         return "; ".join([*said, *([f"it has columns besides ({more})"] if more else [])])
     if table.height != now.height:
         return f"it has {table.height:,} rows in place of {now.height:,}"

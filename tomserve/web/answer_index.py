@@ -69,7 +69,7 @@ def answers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     table = _join_scores(rows, scores, items)
     _write(table, out / ANSWERS)
     _write(items, out / ITEMS)
-    turns = _turns(folder, Manifest.read(folder), replies.asked.model)
+    turns = _turns(folder, Manifest.read(folder), replies.sources.model)
     if turns is not None:
         _write(turns, out / TURNS)
     return _about(table, scores, turns is not None)

@@ -110,13 +110,13 @@ def plan_experiment(experiment: Experiment) -> Plan:
     benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
     kinds = tomserve_variants.parse_kinds(options.variants) if options.variants else ()
     wanted = originals.where(benchmark.conditions(options.where))
-    asked = wanted.limited(options.limit)
+    asked = wanted.take(options.limit)
     names = tuple(dict.fromkeys(options.strategies or benchmark.strategies))
-    part = asked if len(asked) <= VARIED or not kinds else asked.drawn(VARIED / len(asked))
+    part = asked if len(asked) <= VARIED or not kinds else asked.take_share(VARIED / len(asked))
     told = add_variants(part, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
     variants = round(len(told.variants) * len(asked) / max(1, len(part)))
     share = VariedItems(asked, kinds=kinds).again(options.noise_check)
-    again = len(asked.drawn(share)) if share else 0
+    again = len(asked.take_share(share)) if share else 0
     made = studies.plan_study(benchmark, options.path, names, repeats=options.repeats, items=asked)
     more = (len(asked) + variants + again) / max(1, len(asked))
     return Plan(
@@ -124,7 +124,7 @@ def plan_experiment(experiment: Experiment) -> Plan:
         strategies=names,
         questions=len(asked),
         every=len(originals),
-        drawn="" if len(asked) == len(originals) else f"asks {asked.described(originals)}",
+        drawn="" if len(asked) == len(originals) else f"asks {asked.describe(originals)}",
         variants=variants,
         again=again,
         requests=round(made.requests * more),

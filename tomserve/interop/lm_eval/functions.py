@@ -35,32 +35,32 @@ def questions(
     import datasets
 
     del given  # what other versions of lm-eval hand over besides
-    told = {"benchmark": benchmark, "strategy": strategy, "path": path, "gold": gold, "most": most, "where": where}
-    asking = _asking(told)
-    made = [_document(asking, item.id, told) for item in asking.items]
-    names = sorted({name for item in asking.items for name in item.factors} - set(OWN))
+    arguments = {"benchmark": benchmark, "strategy": strategy, "path": path, "gold": gold, "most": most, "where": where}
+    task = _load_task(arguments)
+    made = [_document(task, item.id, arguments) for item in task.items]
+    names = sorted({name for item in task.items for name in item.factors} - set(OWN))
     for name in names:
-        values = [item.factors.get(name) for item in asking.items]
+        values = [item.factors.get(name) for item in task.items]
         alike = len({type(value) for value in values} - {type(None)}) == 1  # a column has one type
         for one, value in zip(made, values, strict=True):
             one[name] = value if alike or value is None else str(value)
     return {"test": datasets.Dataset.from_list(made)}
 
 
-def _asking(told: dict[str, Any]) -> HarnessTask:
-    conditions = [one.strip() for one in str(told["where"] or "").split(";") if one.strip()]
-    limit = int(told["most"] or 0) or None
-    names = {name: str(told[name] or "") for name in ("path", "gold")}
+def _load_task(arguments: dict[str, Any]) -> HarnessTask:
+    conditions = [one.strip() for one in str(arguments["where"] or "").split(";") if one.strip()]
+    limit = int(arguments["most"] or 0) or None
+    names = {name: str(arguments[name] or "") for name in ("path", "gold")}
     return HarnessTask.of(
-        str(told["benchmark"]), str(told["strategy"] or ""), **names, limit=limit, conditions=conditions
+        str(arguments["benchmark"]), str(arguments["strategy"] or ""), **names, limit=limit, conditions=conditions
     )
 
 
-def _document(asking: HarnessTask, identity: str, told: dict[str, Any]) -> dict[str, Any]:
-    item = asking.known[identity]
+def _document(task: HarnessTask, identity: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    item = task.known[identity]
     ours = {
         "item": item.id,
-        "strategy": asking.strategy.name,
+        "strategy": task.strategy.name,
         "cluster": item.cluster,
         "factors": sorted(set(item.factors) - set(OWN)),
     }
@@ -72,14 +72,14 @@ def _document(asking: HarnessTask, identity: str, told: dict[str, Any]) -> dict[
         "answer": item.answer,
         "cluster": item.cluster,
         "canary": item.canary or "",
-        "tomserve": {**ours, "asking": told},
+        "tomserve": {**ours, "asking": arguments},
     }
 
 
 def messages(doc: dict[str, Any]) -> list[dict[str, str]]:
     """What the model is shown, each message with `role` and `content`."""
-    asking = _asking(doc["tomserve"]["asking"])
-    return asking.messages(asking.known[doc["id"]])
+    task = _load_task(doc["tomserve"]["asking"])
+    return task.messages(task.known[doc["id"]])
 
 
 def prompt(doc: dict[str, Any]) -> str:
@@ -87,15 +87,15 @@ def prompt(doc: dict[str, Any]) -> str:
     shown = messages(doc)
     if len(shown) == 1:
         return shown[0]["content"]
-    told = [f"{one['role'].capitalize()}:\n{one['content']}" for one in shown]
-    return "\n\n".join((*told, "Assistant:\n"))
+    arguments = [f"{one['role'].capitalize()}:\n{one['content']}" for one in shown]
+    return "\n\n".join((*arguments, "Assistant:\n"))
 
 
 def fields(doc: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Further fields of the request about a question. wanted: the `metadata` of the task; `schema` says that requests
     have the schema of their reply."""
-    asking = _asking(doc["tomserve"]["asking"])
-    turn = asking.turn(asking.known[doc["id"]])
+    task = _load_task(doc["tomserve"]["asking"])
+    turn = task.turn(task.known[doc["id"]])
     if not wanted.get("schema") or turn.schema is None:
         return dict(turn.fields)
     answer = {"name": "answer", "schema": turn.schema}
@@ -104,7 +104,7 @@ def fields(doc: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def score(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
     """The metrics of a reply: whether our rules read the right answer in it, and whether they read any."""
-    asking = _asking(doc["tomserve"]["asking"])
+    task = _load_task(doc["tomserve"]["asking"])
     text = results[0]
-    found = asking.scored(asking.known[doc["id"]], text, status=LENGTH if split_thoughts(text).cut else OK)
+    found = task.score(task.known[doc["id"]], text, status=LENGTH if split_thoughts(text).cut else OK)
     return {"acc": float(bool(found["correct"])), "read": float(found["answer"] is not None)}

@@ -19,7 +19,7 @@ from tomserve.errors import ConfigError
 from tomserve.interop.lm_eval import functions
 
 
-class Asked(ConfigurableTask):  # type: ignore[misc]
+class TomserveTask(ConfigurableTask):  # type: ignore[misc]
     """A task whose questions, prompts and scores are those of a benchmark and a strategy of ours."""
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
