@@ -189,7 +189,7 @@ class Reader:
         words = command.replace(ADDRESS, self.endpoint.url).split()
         if {"--key", "--signers"} & set(words) and not SIGNS:
             return
-        if words[:2] == ["vllm", "run-batch"]:  # tests/interop/test_run_batch.py runs the real one, which takes long
+        if words[:2] == ["vllm", "run-batch"]:  # tests/interop/test_batch.py runs the real one, which takes long
             batches.answered([self.folder / words[words.index("-i") + 1]], self.folder / words[words.index("-o") + 1])
             return
         if words[0] == "inspect":  # the real one, which these tests bring along

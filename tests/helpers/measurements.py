@@ -108,3 +108,19 @@ def measured_run(folder: Path, *, model: str = "tiny", finished: bool = True, **
         if finished:
             run.finish(table(folder.name, model))
     return folder
+
+
+LAYERS = {"layers": 3, "alphas": [0.1, 1.0]}
+LAYER_TABLE = pl.DataFrame({"model": ["m"] * 3, "layer": [1, 2, 3], "value": [0.1, 0.2, 0.3]})
+JAR_ITEMS = [
+    Item(id="q", story=["Tea is in the jar."], question="What is in the jar?", choices=["tea", "salt"], answer="tea")
+]
+
+
+def opened(folder: Path, **changed: object) -> MeasuredRun:
+    """A measured run of three layers that is open. changed: parameters that are other than usual."""
+    given: dict[str, object] = {
+        **{"study": "depths", "model": "m", "revision": "r1", "benchmark": "b", "benchmark_digest": "sha256:1"},
+        **{"settings": LAYERS, "environment": {"torch": "2.1"}, **changed},
+    }
+    return MeasuredRun.open(folder, **given)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from tomserve.prompting.conversation import Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
 
 READERS = ["paraphraser", "predictor", "reader", "rewriter", "verifier"]
-"""Prompts that ask no benchmark's questions; tests/runs/test_reader.py, test_rewriting.py and tests/faithfulness/ have
+"""Prompts that ask no benchmark's questions; tests/runs/test_grader.py, test_rewriter.py and tests/faithfulness/ have
 their requests."""
 
 

@@ -1,16 +1,19 @@
-"""The journal and the run folder: what was written is never lost or changed, and a run has one writer."""
+"""The journal and the run folder: what was written is never lost or changed, found again, and a run has one writer."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from tests.helpers.asking import SCHEMA, row
+from tomserve.content.compact_index import Index
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError
 from tomserve.prompting.conversation import Turn
-from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs import journal
+from tomserve.runs.journal import IdentitySet, Journal, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 
@@ -131,3 +134,67 @@ def test_appends_reach_the_file_at_once(tmp_path: Path) -> None:
     journal.append(row("a"))
     assert len(list(read_rows(journal.path))) == 1  # before any sync or close: kill -9 loses nothing
     journal.close()
+
+
+ROW: dict[str, Any] = {"item": "a", "strategy": "cot", "turn": 0, "key": "k" * 32, "status": "ok", "text": "“tea”\n"}
+
+
+@pytest.mark.parametrize("marks", [{}, {"concurrency": 4}, {"text": "marked"}])
+@pytest.mark.parametrize("row", [ROW, {"schema": 1, **ROW}, {**ROW, "schema": 2, "reused": True}])
+def test_a_line_is_the_row_with_schema_and_marks(marks: dict[str, Any], row: dict[str, Any], tmp_path: Path) -> None:
+    with Journal(tmp_path / "responses.jsonl", marks) as journal:
+        journal.append(row)
+        journal.append({**row, "item": "b"})
+    first, second = (tmp_path / "responses.jsonl").read_bytes().splitlines()
+    assert first == orjson.dumps({"schema": 1, **row, **marks})
+    assert orjson.loads(second)["item"] == "b"
+
+
+def test_what_failed_is_known_until_it_is_answered(tmp_path: Path) -> None:
+    identity = Identity("a", "cot", 0)
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        for status, failed, final in (
+            *(("http_500", True, False), ("timeout", True, False), ("ok", False, True)),
+            ("refusal", True, True),
+        ):
+            journal.append({**ROW, "status": status})
+            assert journal.failed == ({identity: status} if failed else {})
+            assert (identity in journal.final) == final
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        assert (journal.failed, journal.asked) == ({identity: "refusal"}, {"cot"})
+
+
+WELL: dict[str, Any] = {"item": "a", "strategy": "s", "turn": 0, "key": "k", "status": "ok"}
+
+
+STRANGE = (None, 0, 1.5, True, "", "x", [], {}, ["ok"])
+
+
+def test_rows_are_checked_alike_by_the_short_and_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(line: bytes) -> object:
+        try:
+            return journal.parse_row(Path("r.jsonl"), 1, line)
+        except ConfigError as error:
+            return str(error)
+
+    rows = [{**WELL, name: value} for name in (*WELL, "sample", "closes", "conclusion", "other") for value in STRANGE]
+    rows += [{name: value for name, value in WELL.items() if name != left} for left in WELL]
+    lines = [orjson.dumps(row) for row in rows]
+    short = [outcome(line) for line in lines]
+    monkeypatch.setattr(journal, "_is_plain", lambda row: False)
+    assert [outcome(line) for line in lines] == short
+    assert {type(one) for one in short} >= {str}, "some are refused"
+
+
+def test_a_value_of_a_key_is_found_among_others() -> None:
+    index = Index(64, 32)
+    for value in range(5):
+        index.add(7, value)
+        index.add(8, value + 10)
+    assert [value for value in range(20) if index.has(7, value)] == [0, 1, 2, 3, 4]
+    assert not index.has(6, 0)
+    assert not index.has(2**64 - 1, 0)
+    assert [index.add_once(7, value) for value in (4, 5, 5)] == [False, True, False]
+    seen = IdentitySet()
+    assert [seen.add(("a", "s", turn, 0)) for turn in (0, 1, 0)] == [True, True, False]
+    assert ("a", "s", 2, 0) not in seen

@@ -1,6 +1,8 @@
-"""Variants of a run's questions: made, asked beside their originals, limited with them, resumed, recorded and scored."""
+"""What is asked: variants of questions, conditions (--where), and a limit that keeps to what a run drew first."""
 
+import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,15 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint, completion, make_item
+from tests.conftest import ROOT, Endpoint, Outcome, completion, make_item
+from tests.helpers.outcomes import passes
+from tomserve import benchmarks
 from tomserve.errors import ConfigError, InapplicableError
-from tomserve.items import Item, write_items
+from tomserve.items import Item, draw, read_ids, write_items
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import read_rows
 from tomserve.runs.planning import add_variants, split_variants
+from tomserve.runs.runfolder import read_manifest
 from tomserve.studies import missing_data
 from tomserve.variants import AGAIN, CHOICES, KINDS, OBJECT, PARAPHRASE, TAKEN, Kind, make_variant
 
@@ -195,3 +200,89 @@ def test_no_variant_takes_the_id_of_another_question(endpoint: Endpoint) -> None
     record = run.manifest.variants
     assert (record.made, record.dropped) == ({"choices": 1}, {"choices": {TAKEN: 1}})
     assert set(run.scores()["item"]) == {ITEMS[0].id, other.id, f"{other.id}/choices"}
+
+
+SMALL = ROOT / "tests/data/bigtom_small.csv"
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def ask(cli: Cli, endpoint: Endpoint) -> Callable[..., Outcome]:
+    given = ("--benchmark", "bigtom", "--path", SMALL, "--base-url", endpoint.url, "--strategy", "vanilla")
+    return lambda *more: cli("eval", *given, "--no-report", "--run", "mine", *more)
+
+
+def item_ids(folder: Path, name: str = "responses.jsonl") -> set[str]:
+    return {row["item"] for _, row in read_rows(folder / name)}
+
+
+def test_a_run_may_be_asked_other_conditions_later(ask: Callable[..., Outcome], tmp_path: Path) -> None:
+    first = passes(ask())
+    assert "where headline=true: asks 24 of 116 questions" in first.out + first.err
+    folder = tmp_path / "runs/mine"
+    usual = {item.id for item in benchmarks.load("bigtom", SMALL)}
+    assert item_ids(folder) == usual
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["benchmark_items"] == 24
+    assert "where" not in manifest["sessions"][0]
+    assert "--limit" not in first.err  # what a benchmark asks by default is no sample of it
+    passes(ask("--where", "condition=control", "--where", "init_belief=0"))
+    assert item_ids(folder) - usual == {f"bigtom/{number:03d}/backward_belief/control/0" for number in range(1, 5)}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["sessions"][1]["where"] == ["condition=control", "init_belief=0"]
+    assert manifest["complete"]
+
+
+def test_conditions_that_nothing_meets_ask_nothing(ask: Callable[..., Outcome], tmp_path: Path) -> None:
+    for condition, said in {
+        "condition=no": "no item has condition=no",
+        "conditon=control": "unknown factor 'conditon'",
+        "control": "expected factor=value, or all",
+    }.items():
+        done = ask("--where", condition)
+        assert done.code == 2
+        assert said in done.err
+        assert not (tmp_path / "runs/mine/responses.jsonl").exists()
+
+
+def test_from_python(endpoint: Endpoint, tmp_path: Path) -> None:
+    run = tomserve.ask(
+        "bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where="condition=no_event", run=tmp_path / "one"
+    )
+    assert run.scores()["task"].unique().to_list() == ["percept_to_belief"]
+    assert len(tomserve.load("bigtom", SMALL, where=["condition=no_event"])) == 4
+    assert len(tomserve.load("bigtom", SMALL, where="all")) == 116
+    items = tomserve.load("bigtom", SMALL, where="init_belief=1")
+    kept = tomserve.ask(items, "vanilla", base_url=endpoint.url, run=tmp_path / "two")
+    assert kept.scores().height == len(items)  # items that a caller gives are what is asked
+    with pytest.raises(ConfigError, match="where is 3"):
+        tomserve.ask("bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where=3)  # type: ignore[arg-type]
+
+
+def begin(endpoint: Endpoint, cli, tmp_path: Path, *more: object) -> object:  # type: ignore[no-untyped-def]
+    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "items.jsonl")
+    return cli(*asking, "--strategy", "vanilla", "--run", "r", *more)
+
+
+def test_a_run_drawn_otherwise_is_finished_and_then_grows(
+    endpoint: Endpoint, items_file: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:  # any other seed draws other questions, as an older version did
+        older.setattr(draw, "LIMIT_SEED", 5)
+        done = begin(endpoint, cli, tmp_path, "--limit", 6, "--noise-check", 0.5)
+    assert "limit 6: asks 6 of 20 questions\n" in done.out
+    before, again = item_ids(tmp_path / "runs/r"), item_ids(tmp_path / "runs/r", "noise.jsonl")
+    assert (len(before), len(again)) == (6, 3)
+    requests = len(endpoint.requests)
+
+    done = begin(endpoint, cli, tmp_path, "--limit", 6, "--noise-check", 0.5)
+    assert "nothing left to ask" in done.out
+    assert len(endpoint.requests) == requests
+    assert (item_ids(tmp_path / "runs/r"), item_ids(tmp_path / "runs/r", "noise.jsonl")) == (before, again)
+
+    begin(endpoint, cli, tmp_path, "--limit", 9)
+    assert len(item_ids(tmp_path / "runs/r")) == 9
+    assert item_ids(tmp_path / "runs/r") > before
+    assert set(read_ids(tmp_path / "runs/r/items.jsonl")) == item_ids(tmp_path / "runs/r")
+    manifest = read_manifest(tmp_path / "runs/r")
+    assert manifest["complete"] is True

@@ -10,32 +10,18 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.measurements import JAR_ITEMS, LAYER_TABLE, LAYERS, opened
 from tomserve.content.files import digest_bytes
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.items import Item, read_items
+from tomserve.items import read_items
 from tomserve.runs import measurement
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.measurement import MeasuredRun
-
-SETTINGS = {"layers": 3, "alphas": [0.1, 1.0]}
-TABLE = pl.DataFrame({"model": ["m"] * 3, "layer": [1, 2, 3], "value": [0.1, 0.2, 0.3]})
-ITEMS = [
-    Item(id="q", story=["Tea is in the jar."], question="What is in the jar?", choices=["tea", "salt"], answer="tea")
-]
-
-
-def opened(folder: Path, **changed: object) -> MeasuredRun:
-    given: dict[str, object] = {
-        **{"study": "depths", "model": "m", "revision": "r1", "benchmark": "b", "benchmark_digest": "sha256:1"},
-        **{"settings": SETTINGS, "environment": {"torch": "2.1"}, **changed},
-    }
-    return MeasuredRun.open(folder, **given)  # type: ignore[arg-type]
 
 
 def finished(folder: Path) -> Path:
     with opened(folder, command="tomserve measure m --items b") as run:
-        run.write_items(ITEMS)
-        TABLE.write_parquet(path := run.work_file("table.parquet"))
+        run.write_items(JAR_ITEMS)
+        LAYER_TABLE.write_parquet(path := run.work_file("table.parquet"))
         run.finish(path)
     return folder
 
@@ -50,12 +36,12 @@ def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path:
     folder = finished(tmp_path / "run")
     found = measurement.measured_manifest(folder)
     assert found.complete
-    assert found.settings == SETTINGS
+    assert found.settings == LAYERS
     assert found.study == "depths"
     assert found.table.rows == 3
     assert found.benchmark_items == 1
     table, record = measurement.read_measurement(folder, found)
-    assert table.equals(TABLE)
+    assert table.equals(LAYER_TABLE)
     assert record["table"] == found.table.digest
     assert [item.id for item in read_items(folder / "items.jsonl")] == ["q"]
     assert [session.note_environment for session in found.sessions] == [{"torch": "2.1"}]
@@ -69,7 +55,7 @@ def test_a_run_is_measured_again_where_its_table_is_gone(tmp_path: Path) -> None
     (folder / "scores.parquet").unlink()
     with opened(folder) as run:
         assert not run.complete
-        run.finish(TABLE)
+        run.finish(LAYER_TABLE)
     assert len(manifest(folder)["sessions"]) == 2  # type: ignore[arg-type]
 
 
@@ -78,9 +64,9 @@ OTHER: tuple[tuple[dict[str, object], str], ...] = (
     ({"revision": None}, "revision of this run is r1, now it would be null"),
     ({"study": "other"}, "study of this run is depths, now it would be other"),
     ({"benchmark_digest": "sha256:2"}, "benchmark_digest of this run is sha256:1, now it would be sha256:2"),
-    ({"settings": {**SETTINGS, "alphas": (0.1,)}}, "settings.alphas of this run is [0.1,1.0], now it would be [0.1]"),
+    ({"settings": {**LAYERS, "alphas": (0.1,)}}, "settings.alphas of this run is [0.1,1.0], now it would be [0.1]"),
     ({"settings": {"layers": 3}}, "settings.alphas of this run is [0.1,1.0], now it would be not set"),
-    ({"settings": {**SETTINGS, "folds": 5}}, "settings.folds of this run is not set, now it would be 5"),
+    ({"settings": {**LAYERS, "folds": 5}}, "settings.folds of this run is not set, now it would be 5"),
 )
 
 
@@ -117,7 +103,7 @@ def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run")
     found = measurement.measured_manifest(folder)
     assert found is not None
-    TABLE.with_columns(value=pl.lit(1.0)).write_parquet(folder / "scores.parquet")
+    LAYER_TABLE.with_columns(value=pl.lit(1.0)).write_parquet(folder / "scores.parquet")
     again = "to measure again: `tomserve measure m --items b --run NEW`"
     with pytest.raises(ConfigError, match="is not the table that was measured") as refused:
         measurement.read_measurement(folder, found)
@@ -158,7 +144,7 @@ def test_no_link_is_followed_in_the_folder_of_work(tmp_path: Path) -> None:
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from tests.runs.test_measured import ITEMS, TABLE, opened
+from tests.helpers.measurements import JAR_ITEMS, LAYER_TABLE, opened
 
 real = os.replace
 
@@ -175,8 +161,8 @@ def measure(place, nth, after):
     os.replace = replace
     run = opened(place)
     run.work_file("states.bin").write_bytes(b"1")
-    run.write_items(ITEMS)
-    run.finish(TABLE)
+    run.write_items(JAR_ITEMS)
+    run.finish(LAYER_TABLE)
 
 for nth in range(1, 6):
     for after in (False, True):
@@ -200,11 +186,11 @@ def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path:
             assert run.complete == complete
             if not run.complete:
                 assert run.work_file("states.bin").exists() == (nth > 1)
-                run.write_items(ITEMS)
-                run.finish(TABLE)
+                run.write_items(JAR_ITEMS)
+                run.finish(LAYER_TABLE)
         found = measurement.measured_manifest(folder)
         assert found is not None
-        assert measurement.read_measurement(folder, found)[0].equals(TABLE)
+        assert measurement.read_measurement(folder, found)[0].equals(LAYER_TABLE)
         assert not list(folder.glob(".tomserve-*")), "what the kill has left behind is swept"
 
 
