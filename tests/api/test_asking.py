@@ -87,13 +87,13 @@ def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None
         def message(self, text: str) -> None:
             self.heard.append(text)
 
-        def started(self, total: int, done: int) -> None:
+        def begin_phase(self, total: int, done: int) -> None:
             self.heard.append((total, done))
 
         def row(self, row: dict) -> None:
             self.heard.append(row["item"])
 
-        def finished(self) -> None:
+        def end_phase(self) -> None:
             self.heard.append("finished")
 
     told = Recorder()

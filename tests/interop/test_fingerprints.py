@@ -44,8 +44,8 @@ def known(name: str) -> KnownBenchmark:
 def prompts(known: KnownBenchmark, strategy: str, most: int = 150) -> Iterator[Prompt]:
     """Prompts of a strategy about items that are spread over the benchmark."""
     asks = Strategy.load(strategy)
-    for place in range(0, len(known.stock), max(1, len(known.stock) // most)):
-        item = known.stock[place]
+    for place in range(0, len(known.items), max(1, len(known.items) // most)):
+        item = known.items[place]
         yield Prompt(item, "\n\n".join(one["content"] for one in asks.turn(item).messages))
 
 
@@ -75,7 +75,7 @@ def test_a_changed_story_is_another_one(name: str) -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_the_kept_beginnings_are_those_of_the_stories(name: str) -> None:
     """After a change of the stories: python -m tomserve.interop.fingerprints"""
-    assert fingerprints.story_checksums(known(name).stock) == fingerprints.read_checksums()[name]
+    assert fingerprints.story_checksums(known(name).items) == fingerprints.read_checksums()[name]
 
 
 def test_all_benchmarks_that_need_no_file_have_beginnings() -> None:

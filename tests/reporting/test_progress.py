@@ -77,9 +77,9 @@ def test_quiet_shows_warnings_and_what_answers_a_signal_alone() -> None:
     file = io.StringIO()
     screen = RunScreen(Console(file=file, width=300), quiet=True)
     screen.message("3 of 4 questions left")
-    screen.started(4, 1)
+    screen.begin_phase(4, 1)
     screen.row(ROW)
-    screen.finished()
+    screen.end_phase()
     assert file.getvalue() == ""
     said = ["warning: torn", "stopping: waiting", "change: another model", "accepted change: another model"]
     for text in said:

@@ -55,7 +55,7 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         recording.message("asking m at h")
         before = progress.read_progress(folder.path)
         assert (before.phase, before.eta) == (0, None)  # how much there is to ask is not known yet
-        recording.started(1000, 100)
+        recording.begin_phase(1000, 100)
         for second in range(100):
             clock[0] += 1
             for _ in range(1 if second < 50 else 5):
@@ -68,7 +68,7 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         assert (found.running, found.doing) == (True, "asking m at h")
         assert progress.lock_holder(folder.path) == os.getpid()
         assert found.slowest.strategy == "cot"
-        recording.started(10, 0)
+        recording.begin_phase(10, 0)
         found = progress.read_progress(folder.path)
         assert (found.phase, found.total, found.done, found.statuses, found.out) == (2, 10, 0, {}, 0)
 
@@ -92,11 +92,11 @@ def test_everything_is_passed_on(tmp_path: Path) -> None:
     listener = Mock(SilentListener)
     with progress.record_progress(listener, tmp_path) as recording:
         recording.message("hello")
-        recording.started(2, 1)
+        recording.begin_phase(2, 1)
         recording.row(row())
         recording.status(status := RunStatus(oldest=(SLOW, 2.0)))
-        recording.finished()
-    heard = [call.message("hello"), call.started(2, 1), call.row(row()), call.status(status), call.finished()]
+        recording.end_phase()
+    heard = [call.message("hello"), call.begin_phase(2, 1), call.row(row()), call.status(status), call.end_phase()]
     assert listener.mock_calls == heard
 
 

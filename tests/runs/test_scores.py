@@ -272,7 +272,7 @@ def test_the_state_folder_is_the_users(run: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_another_scorer_makes_the_table_again(run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     scores_of(run)
-    monkeypatch.setattr(runfolder, "SCORER", "tomserve 9")
+    monkeypatch.setattr(version, "SCORER", "tomserve 9")
     assert load_scored_run(run).record["scorer"] == "tomserve 9"
     scores_of(run)
     assert len(scorings) == 2

@@ -151,7 +151,7 @@ class RequestWriter:
         self._requests = self._bytes = 0
         output_path.check_output(path)
         self._refuse(path)
-        self._refuse(self._named(2))
+        self._refuse(self._file_path(2))
 
     def __enter__(self) -> RequestWriter:
         return self
@@ -185,7 +185,7 @@ class RequestWriter:
         if self._requests >= self._per_file or self._bytes + len(line) > self._most_bytes:
             self._close()
         if self._file is None:
-            path = self._named(len(self.written) + 1)
+            path = self._file_path(len(self.written) + 1)
             self._refuse(path)
             self._file = self._stack.enter_context(files.replace_file(path))
         self._file.write(line)
@@ -198,10 +198,10 @@ class RequestWriter:
         if self._file is None:
             return
         self._stack.close()
-        self.written.append(RequestFile(self._named(len(self.written) + 1), self._requests, self._bytes))
+        self.written.append(RequestFile(self._file_path(len(self.written) + 1), self._requests, self._bytes))
         self._file, self._requests, self._bytes = None, 0, 0
 
-    def _named(self, number: int) -> Path:
+    def _file_path(self, number: int) -> Path:
         return self._path if number == 1 else self._path.with_name(f"{self._path.stem}-{number}{self._path.suffix}")
 
     def _refuse(self, path: Path) -> None:
@@ -260,7 +260,7 @@ class ResultReader:
                 found = parse_reply(data)
         return found
 
-    def unused(self) -> Iterator[str]:
+    def unused_ids(self) -> Iterator[str]:
         """The ids of results that no request was found for so far."""
         for number, used in enumerate(self.used):
             if not used and (name := custom_id(self._data(number))) is not None:
@@ -276,7 +276,7 @@ class ResultReader:
         offset, digest = 0, hashlib.sha256()
         for row, line in enumerate(files.read_lines(file, path), 1):
             digest.update(line)
-            if (name := self._named(path, row, line)) is not None:
+            if (name := self._result_id(path, row, line)) is not None:
                 self._index.add(text_checksum(name), len(self._places))
                 self._places.append(offset)
                 self._files.append(number)
@@ -284,7 +284,7 @@ class ResultReader:
         self.digests[str(path)] = digest.hexdigest()
         self.used.extend(bytes(len(self._places) - len(self.used)))
 
-    def _named(self, path: Path, row: int, line: bytes) -> str | None:
+    def _result_id(self, path: Path, row: int, line: bytes) -> str | None:
         """The id of the result on a line; None for an empty line, and for a last line that is not whole."""
         if not line.strip():
             return None
@@ -723,7 +723,7 @@ class _Reader:
 
 def _count_others(journal: Journal, results: ResultReader, done: ImportResult) -> None:
     """Count the results that made no row: those of requests that had their final row, and those of no request."""
-    for name in results.unused():
+    for name in results.unused_ids():
         if journal.find(name) is not None:
             done.known += 1
             continue

@@ -28,7 +28,7 @@ import orjson
 from tomserve.content import files
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError, one_of
-from tomserve.interop.samples import MOST_REPEATS, Grade, Origin, Sample, SourceAbout
+from tomserve.interop.samples import MOST_REPEATS, Grade, LeftOut, Origin, Sample, SourceAbout
 from tomserve.items.item import Factor
 from tomserve.status import KNOWN, OK, known
 
@@ -252,7 +252,7 @@ class MappedFile:
     model: str | None = None
     task: str | None = None
     separator: str | None = None
-    _left: dict[str, list[Any]] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
     _origin: Origin | None = None
     _separator: str | None = None
     _questions: FirstPlaces = field(default_factory=FirstPlaces)
@@ -266,11 +266,6 @@ class MappedFile:
     def origins(self) -> tuple[Origin, ...]:
         """The file with its digest, after all samples were read."""
         return (self._origin,) if self._origin is not None else ()
-
-    @property
-    def left_out(self) -> dict[str, tuple[int, str]]:
-        """For each reason how many rows were not read, and where the first stands."""
-        return {reason: (count, place) for reason, (count, place) in self._left.items()}
 
     def samples(self) -> Iterator[Sample]:
         """The replies, one for each row. Raises ConfigError by file and line where the file is none of this kind, or
@@ -289,10 +284,8 @@ class MappedFile:
             except ValueError as error:
                 self._leave(str(error), line, error.found if isinstance(error, UnreadableError) else None)
         if not seen:
-            left = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self._left.items())
-            raise ConfigError(
-                f"{self.path}: holds no rows{f' ({left})' if left else ''}; expected a line for each reply"
-            )
+            left = f" ({self.left_out})" if self.left_out else ""
+            raise ConfigError(f"{self.path}: holds no rows{left}; expected a line for each reply")
         self._check(columns, seen)
 
     def _check(self, columns: Mapping[str, str], there: Collection[str]) -> None:
@@ -318,8 +311,8 @@ class MappedFile:
             )
 
     def _leave(self, reason: str, line: int, found: str | None = None) -> None:
-        value_of = "" if found is None else f": {found!r:.80}"
-        self._left.setdefault(reason, [0, f"{self.path.name}, line {line}{value_of}"])[0] += 1
+        shown = "" if found is None else f": {found!r:.80}"
+        self.left_out.count(reason, f"{self.path.name}, line {line}{shown}")
 
     def _sample(self, line: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Sample:
         """The sample of a row. Raises ValueError that says what is wrong with it."""

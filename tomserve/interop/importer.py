@@ -39,6 +39,7 @@ from tomserve.interop.samples import (
     RIGHT,
     Facts,
     Grade,
+    LeftOut,
     Origin,
     ReplyBuffer,
     Sample,
@@ -550,14 +551,9 @@ class ImportSummary:
     others do."""
 
     runs: list[ImportedRun] = field(default_factory=list)
-    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
     other: int = 0
     unread: list[str] = field(default_factory=list)
-
-    def leave(self, reason: str, count: int, place: str) -> None:
-        """Count replies that were not read."""
-        before, first = self.left_out.get(reason, (0, place))
-        self.left_out[reason] = (before + count, first)
 
 
 @dataclass
@@ -631,7 +627,7 @@ class Groups:
                 self._summary.other += 1
                 continue
             if not 0 <= sample.repeat < MOST_REPEATS:
-                self._summary.leave(f"has no number of a repeat below {MOST_REPEATS:,}", 1, sample.place)
+                self._summary.left_out.count(f"has no number of a repeat below {MOST_REPEATS:,}", sample.place)
                 continue
             key = options.together or _clean_name(sample.task) or "imported", _clean_name(sample.model) or "model"
             touched[key] = None
@@ -642,7 +638,7 @@ class Groups:
         if not touched and self._summary.other > other:  # a file about something else
             return
         for reason, (number, place) in source.left_out.items():
-            self._summary.leave(reason, number, place)
+            self._summary.left_out.count(reason, place, number)
         for key in touched:
             self.known[key].origins += source.origins()
             self.known[key].left_out.update({reason: number for reason, (number, _) in source.left_out.items()})
@@ -786,7 +782,7 @@ def import_replies(
                 one.write()
             summary.runs += [one.run for one in ready]
             for lost in (one.run for one in ready if one.run.lost):
-                summary.leave(f"is no question of {lost.benchmark}", lost.lost, lost.lost_first)
+                summary.left_out.count(f"is no question of {lost.benchmark}", lost.lost_first, lost.lost)
     except OSError as error:
         raise MachineError(
             f"{error.filename or 'the folder for temporary files'}: cannot be written ({error.strerror}); free space, "
@@ -806,8 +802,7 @@ def _nothing_found(sources: Sequence[Source], options: ImportOptions, summary: I
     if summary.unread:
         more = f" (and {len(summary.unread) - 1:,} more)" if len(summary.unread) > 1 else ""
         return summary.unread[0] + more
-    fields = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in summary.left_out.items())
-    return f"{where}: holds no reply that can be read" + (f" ({fields})" if fields else "")
+    return f"{where}: holds no reply that can be read" + (f" ({summary.left_out})" if summary.left_out else "")
 
 
 def _plan_run(group: Group, options: ImportOptions) -> RunPlan:

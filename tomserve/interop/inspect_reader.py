@@ -27,7 +27,7 @@ import zstandard
 
 from tomserve.content import files
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import Grade, Origin, Sample, SourceAbout, parse_grade, redact_settings
+from tomserve.interop.samples import Grade, LeftOut, Origin, Sample, SourceAbout, parse_grade, redact_settings
 from tomserve.items.item import Factor
 from tomserve.status import LENGTH, MALFORMED, TIMEOUT, finished
 
@@ -428,7 +428,7 @@ class InspectLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._head: dict[str, Any] | None = None
-        self._left: dict[str, list[Any]] = {}
+        self.left_out = LeftOut()
         self._origin: Origin | None = None
 
     @property
@@ -438,11 +438,6 @@ class InspectLog:
     def origins(self) -> tuple[Origin, ...]:
         """The file with its digest, after all samples were read."""
         return (self._origin,) if self._origin is not None else ()
-
-    @property
-    def left_out(self) -> dict[str, tuple[int, str]]:
-        """For each reason how many samples were not read, and where the first stands."""
-        return {reason: (count, place) for reason, (count, place) in self._left.items()}
 
     def about(self) -> SourceAbout:
         """What the log says of itself. Raises ConfigError where it is no log of Inspect."""
@@ -523,13 +518,13 @@ class InspectLog:
         names = dataset.get("sample_ids") if isinstance(dataset, dict) else None
         epochs = config.get("epochs") if isinstance(config, dict) else None
         wanted = (len(names) if isinstance(names, list) else 0) * (epochs if type(epochs) is int else 1)
-        missing = wanted - count - sum(number for number, _ in self._left.values())
+        missing = wanted - count - sum(number for number, _ in self.left_out.values())
         if missing > 0:
             reason = f"is not in the log, because the evaluation did not end (status {str(status)[:20]!r})"
-            self._left[reason] = [missing, self.path.name]
+            self.left_out[reason] = (missing, self.path.name)
 
     def _leave(self, reason: str, place: str) -> None:
-        self._left.setdefault(reason, [0, f"{self.path.name}, {place}"])[0] += 1
+        self.left_out.count(reason, f"{self.path.name}, {place}")
 
     def _zip_samples(self) -> Iterator[tuple[str, Any]]:
         members = Members(self.path)

@@ -25,7 +25,7 @@ import orjson
 from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time
-from tomserve.interop.samples import Grade, Origin, Sample, SourceAbout, parse_grade, redact_settings
+from tomserve.interop.samples import Grade, LeftOut, Origin, Sample, SourceAbout, parse_grade, redact_settings
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
 from tomserve.items.item import Factor
 from tomserve.runs.progress import Listener
@@ -212,7 +212,7 @@ class LmEvalSamples:
         self.task = self._named["task"] if self._named else path.stem.removeprefix("samples_")
         self._model, self._scorer = model, scorer
         self._results: dict[str, Any] | None = None
-        self._left: dict[str, list[Any]] = {}
+        self.left_out = LeftOut()
         self._origins: list[Origin] = []
 
     def about(self) -> SourceAbout:
@@ -233,14 +233,6 @@ class LmEvalSamples:
     def origins(self) -> tuple[Origin, ...]:
         """The files that were read, after all samples were."""
         return tuple(self._origins)
-
-    @property
-    def left_out(self) -> dict[str, tuple[int, str]]:
-        """For each reason how many lines were not read, and where the first stands."""
-        return {reason: (count, place) for reason, (count, place) in self._left.items()}
-
-    def _leave(self, reason: str, count: int, place: str) -> None:
-        self._left.setdefault(reason, [0, f"{self.path.name}, {place}"])[0] += count
 
     def _read_results(self) -> dict[str, Any]:
         """The results of the same evaluation; nothing where there are none."""
@@ -286,7 +278,7 @@ class LmEvalSamples:
             if row_filter(row) != chosen:
                 more.see(row)
         if chosen is None:
-            told = "; ".join(f"{reason}: {count} (first: {place})" for reason, (count, place) in self._left.items())
+            told = "; ".join(f"{reason}: {count} (first: {place})" for reason, (count, place) in self.left_out.items())
             raise ConfigError(
                 f"{self.path}: no line is a sample of lm-eval, with doc_id, doc and resps"
                 f"{f' ({told})' if told else ''}; give a file that `lm_eval --log_samples` wrote"
@@ -349,11 +341,11 @@ class LmEvalSamples:
                     row = parse_row(line)
                     if isinstance(row, dict):
                         if "filter" not in row:  # as lm-eval wrote until 0.4.4: the same reply once for each filter
-                            passes[told := (str(row["doc_id"]), hash(orjson.dumps(row["resps"])))] += 1
-                            row |= {"filter": f"filter {passes[told]}"} if passes[told] > 1 else {}
+                            passes[reply := (str(row["doc_id"]), hash(orjson.dumps(row["resps"])))] += 1
+                            row |= {"filter": f"filter {passes[reply]}"} if passes[reply] > 1 else {}
                         yield number, row
                     elif count and line.strip():
-                        self._leave(row, 1, f"line {number}")
+                        self.left_out.count(row, f"{self.path.name}, line {number}")
         except FileNotFoundError:
             raise ConfigError(f"{self.path}: no such file") from None
         except OSError as error:

@@ -125,11 +125,25 @@ class SourceAbout:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+class LeftOut(dict[str, tuple[int, str]]):
+    """What was not read: for each reason, in words, how many samples, and where the first of them stands."""
+
+    def count(self, reason: str, place: str, number: int = 1) -> None:
+        """Count samples that were not read. place: where the first of them stands."""
+        before, first = self.get(reason, (0, place))
+        self[reason] = (before + number, first)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self.items())
+
+
 class Source(Protocol):
     """A file, or several that belong together, of another tool."""
 
     path: Path
     """The file that messages name."""
+
+    left_out: LeftOut
 
     def about(self) -> SourceAbout:
         """What the source says of itself. Raises ConfigError where it cannot be read."""
@@ -140,10 +154,6 @@ class Source(Protocol):
 
     def origins(self) -> tuple[Origin, ...]:
         """The files that were read, with their digests; known after `samples` has ended."""
-
-    @property
-    def left_out(self) -> Mapping[str, tuple[int, str]]:
-        """What was not read: for each reason, in words, how many samples and where the first of them stands."""
 
 
 NO_TARGET = "(no target given)"

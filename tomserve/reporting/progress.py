@@ -42,7 +42,7 @@ class RunScreen:
             # It may quote a stranger's file or server, so it must not be able to control the terminal.
             self._console.print(sanitize(text), markup=False, highlight=False)
 
-    def started(self, total: int, done: int) -> None:
+    def begin_phase(self, total: int, done: int) -> None:
         """Begin to show progress: `total` rows in all, of which `done` were answered before."""
         self._progress = RunProgress(self._console, total, done, quiet=self._quiet)
         self._progress.__enter__()
@@ -57,7 +57,7 @@ class RunScreen:
         if self._progress is not None:
             self._progress.status(status)
 
-    def finished(self) -> None:
+    def end_phase(self) -> None:
         """End the display, and print a line that sums up what was written, if anything was."""
         progress, self._progress = self._progress, None
         if progress is not None:

@@ -423,7 +423,7 @@ class PhaseRunner:
         self.save()
         self.log(f"{count.left} of {count.total} left {phase.what}")
         counter = RowCounter(self.listener)
-        self.listener.started(count.total, count.total - count.left)
+        self.listener.begin_phase(count.total, count.total - count.left)
         try:
             await self._run(phase, counter, count)
         except BaseException:
@@ -432,7 +432,7 @@ class PhaseRunner:
             raise
         finally:
             self.added += counter.written
-            self.listener.finished()
+            self.listener.end_phase()
             self.log(f"{counter.written} rows added, {counter.reused} reused, by status {dict(counter.statuses)}")
             if counter.masked:
                 self.listener.message(

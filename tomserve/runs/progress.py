@@ -36,14 +36,14 @@ LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 class Listener(Protocol):
     """Something that is told what an evaluation does. Its methods are called from the thread that evaluates.
 
-    An evaluation has one or several phases (see tomserve.runs.conversations). `started` begins a phase and `finished`
-    ends it; every `row` and `status` between them belongs to that phase.
+    An evaluation has one or several phases (see tomserve.runs.conversations). Every `row` and `status` belongs to the
+    phase that has begun.
     """
 
     def message(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
 
-    def started(self, total: int, done: int) -> None:
+    def begin_phase(self, total: int, done: int) -> None:
         """Called when a phase of `total` rows begins, of which `done` were there before."""
 
     def row(self, row: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Listener(Protocol):
     def status(self, status: RunStatus) -> None:
         """Called several times a second with what the run is doing."""
 
-    def finished(self) -> None:
+    def end_phase(self) -> None:
         """Called when the phase has ended, whether everything was asked or not."""
 
 
@@ -85,10 +85,10 @@ class SilentListener:
     """A Listener that shows nothing."""
 
     def message(self, text: str) -> None: ...
-    def started(self, total: int, done: int) -> None: ...
+    def begin_phase(self, total: int, done: int) -> None: ...
     def row(self, row: dict[str, Any]) -> None: ...
     def status(self, status: RunStatus) -> None: ...
-    def finished(self) -> None: ...
+    def end_phase(self) -> None: ...
 
 
 class RowCounter:
@@ -253,13 +253,13 @@ class ProgressRecorder:
         self._listener.message(text)
         self._seldom()
 
-    def started(self, total: int, done: int) -> None:
+    def begin_phase(self, total: int, done: int) -> None:
         """Begin a phase."""
         self._phase, self._total, self._before = self._phase + 1, total, done
         self._doing, self._status = self._message, RunStatus()
         self._statuses.clear()
         self._lately.clear()
-        self._listener.started(total, done)
+        self._listener.begin_phase(total, done)
         self._write()
 
     def row(self, row: dict[str, Any]) -> None:
@@ -273,10 +273,10 @@ class ProgressRecorder:
         self._listener.status(status)
         self._seldom()
 
-    def finished(self) -> None:
+    def end_phase(self) -> None:
         """End a phase."""
         self._status = RunStatus()
-        self._listener.finished()
+        self._listener.end_phase()
         self._write()
 
     def end(self, outcome: str) -> None:
