@@ -44,7 +44,7 @@ def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path:
     assert table.equals(LAYER_TABLE)
     assert record["table"] == found.table.digest
     assert [item.id for item in read_items(folder / "items.jsonl")] == ["q"]
-    assert [session.note_environment for session in found.sessions] == [{"torch": "2.1"}]
+    assert [session.measured_on for session in found.sessions] == [{"torch": "2.1"}]
     with opened(folder, environment={"torch": "9"}) as run:
         assert run.complete
     assert manifest(folder) == orjson.loads(orjson.dumps(found.to_dict())), "a complete run is not written again"

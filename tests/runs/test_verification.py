@@ -237,7 +237,7 @@ def long_run(tmp_path: Path) -> Path:
 
 def broken(folder: Path) -> list[str]:
     found = Seal.read(folder)
-    return [one.said for one in seal_differences(folder, found.links)]
+    return [one.text for one in seal_differences(folder, found.links)]
 
 
 def test_nothing_has_changed_right_after_sealing_and_sealing_twice_is_sealing_once(long_run: Path) -> None:

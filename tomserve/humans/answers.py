@@ -204,14 +204,14 @@ def _read_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
     form = _find_form(plan, file.code, lambda reason: refuse(reason, "code"))
     one = FilledForm(file.code, path, "form", about=dict(file.about))
     for place, answer in enumerate(file.answers):
-        asked = _find_question(
+        question = _find_question(
             form, answer.question, lambda reason, at=place: refuse(reason, "answers", at, "question")
         )
         if answer.question in one.answers:
             raise refuse(f"question {answer.question} is answered twice", "answers", place, "question")
-        if answer.answer is not None and answer.answer not in asked.choices:
+        if answer.answer is not None and answer.answer not in question.choices:
             raise refuse(
-                f"is {answer.answer!r:.60}; question {answer.question} has the choices {', '.join(asked.choices)}",
+                f"is {answer.answer!r:.60}; question {answer.question} has the choices {', '.join(question.choices)}",
                 *("answers", place, "answer"),
             )
         one.answers[answer.question] = Answer(**answer.model_dump(exclude={"question"}))
@@ -298,14 +298,14 @@ def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str,
     one.answers[number] = Answer(answer=_resolve_choice(answer, asked, lambda reason: refuse(reason, 2)))
 
 
-def _resolve_choice(answer: str, asked: FormQuestion, refuse: Any) -> str:
+def _resolve_choice(answer: str, question: FormQuestion, refuse: Any) -> str:
     """The choice that a letter or a label names; a choice in full comes before a letter."""
-    if answer in asked.choices:
+    if answer in question.choices:
         return answer
-    letters = LETTERS[: len(asked.choices)]
+    letters = LETTERS[: len(question.choices)]
     if len(answer) == 1 and answer.upper() in letters:
-        return asked.choices[letters.index(answer.upper())]
-    listed = ", ".join(f"{letter} ({choice})" for letter, choice in zip(letters, asked.choices, strict=True))
+        return question.choices[letters.index(answer.upper())]
+    listed = ", ".join(f"{letter} ({choice})" for letter, choice in zip(letters, question.choices, strict=True))
     raise refuse(f"is {answer!r:.60}; expected {listed}, or nothing where the question was left out")
 
 

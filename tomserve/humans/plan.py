@@ -72,8 +72,8 @@ class Form(_Part):
 
     def pages(self) -> Iterator[list[tuple[int, FormQuestion]]]:
         """The questions of each page with their numbers, which count from 1."""
-        for page in dict.fromkeys(asked.page for asked in self.questions):
-            yield [(number, asked) for number, asked in enumerate(self.questions, 1) if asked.page == page]
+        for page in dict.fromkeys(question.page for question in self.questions):
+            yield [(number, question) for number, question in enumerate(self.questions, 1) if question.page == page]
 
 
 class Attention(_Part):
@@ -130,13 +130,15 @@ class Plan(_Part):
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["participant", "question", "page", "item", "check", "choices", "answer", *names])
         for form in self.forms:
-            for number, asked in enumerate(form.questions, 1):
-                item = known[asked.item] if asked.item is not None else None
-                check = self.check(asked.check)
+            for number, question in enumerate(form.questions, 1):
+                item = known[question.item] if question.item is not None else None
+                check = self.check(question.check)
                 answer = item.answer if item is not None else check.answer if check is not None else ""
                 values = [item.factors.get(name) if item is not None else None for name in names]
-                choices = " | ".join(asked.choices)
-                rows.writerow([form.code, number, asked.page, asked.item, asked.check, choices, answer, *values])
+                choices = " | ".join(question.choices)
+                rows.writerow(
+                    [form.code, number, question.page, question.item, question.check, choices, answer, *values]
+                )
         return text.getvalue()
 
 
@@ -163,11 +165,11 @@ def read_plan(folder: Path) -> tuple[Plan, dict[str, Item]]:
     plan = validate(data, Plan, path=path)
     items = {item.id: item for item in read_items(folder / ITEMS)}
     for place, form in enumerate(plan.forms):
-        for asked in form.questions:
-            item = items.get(asked.item or "")
-            known = asked.check is not None and plan.check(asked.check) is not None
-            if not known and (item is None or sorted(item.choices) != sorted(asked.choices)):
-                reason = f"{asked.item or asked.check!r} is not in {ITEMS} with these choices; restore both files"
+        for question in form.questions:
+            item = items.get(question.item or "")
+            known = question.check is not None and plan.check(question.check) is not None
+            if not known and (item is None or sorted(item.choices) != sorted(question.choices)):
+                reason = f"{question.item or question.check!r} is not in {ITEMS} with these choices; restore both files"
                 raise ContentError(reason, path=path, field=f"forms.{place}")
     return plan, items
 
@@ -199,14 +201,14 @@ def describe_balance(plan: Plan, items: dict[str, Item], factors: Sequence[str],
     items: those that are asked, by id. factors: what is spread over each form. total: how many items there were to
     choose from.
     """
-    asked = [[q.item for q in form.questions if q.item is not None] for form in plan.forms]
-    used = Counter(name for one in asked for name in one)
+    forms = [[q.item for q in form.questions if q.item is not None] for form in plan.forms]
+    used = Counter(name for one in forms for name in one)
     times = _range(list(used.values()))
     of = "" if len(used) == total else f" of {total:,}"
     lines = [f"{len(used):,}{of} questions are asked, each {'once' if times == '1' else f'{times} times'}"]
     unlisted = []
     for name in factors:
-        counts = [Counter(_count_shown(items[one].factors.get(name)) for one in form) for form in asked]
+        counts = [Counter(_count_shown(items[one].factors.get(name)) for one in form) for form in forms]
         values = sorted({value for count in counts for value in count})
         if len(values) > LISTED:
             unlisted.append(name)

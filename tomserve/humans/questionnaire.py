@@ -263,7 +263,7 @@ def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], texts: For
         pages=_pages(plan, form, items),
         letters=LETTERS,
         questions=len(form.questions),
-        most=max(len(asked.choices) for asked in form.questions),
+        most=max(len(question.choices) for question in form.questions),
     )
 
 
@@ -274,7 +274,7 @@ def _instructions(plan: Plan, form: Form, texts: FormTexts, paper: bool = False)
         text.insert(1, texts.instructions.sentences)
     if not paper:
         text.append(texts.instructions.screen)
-    if any(UNKNOWN in asked.choices for asked in form.questions if asked.item is not None):
+    if any(UNKNOWN in question.choices for question in form.questions if question.item is not None):
         text.append(texts.instructions.unknown)
     return text
 
@@ -283,20 +283,20 @@ def _pages(plan: Plan, form: Form, items: Mapping[str, Item]) -> list[dict[str, 
     """What each page shows: the sentences of its story, and its numbered questions with their choices."""
     found = []
     for page in form.pages():
-        told = [_story_and_question(plan, asked, items) for _, asked in page]
+        shown = [_story_and_question(plan, question, items) for _, question in page]
         questions = [
-            {"number": number, "text": question, "choices": asked.choices}
-            for (number, asked), (_, question) in zip(page, told, strict=True)
+            {"number": number, "text": text, "choices": question.choices}
+            for (number, question), (_, text) in zip(page, shown, strict=True)
         ]
-        found.append({"story": told[0][0], "questions": questions})
+        found.append({"story": shown[0][0], "questions": questions})
     return found
 
 
-def _story_and_question(plan: Plan, asked: FormQuestion, items: Mapping[str, Item]) -> tuple[list[str], str]:
+def _story_and_question(plan: Plan, question: FormQuestion, items: Mapping[str, Item]) -> tuple[list[str], str]:
     """The sentences and the question of an item or of an attention check."""
-    if (check := plan.check(asked.check)) is not None:
+    if (check := plan.check(question.check)) is not None:
         return check.story, check.question
-    item = items[asked.item or ""]
+    item = items[question.item or ""]
     return list(item.story), item.question
 
 

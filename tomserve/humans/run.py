@@ -83,8 +83,8 @@ def _judge_form(number: int, form: Form, filled: FilledForm, plan: Plan) -> Pers
     given = filled.choices()
     last = max(given, default=0)
     wrong = answered = left_out = 0
-    for place, asked in enumerate(form.questions, 1):
-        check = plan.check(asked.check)
+    for place, question in enumerate(form.questions, 1):
+        check = plan.check(question.check)
         if check is None:
             answered += place in given
             left_out += place not in given
@@ -129,9 +129,9 @@ def write_run(folder: Path, plan: Plan, items: dict[str, Item], outcome: FormOut
 def _rows(people: Iterable[Person], plan: Plan, model: str) -> Iterator[dict[str, Any]]:
     """The rows of these people, with the fields of the data contract Response."""
     for person in people:
-        for number, asked in enumerate(person.form.questions, 1):
-            if asked.item is not None:
-                yield _row(person, number, asked.item, plan, model)
+        for number, question in enumerate(person.form.questions, 1):
+            if question.item is not None:
+                yield _row(person, number, question.item, plan, model)
 
 
 def _row(person: Person, number: int, item: str, plan: Plan, model: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _escape_formula(text: str) -> str:
 
 
 def _manifest(folder: Path, plan: Plan, outcome: FormOutcome, model: str) -> Manifest:
-    asked = {
+    fields = {
         "benchmark": plan.benchmark,
         "benchmark_digest": plan.benchmark_digest,
         "benchmark_items": plan.benchmark_items,
@@ -194,7 +194,7 @@ def _manifest(folder: Path, plan: Plan, outcome: FormOutcome, model: str) -> Man
         "revision": None,
         "sampling": {},
     }
-    made = Manifest.new(folder, (), **asked).to_dict()
+    made = Manifest.new(folder, (), **fields).to_dict()
     made["strategies"] = {plan.mode: {"digest": plan.words, "max_tokens": None, "chain": False}}
     made["people"] = {
         "questionnaire": plan.questionnaire,

@@ -95,21 +95,21 @@ def copy_runs(runs: Sequence[str]) -> Iterator[Snapshot]:
     of one name, a secret of the environment in a file, and what cannot be copied.
     """
     with temporary.folder() as scratch:
-        made = Snapshot((scratch / "runs").resolve())
+        snapshot = Snapshot((scratch / "runs").resolve())
         places = _places()
         for run in runs:
             if run.endswith(TABLES):
                 raise ConfigError(f"{run}: is a table of scores; an artefact holds runs, from which it can be computed")
             folder = find_run(run)
             name = _run_name(run_name(folder))
-            if name in made.folders:
+            if name in snapshot.folders:
                 raise ConfigError(f"{run}: two runs are called {name!r}; rename the folder of one")
-            made.folders[name] = folder
-            _copy(made, name, folder, places)
+            snapshot.folders[name] = folder
+            _copy(snapshot, name, folder, places)
         before = os.environ.get("TOMSERVE_RUNS")
-        os.environ["TOMSERVE_RUNS"] = str(made.root)
+        os.environ["TOMSERVE_RUNS"] = str(snapshot.root)
         try:
-            yield made
+            yield snapshot
         finally:
             if before is None:
                 del os.environ["TOMSERVE_RUNS"]
@@ -134,13 +134,13 @@ def _places() -> list[tuple[str, str]]:
     return sorted(found.items(), key=lambda one: -len(one[0]))
 
 
-def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, str]]) -> None:
+def _copy(snapshot: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, str]]) -> None:
     check_files(folder)
     manifest = Manifest.read(folder)
     assert manifest is not None  # find_run has found it
-    target = made.root / name
+    target = snapshot.root / name
     target.mkdir(parents=True)
-    made.manifests[name] = manifest
+    snapshot.manifests[name] = manifest
     names = (*TAKEN, runfolder.TABLE) if manifest.measured else TAKEN
     for one in names:
         if not (folder / one).is_file():
@@ -148,15 +148,15 @@ def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, s
         try:
             with files.open_for_reading(folder / one) as source, (target / one).open("xb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)
-            made.taken.append(f"{name}/{one}")
+            snapshot.taken.append(f"{name}/{one}")
         except OSError as error:
             raise ConfigError(f"{folder / one}: cannot be copied ({error.strerror})") from None
     if (target / verification.SEAL_FILE).exists():
-        made.sealed.add(name)
+        snapshot.sealed.add(name)
     else:
         _without_places(target / MANIFEST, places)
     for path in sorted(target.iterdir()):
-        _check_content(made, name, path, places)
+        _check_content(snapshot, name, path, places)
 
 
 def _without_places(path: Path, places: Sequence[tuple[str, str]]) -> None:
@@ -183,7 +183,7 @@ def make_portable(value: Any, places: Sequence[tuple[str, str]]) -> Any:
     return value
 
 
-def _check_content(made: Snapshot, name: str, path: Path, places: Sequence[tuple[str, str]]) -> None:
+def _check_content(snapshot: Snapshot, name: str, path: Path, places: Sequence[tuple[str, str]]) -> None:
     """Look for what must not be handed on: refuse a secret of the environment, and tell of folders of this machine."""
     secrets = {
         variable: value.encode()
@@ -198,14 +198,14 @@ def _check_content(made: Snapshot, name: str, path: Path, places: Sequence[tuple
             for variable, value in secrets.items():
                 if value in text:
                     raise ConfigError(
-                        f"{made.folders[name] / path.name}: holds what the variable {variable} of your environment "
+                        f"{snapshot.folders[name] / path.name}: holds what the variable {variable} of your environment "
                         "holds, which looks like a key; take it out of the file, or unset the variable"
                     )
             found += home is not None and home + b"/" in text
             before = text[-4096:]
     if found:
-        made.warnings.append(
-            f"{made.folders[name] / path.name}: names your home folder, and is handed on as it is; look whether "
+        snapshot.warnings.append(
+            f"{snapshot.folders[name] / path.name}: names your home folder, and is handed on as it is; look whether "
             "that may be read by others"
         )
 
@@ -475,9 +475,9 @@ def write_artefact(options: ArtefactOptions, path: Path, say: Callable[[str], No
         try:
             with (
                 output_path.open_output(path, *runs.folders.values(), options.wheel) as target,
-                zipfile.ZipFile(target, "w") as made,
+                zipfile.ZipFile(target, "w") as archive,
             ):
-                out = _Zip(made)
+                out = _Zip(archive)
                 _fill(out, options, labels, analysis, runs, wheel)
                 return [*out.digests]
         except OSError as error:
@@ -486,16 +486,16 @@ def write_artefact(options: ArtefactOptions, path: Path, say: Callable[[str], No
 
 def _analysis(options: ArtefactOptions, labels: Sequence[str], runs: Snapshot, say: Callable[[str], None]) -> Analysis:
     """What the study says of the copies, after what is lacking of them was told."""
-    for said in runs.warnings:
-        say(said)
+    for warning in runs.warnings:
+        say(warning)
     sources, scores = load_sources(runs.names, labels, lambda text: say(text.replace(f"{runs.root}/", "")))
     for source in sources:
-        for said in missing_data.gap_sentences(
+        for warning in missing_data.gap_sentences(
             missing_data.gaps_of_scores(source.scores, runs.root / source.run, source.run)
         ):
-            say(said)
-    for said in same_model_notes(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
-        say(said)
+            say(warning)
+    for warning in same_model_notes(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
+        say(warning)
     return compute(scores, options.study, options.intervals, options.by, named=figures.common_study(sources))
 
 

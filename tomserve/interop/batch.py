@@ -539,20 +539,22 @@ def export_requests(
         evaluation.save()
         if part_number(folder) is None:  # what a part asks is known from the record of the parts
             Exports.read(folder).with_one(Export.of(options, evaluation.plan.benchmark.name, chosen)).write(folder)
-        questions, last = 0, None
+        open_questions, last = 0, None
         with written:
             for request in _open_requests(evaluation, lambda request: None):
-                questions += request.identity.question != last
+                open_questions += request.identity.question != last
                 last = request.identity.question
                 if written.add(request) and len(written) % TELL_EVERY == 0:
                     listener.message(f"{len(written):,} requests written so far")
-        made = evaluation.plan.questions
-        total = len(made.items) * len(made.strategies) * made.repeats
+        questions = evaluation.plan.questions
+        total = len(questions.items) * len(questions.strategies) * questions.repeats
         evaluation.folder.log(
             f"{len(written)} requests written to {len(written.written)} batch files, {out.name} first"
         )
-        several = any(strategy.several for strategy in made.strategies)
-        return ExportResult(folder, tuple(written.written), len(written), questions, total, several and questions > 0)
+        several = any(strategy.several for strategy in questions.strategies)
+        return ExportResult(
+            folder, tuple(written.written), len(written), open_questions, total, several and open_questions > 0
+        )
 
 
 def import_results(
@@ -595,13 +597,13 @@ def import_results(
 def _open_evaluation(options: EvalOptions, chosen: Target, listener: Listener) -> Iterator[Evaluation]:
     """The evaluation of these options, with its folder locked; nothing is asked of any server. Leaving it writes the
     manifest."""
-    made: Plan = make_plan(options, chosen=chosen)
-    path = runfolder.answers_folder(options.run or runfolder.default_name(made.benchmark_name, made.name))
+    plan: Plan = make_plan(options, chosen=chosen)
+    path = runfolder.answers_folder(options.run or runfolder.default_name(plan.benchmark_name, plan.name))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
         restore_journal(folder.path)
         journal = stack.enter_context(Journal(folder.path / JOURNAL))
-        evaluation = resume_evaluation(made, folder, journal, listener, Stop(), time.monotonic())
+        evaluation = resume_evaluation(plan, folder, journal, listener, Stop(), time.monotonic())
         try:
             yield evaluation
         finally:

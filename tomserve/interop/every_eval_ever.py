@@ -58,12 +58,14 @@ def path_component(name: str) -> str:
     >>> path_component("azure/gpt-4o:free"), path_component("data"), path_component("..")
     ('azure_gpt-4o_free', 'data_', 'unknown')
     """
-    made = "".join(one if one.isprintable() else "_" for one in _UNPORTABLE.sub("_", name.strip())).rstrip(". ")
-    if len(made.encode()) > _LONGEST:
-        made = made.encode()[:_LONGEST].decode(errors="ignore") + hashlib.sha256(name.encode()).hexdigest()[:12]
-    if not made:
+    component = "".join(one if one.isprintable() else "_" for one in _UNPORTABLE.sub("_", name.strip())).rstrip(". ")
+    if len(component.encode()) > _LONGEST:
+        component = (
+            component.encode()[:_LONGEST].decode(errors="ignore") + hashlib.sha256(name.encode()).hexdigest()[:12]
+        )
+    if not component:
         return UNKNOWN
-    return f"{made}_" if made == "data" else f"_{made}" if _RESERVED.fullmatch(made) else made
+    return f"{component}_" if component == "data" else f"_{component}" if _RESERVED.fullmatch(component) else component
 
 
 def model_id(name: str, developer: str | None) -> str:
@@ -82,12 +84,12 @@ def model_id(name: str, developer: str | None) -> str:
 def make_sample(one: ScoredReply, context: SampleContext, transcript: Transcript | None) -> dict[str, Any]:
     """A reply as the schema has it. context: what it repeats of its evaluation. transcript: the whole conversation of a
     strategy that asks several times, else None."""
-    told = () if one.item.story == (one.item.question,) else one.item.story  # a question that stands alone
-    raw = "\n".join((*told, one.item.question))
+    sentences = () if one.item.story == (one.item.question,) else one.item.story  # a question that stands alone
+    raw = "\n".join((*sentences, one.item.question))
     reference = [one.item.answer]
     score, row = one.score, one.row
     rows = list(transcript.rows.values()) if transcript is not None else [row]
-    replies = sum(said.turn is not None for said in transcript.messages) if transcript is not None else 0
+    replies = sum(message.turn is not None for message in transcript.messages) if transcript is not None else 0
     return {
         "schema_version": SCHEMA,
         "evaluation_id": context.evaluation,
@@ -125,8 +127,8 @@ def _output(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _messages(transcript: Transcript) -> list[dict[str, Any]]:
     return [
-        {"turn_idx": place, "role": said.role, "content": said.content, "reasoning_trace": said.reasoning}
-        for place, said in enumerate(transcript.messages)
+        {"turn_idx": place, "role": message.role, "content": message.content, "reasoning_trace": message.reasoning}
+        for place, message in enumerate(transcript.messages)
     ]
 
 
@@ -137,7 +139,9 @@ def _read(one: ScoredReply, transcript: Transcript | None) -> list[dict[str, Any
     place, source = 0, "output.raw"
     if transcript is not None:
         text = one.row.get("text")
-        found = [at for at, said in enumerate(transcript.messages) if said.turn is not None and said.content == text]
+        found = [
+            at for at, message in enumerate(transcript.messages) if message.turn is not None and message.content == text
+        ]
         place = found[-1] if found else max(len(transcript.messages) - 1, 0)
         source = "messages[turn_idx].content" if found else "the text that the strategy's program concluded with"
     return [
@@ -153,16 +157,16 @@ def _read(one: ScoredReply, transcript: Transcript | None) -> list[dict[str, Any
 
 def _usage(rows: Iterable[Mapping[str, Any]]) -> dict[str, int] | None:
     """Tokens of all requests together; None where the server did not count those of one of them."""
-    whole = Counter[str]()
+    counts = Counter[str]()
     for row in rows:
         used = token_counts(row.get("usage"))
         if not used or any(type(count) is not int or count < 0 for count in used.values()):
             return None
-        whole.update(used)
+        counts.update(used)
         cached = row["usage"].get("cached")
         if type(cached) is int and cached > 0:
-            whole["input_tokens_cache_read"] += cached
-    return dict(whole) or None
+            counts["input_tokens_cache_read"] += cached
+    return dict(counts) or None
 
 
 def _performance(rows: Iterable[Mapping[str, Any]]) -> dict[str, float] | None:
@@ -182,8 +186,8 @@ def _metadata(one: ScoredReply) -> dict[str, str]:
         "canary": one.item.canary or None,
     }
     factors = {f"factor_{name}" if name in ours else name: value for name, value in one.item.factors.items()}
-    told = {name: value for name, value in (*factors.items(), *ours.items()) if value is not None}
-    return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in told.items()}
+    metadata = {name: value for name, value in (*factors.items(), *ours.items()) if value is not None}
+    return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in metadata.items()}
 
 
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
@@ -223,8 +227,8 @@ class _ResultCounts:
             low, high, method = found["ci_low"], found["ci_high"], found["method"]
         uncertainty: dict[str, Any] = {"num_samples": len(means)}
         if len(by_cluster) > 1:  # one cluster says nothing of how clusters differ
-            told = f"analytic, robust to {len(by_cluster)} clusters of questions"
-            uncertainty["standard_error"] = {"value": error, "method": told}
+            method = f"analytic, robust to {len(by_cluster)} clusters of questions"
+            uncertainty["standard_error"] = {"value": error, "method": method}
         if math.isfinite(low) and math.isfinite(high):
             uncertainty["confidence_interval"] = {
                 "lower": low,
@@ -253,16 +257,16 @@ class Evaluation:
         asked = manifest.foreign.created if manifest.foreign is not None else manifest.created
         self._asked, self._made = to_epoch(asked), to_epoch(manifest.created)
         newest = replies.newest(strategy) if manifest.foreign is None else None
-        made = max(one for one in (to_epoch(newest), self._made, -1) if one is not None)
-        if made < 0:
+        seconds = max(one for one in (to_epoch(newest), self._made, -1) if one is not None)
+        if seconds < 0:
             raise ConfigError(
                 f"{replies.folder / 'manifest.json'}: created: found {manifest.created!r:.60}; expected a time such as "
                 "2026-11-22T12:14:01Z, because the schema of Every Eval Ever asks when a run was made"
             )
-        self._retrieved = str(made)
+        self._retrieved = str(seconds)
         names = (manifest.benchmark, *self.model.split("/", 1))
         self.folder = Path("data", *map(path_component, names))
-        self.id = f"{manifest.benchmark}-{strategy}/{self.model.replace('/', '_')}/{made}"
+        self.id = f"{manifest.benchmark}-{strategy}/{self.model.replace('/', '_')}/{seconds}"
         identity = f"{manifest.run}\n{strategy}\n{self.id}".encode()
         self.uuid = str(uuid.UUID(bytes=hashlib.sha256(identity).digest()[:16], version=4))
         self._counted: dict[str, _ResultCounts] = {}
@@ -286,11 +290,11 @@ class Evaluation:
                 rows += 1
                 if rows % TELL_EVERY == 0:
                     listener.message(f"{rows:,} samples written so far")
-        whole = out / self.folder / f"{self.uuid}.json"
-        with output_path.open_output(whole, self._replies.folder) as file:
-            told = self._whole((self.folder / samples.name).as_posix(), sha.hexdigest(), rows)
-            file.write(orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n")
-        return whole, samples
+        path = out / self.folder / f"{self.uuid}.json"
+        with output_path.open_output(path, self._replies.folder) as file:
+            record = self._record((self.folder / samples.name).as_posix(), sha.hexdigest(), rows)
+            file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+        return path, samples
 
     def _count(self, one: ScoredReply) -> SampleContext:
         """Count a reply in its result; returns what joins both."""
@@ -308,7 +312,7 @@ class Evaluation:
         benchmark = self._replies.manifest.benchmark
         return f"{benchmark}/{variant}" if variant else benchmark
 
-    def _whole(self, samples: str, checksum: str, rows: int) -> dict[str, Any]:
+    def _record(self, samples: str, checksum: str, rows: int) -> dict[str, Any]:
         manifest = self._replies.manifest
         library: dict[str, Any] = {"name": "tomserve", "version": manifest.tomserve or UNKNOWN}
         if manifest.foreign is not None:
@@ -399,8 +403,8 @@ class Evaluation:
         }
 
 
-def _texts(told: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in told.items() if value}
+def _texts(given: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if value}
 
 
 def _hub_name(preset: str | None) -> str | None:

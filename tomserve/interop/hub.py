@@ -82,7 +82,7 @@ class Table:
     path: Path
     rows: int
     schema: Mapping[str, Any]
-    told: Mapping[str, str]
+    descriptions: Mapping[str, str]
 
 
 @dataclass
@@ -107,7 +107,7 @@ class _Factor:
         return pl.Float64 if self.kinds == {int, float} else pl.String
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         short = sorted(one for one in self.values if len(one) <= 40)
         if not short or len(self.values) > SHOWN or len(short) < len(self.values):
             return "A factor of the design: where the question stands in it."
@@ -123,11 +123,11 @@ def items_table(items: Sequence[Item], path: Path, canary: str) -> Table:
             factors[name].see(value)
     schema: dict[str, Any] = {name: pl.List(pl.String) if name in _LISTS else pl.String for name in ITEM}
     schema |= {f"factor_{name}": factors[name].kind for name in sorted(factors)}
-    told = {**ITEM, **{f"factor_{name}": factors[name].told for name in sorted(factors)}}
+    descriptions = {**ITEM, **{f"factor_{name}": factors[name].description for name in sorted(factors)}}
     count = _write_rows((_question(item, factors, canary) for item in items), schema, path)
     if not count:
         raise ConfigError("there are no questions to publish")
-    return Table(path, count, schema, told)
+    return Table(path, count, schema, descriptions)
 
 
 def _question(item: Item, factors: Mapping[str, _Factor], canary: str) -> Row:
@@ -225,7 +225,7 @@ def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table], dige
             "@type": "cr:RecordSet",
             "@id": name,
             "name": name,
-            "field": [_field(name, column, kind, table.told[column]) for column, kind in table.schema.items()],
+            "field": [_field(name, column, kind, table.descriptions[column]) for column, kind in table.schema.items()],
         }
         for name, table in tables.items()
     ]
@@ -240,13 +240,13 @@ def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table], dige
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def _field(table: str, column: str, kind: Any, told: str) -> dict[str, Any]:
+def _field(table: str, column: str, kind: Any, description: str) -> dict[str, Any]:
     inner = kind.inner if isinstance(kind, pl.List) else kind
     return {
         "@type": "cr:Field",
         "@id": f"{table}/{column}",
         "name": column,
-        "description": told,
+        "description": description,
         "dataType": next((name for one, name in _TYPES.items() if inner == one), "sc:Text"),
         **({"repeated": True} if isinstance(kind, pl.List) else {}),
         "source": {"fileObject": {"@id": f"{table}-parquet"}, "extract": {"column": column}},
@@ -349,7 +349,7 @@ def render_bibtex(titles: Iterable[str]) -> str:
     }
     <BLANKLINE>
     """
-    made = []
+    entries = []
     for number, paper in enumerate(titles, 1):
         match = re.fullmatch(r"(.*) \((arXiv|doi):([\w./-]+)\)", paper)
         title, kind, place = match.groups() if match else (paper, "", "")
@@ -361,14 +361,14 @@ def render_bibtex(titles: Iterable[str]) -> str:
         if kind == "doi":
             fields |= {"doi": place, "url": f"https://doi.org/{place}"}
         key = f"{kind}.{place.replace('/', '-')}" if kind else f"paper.{number}"
-        made.append(bibtex_entry("misc", key, fields))
-    return "\n".join(made)
+        entries.append(bibtex_entry("misc", key, fields))
+    return "\n".join(entries)
 
 
 def bibtex_entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
     """A BibTeX entry. fields: their values as TeX, by name."""
-    told = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    return f"@{kind}{{{key},\n{told}\n}}\n"
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    return f"@{kind}{{{key},\n{lines}\n}}\n"
 
 
 def _tex(text: str) -> str:
@@ -383,13 +383,13 @@ def licence_id(given: str) -> str:
     >>> licence_id("CC-BY-NC-4.0")
     'cc-by-nc-4.0'
     """
-    made = given.strip().lower()
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{1,39}", made):
+    licence = given.strip().lower()
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{1,39}", licence):
         raise ConfigError(
             f"--license: found {given!r:.60}; expected an identifier such as cc-by-4.0, mit or apache-2.0, or `other` "
             "with --license-file FILE"
         )
-    return made
+    return licence
 
 
 def licence_page(licence: str) -> str:
@@ -475,11 +475,11 @@ class Dataset:
 
 def describe_data(benchmarks: Sequence[str], runs: Sequence[str], others: Sequence[str]) -> str:
     """What the data are, in sentences. benchmarks, runs: their names. others: why they may be somebody else's."""
-    told = [f"Questions of {', '.join(benchmarks)}, as tomserve asks them."]
+    sentences = [f"Questions of {', '.join(benchmarks)}, as tomserve asks them."]
     if runs:
-        told.append(f"With the replies of the run{'s' * (len(runs) > 1)} {', '.join(runs)}.")
-    told += [f"{one[:1].upper()}{one[1:]}." for one in others]
-    return markdown(" ".join(told))
+        sentences.append(f"With the replies of the run{'s' * (len(runs) > 1)} {', '.join(runs)}.")
+    sentences += [f"{one[:1].upper()}{one[1:]}." for one in others]
+    return markdown(" ".join(sentences))
 
 
 @dataclass
@@ -500,17 +500,17 @@ def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -
     _refuse_leftovers(dataset, folder)
     try:
         with temporary.folder() as scratch:
-            made = _tables(dataset, scratch)
-            files = {f"data/{name}.parquet": table.path for name, table in made.tables.items()}
+            parts = _tables(dataset, scratch)
+            files = {f"data/{name}.parquet": table.path for name, table in parts.tables.items()}
             texts = {
-                "README.md": _card(dataset, made),
+                "README.md": _card(dataset, parts),
                 "LICENSE": f"{dataset.terms.rstrip()}\n\nThese data must not be used to train models.\n",
             }
             for name, text in texts.items():
                 files[name] = scratch / name
                 files[name].write_text(text, "utf-8")
             files["croissant.json"] = scratch / "croissant.json"
-            files["croissant.json"].write_bytes(_metadata(dataset, made))
+            files["croissant.json"].write_bytes(_metadata(dataset, parts))
             return [_copy_into(source, folder / name, inputs) for name, source in files.items()]
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
@@ -536,57 +536,59 @@ def _refuse_leftovers(dataset: Dataset, folder: Path) -> None:
 
 
 def _tables(dataset: Dataset, scratch: Path) -> _Parts:
-    made = _Parts()
-    made.tables["items"] = items_table(dataset.items, scratch / "items.parquet", dataset.canary)
+    parts = _Parts()
+    parts.tables["items"] = items_table(dataset.items, scratch / "items.parquet", dataset.canary)
     if dataset.replies:
         names, runs = zip(*dataset.replies, strict=True)
-        made.tables["replies"] = replies_table(runs, names, scratch / "replies.parquet", dataset.canary)
-    made.canaries = tuple(sorted({item.canary or dataset.canary for item in dataset.items}))
-    for name, table in made.tables.items():
+        parts.tables["replies"] = replies_table(runs, names, scratch / "replies.parquet", dataset.canary)
+    parts.canaries = tuple(sorted({item.canary or dataset.canary for item in dataset.items}))
+    for name, table in parts.tables.items():
         with table.path.open("rb") as file:
-            made.digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return made
+            parts.digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return parts
 
 
-def _card(dataset: Dataset, made: _Parts) -> str:
+def _card(dataset: Dataset, parts: _Parts) -> str:
     title = " ".join(dataset.title.split())
-    front = _front(dataset, made, title)
-    parts = [
+    front = _front(dataset, parts, title)
+    chapters = [
         f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n",
         f"# {markdown(title)}\n",
         f"{dataset.source} Written by tomserve {__version__}.\n",
         f"Version {dataset.version}. Digest of all questions: `{dataset.items.digest()}`.\n",
         "```python\nfrom datasets import load_dataset\n\n"
-        + "".join(f'{name} = load_dataset("FOLDER_OR_REPOSITORY", "{name}", split="test")\n' for name in made.tables)
+        + "".join(f'{name} = load_dataset("FOLDER_OR_REPOSITORY", "{name}", split="test")\n' for name in parts.tables)
         + "```\n",
         "## Not for training\n",
         "These data measure models. Whoever trains on them takes away what they measure. Every row carries "
-        + ("this canary" if len(made.canaries) == 1 else "one of these canaries")
+        + ("this canary" if len(parts.canaries) == 1 else "one of these canaries")
         + ", by which leaks can be found:\n",
-        *(f"```text\n{one}\n```\n" for one in made.canaries),
+        *(f"```text\n{one}\n```\n" for one in parts.canaries),
     ]
-    for name, table in made.tables.items():
-        parts.append(f"## {name}: {table.rows:,} rows\n")
-        parts.append("| column | holds |\n|---|---|")
-        parts.append("\n".join(f"| `{column}` | {markdown(table.told[column])} |" for column in table.schema) + "\n")
-    if "replies" in made.tables:
-        parts.append(
+    for name, table in parts.tables.items():
+        chapters.append(f"## {name}: {table.rows:,} rows\n")
+        chapters.append("| column | holds |\n|---|---|")
+        chapters.append(
+            "\n".join(f"| `{column}` | {markdown(table.descriptions[column])} |" for column in table.schema) + "\n"
+        )
+    if "replies" in parts.tables:
+        chapters.append(
             "`item` of a reply is the `id` of its question; a question may have no reply. The terms of whoever served "
             "the model may limit what can be done with its replies.\n"
         )
-    parts += [
+    chapters += [
         "## Limits\n",
         "A share of right answers says what was answered, not why. Constant answers and simple rules solve some of the "
         "questions: report what they score beside every accuracy (`tomserve analyze` does).\n",
         *_citation_chapter(dataset),
         f"## Licence\n\n{dataset.licence}; the text is in `LICENSE`.\n",
     ]
-    return "\n".join(parts)
+    return "\n".join(chapters)
 
 
-def _front(dataset: Dataset, made: _Parts, title: str) -> dict[str, Any]:
+def _front(dataset: Dataset, parts: _Parts, title: str) -> dict[str, Any]:
     """What stands at the head of the card, by which a hub finds and shows the dataset."""
-    rows = max(table.rows for table in made.tables.values())
+    rows = max(table.rows for table in parts.tables.values())
     other = {"license_name": "other", "license_link": "LICENSE"} if dataset.licence == "other" else {}
     return {
         "license": dataset.licence,
@@ -598,32 +600,32 @@ def _front(dataset: Dataset, made: _Parts, title: str) -> dict[str, Any]:
         "tags": [*(["theory-of-mind"] if dataset.benchmark else []), "evaluation", "croissant"],
         "configs": [
             {"config_name": name, "data_files": [{"split": "test", "path": f"data/{name}.parquet"}]}
-            for name in made.tables
+            for name in parts.tables
         ],
     }
 
 
 def _citation_chapter(dataset: Dataset) -> list[str]:
     """The chapter on what to cite."""
-    told = [f"- {markdown(paper)}" for paper in dataset.papers]
-    told.append("- tomserve, with its version and the digest above")
+    lines = [f"- {markdown(paper)}" for paper in dataset.papers]
+    lines.append("- tomserve, with its version and the digest above")
     if not dataset.own and not dataset.papers:
-        told.insert(0, "- the paper of the questions")
-    return ["## Citation\n", "\n".join(told) + "\n"]
+        lines.insert(0, "- the paper of the questions")
+    return ["## Citation\n", "\n".join(lines) + "\n"]
 
 
-def _metadata(dataset: Dataset, made: _Parts) -> bytes:
+def _metadata(dataset: Dataset, parts: _Parts) -> bytes:
     cited = "; ".join((*dataset.papers, f"tomserve {__version__}; data {dataset.items.digest()}"))
     about: Mapping[str, Any] = {
         "name": " ".join(dataset.title.split()),
-        "description": f"{dataset.source} These data must not be used to train models. {' '.join(made.canaries)}",
+        "description": f"{dataset.source} These data must not be used to train models. {' '.join(parts.canaries)}",
         "license": licence_page(dataset.licence),
         "url": dataset.url,
         "version": dataset.version,
         "datePublished": dataset.date,
         "citeAs": cited,
     }
-    return render_croissant(about, made.tables, made.digests)
+    return render_croissant(about, parts.tables, parts.digests)
 
 
 WAY_OUT = "export them one by one"
@@ -640,11 +642,11 @@ def _each_once(runs: Sequence[ScoredReplies]) -> Iterator[Item]:
     ids, lines = FirstPlaces(), list[int]()
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):
-            place, told = ids.add(item.id, len(lines)), hash(item.to_json())
+            place, checksum = ids.add(item.id, len(lines)), hash(item.to_json())
             if place == len(lines):
-                lines.append(told)
+                lines.append(checksum)
                 yield item
-            elif lines[place] != told:
+            elif lines[place] != checksum:
                 raise ConfigError(
                     f"{run.folder}: calls another question {item.id!r:.80} than a run before it does, so that nobody "
                     f"could tell which one a reply answers; {WAY_OUT}"

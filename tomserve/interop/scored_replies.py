@@ -166,8 +166,8 @@ class Transcript:
     def add(self, shown: Sequence[dict[str, str]], number: int) -> None:
         """Add what a turn showed, as far as it was not said before, and its reply, where there is one."""
         asked = [(one["role"], one["content"]) for one in shown]
-        said = [(one.role, one.content) for one in self.messages]
-        known = len(said) if asked[: len(said)] == said else 0
+        before = [(one.role, one.content) for one in self.messages]
+        known = len(before) if asked[: len(before)] == before else 0
         self.messages += [Message(role, content) for role, content in asked[known:]]
         if (row := self.rows.get(number)) is not None and isinstance(text := row.get("text"), str):
             thoughts = row.get("reasoning")
@@ -189,11 +189,11 @@ class Transcripts:
     def of(self, one: ScoredReply) -> Transcript:
         """The conversation that led to a scored reply."""
         rows = self._turns.of(one.item.id, self._name, str(one.row["model"]), one.sample)
-        made = Transcript(rows={row["turn"]: row for row in rows if sample_of(row) == one.sample})
-        shown = self._shown(one, made.rows)
-        for number in sorted({*made.rows, *shown}):
-            made.add(shown.get(number, one.messages if not made.messages else ()), number)
-        return made
+        transcript = Transcript(rows={row["turn"]: row for row in rows if sample_of(row) == one.sample})
+        shown = self._shown(one, transcript.rows)
+        for number in sorted({*transcript.rows, *shown}):
+            transcript.add(shown.get(number, one.messages if not transcript.messages else ()), number)
+        return transcript
 
     def _shown(self, one: ScoredReply, rows: dict[int, Row]) -> dict[int, Sequence[dict[str, str]]]:
         """What each turn showed, by its number; nothing where that cannot be made again."""

@@ -66,10 +66,10 @@ class Servers:
 
     def of(self, chosen: Target, folder: Path, note: Callable[[str], None]) -> tuple[Server, Target]:
         """The server of that target, started unless it runs already. Arguments and errors: see `start_server`."""
-        kept = self._kept.get(chosen.starts)
-        if kept is None or kept[0].gone() is not None:
-            kept = self._kept[chosen.starts] = start_server(self._stack, chosen, folder, note, self._share)
-        return kept
+        running = self._kept.get(chosen.starts)
+        if running is None or running[0].gone() is not None:
+            running = self._kept[chosen.starts] = start_server(self._stack, chosen, folder, note, self._share)
+        return running
 
 
 def start_server(
@@ -145,8 +145,8 @@ def check_endpoints(
             if address == chosen.endpoints[0]:
                 prompts = _longest_prompts(questions)
                 longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
-                if longest is None and (said := _cut(probe, chosen.model, _longest_prompts(questions), sampling)):
-                    note(f"warning: {said}")
+                if longest is None and (cut := _find_cut(probe, chosen.model, _longest_prompts(questions), sampling)):
+                    note(f"warning: {cut}")
     return longest
 
 
@@ -154,7 +154,7 @@ SHORT = 8000
 """Characters of a prompt that every server takes whole: about 2,000 tokens."""
 
 
-def _cut(
+def _find_cut(
     probe: Probe, model: str, prompts: Iterator[tuple[str, str, Sequence[Message], int]], sampling: Sampling
 ) -> str:
     """What to say where the server cuts the longest prompt off without a word; "" where it does not, or is not asked as
@@ -467,16 +467,16 @@ def open_evaluation(
     waiting = WaitPolicy(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
     # A run that takes no answers is refused before any server is looked for, which may take minutes to start.
     given = None if options.run is None else runfolder.answers_folder(options.run)
-    made = make_plan(options, waiting)
-    path = given or runfolder.answers_folder(runfolder.default_name(made.benchmark_name, made.name))
-    if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
+    plan = make_plan(options, waiting)
+    path = given or runfolder.answers_folder(runfolder.default_name(plan.benchmark_name, plan.name))
+    if plan.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         ensure_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
         restore_journal(folder.path, listener.message)
         journal = stack.enter_context(Journal(folder.path / JOURNAL))
         evaluation = resume_evaluation(
-            made, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began
+            plan, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began
         )
         stop.check()
         if evaluation.anything_left():
@@ -487,48 +487,48 @@ def open_evaluation(
 
 
 def resume_evaluation(
-    made: Plan, folder: runfolder.RunFolder, journal: Journal, listener: Listener, stop: Stop, began: float
+    plan: Plan, folder: runfolder.RunFolder, journal: Journal, listener: Listener, stop: Stop, began: float
 ) -> Evaluation:
     """The evaluation, with the rows and the record that its run folder holds already.
 
     Raises RunMismatchError where the folder belongs to another benchmark, model or prompts.
     """
-    options = made.options
-    manifest = begin_manifest(made, folder.path)
+    options = plan.options
+    manifest = begin_manifest(plan, folder.path)
     if (old := Manifest.read(folder.path)) is not None:
-        refuse_changed_prompts(folder.path, old, journal.asked, made.questions.strategies)
+        refuse_changed_prompts(folder.path, old, journal.asked, plan.questions.strategies)
         manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
         raise runfolder.missing_manifest_error(journal.path)
-    if journal.asked and (options.limit or made.again_share):
-        made = made.resume(*runfolder.read_asked_items(folder.path))
-    known = runfolder.store_items(folder.path, made.questions.items, fresh=not journal.asked)
+    if journal.asked and (options.limit or plan.again_share):
+        plan = plan.resume(*runfolder.read_asked_items(folder.path))
+    known = runfolder.store_items(folder.path, plan.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"warning: the journal's last line was torn by a crash; moved to {journal.torn.name}")
-    manifest.note_variants(made.variants)
-    for said in filter(None, (made.selection, made.varied.describe())):
-        listener.message(said)
-    return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
+    manifest.note_variants(plan.variants)
+    for message in filter(None, (plan.selection, plan.varied.describe())):
+        listener.message(message)
+    return Evaluation(plan, folder, journal, manifest, known, listener, stop, began, plan.target)
 
 
 def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> None:
     """Start a server where one is needed, and check that it can answer the questions."""
-    made, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
-    if made.target.embedded:
+    plan, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
+    if plan.target.embedded:
 
         def note(message: str) -> None:
             evaluation.stop.check()
             listener.message(message)
 
-        ensure_engine(listener, setup=made.options.setup)
-        server, evaluation.target = servers.of(made.target, folder.path, note)
+        ensure_engine(listener, setup=plan.options.setup)
+        server, evaluation.target = servers.of(plan.target, folder.path, note)
         evaluation.alive = server.gone
     evaluation.check_server()
     longest = check_endpoints(
-        evaluation.target, made.questions, made.sampling, made.options.timeout, waiting, listener.message
+        evaluation.target, plan.questions, plan.sampling, plan.options.timeout, waiting, listener.message
     )
-    what = "first prompt" if any(one.several for one in made.questions.strategies) else "prompt"
+    what = "first prompt" if any(one.several for one in plan.questions.strategies) else "prompt"
     folder.log(f"longest {what}: {longest or 'not counted by this server, so unknown'} tokens")
 
 

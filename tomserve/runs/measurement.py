@@ -233,8 +233,8 @@ def refuse_measured(folder: Path, what: str, way_out: str = "") -> None:
     nothing is given, how the run is made again.
     """
     if (manifest := measured_manifest(folder)) is not None:
-        said = f"{folder}: holds a measurement and no answers, so that it {what}"
-        raise ConfigError(f"{said}; {way_out or suggest_repeat(manifest)}")
+        error = f"{folder}: holds a measurement and no answers, so that it {what}"
+        raise ConfigError(f"{error}; {way_out or suggest_repeat(manifest)}")
 
 
 def suggest_repeat(manifest: Manifest) -> str:
@@ -300,16 +300,18 @@ def environment_changes(manifest: Mapping[str, Any]) -> list[str]:
 
     manifest: as a dictionary.
     """
-    said, before = [], None
+    sentences, before = [], None
     for session in manifest.get("sessions") or []:
         if not (now_there := session.get("measured_on")):
             continue  # it ended before it measured anything
         for name in dict.fromkeys((*(before or {}), *now_there)):
             if before is not None and before.get(name) != now_there.get(name):
                 was, is_now = (files.one_line(short_text(one.get(name))) for one in (before, now_there))
-                said.append(f"{name} was {was} until the session of {short_text(session.get('time'))}, then {is_now}")
+                sentences.append(
+                    f"{name} was {was} until the session of {short_text(session.get('time'))}, then {is_now}"
+                )
         before = now_there
-    return said
+    return sentences
 
 
 def _check_same(folder: Path, old: Manifest, new: Manifest) -> None:

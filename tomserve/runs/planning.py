@@ -131,17 +131,17 @@ class WholeEvaluation:
             raise _differs("revision", revision, target.revision)
         return replace(target, revision=revision)
 
-    def check(self, made: Plan) -> None:
+    def check(self, plan: Plan) -> None:
         """Raise RunMismatchError at the first thing in which a plan would not ask this part of the whole: its items,
         its sampling, and what shapes the requests of its strategies."""
-        if made.every.digest() != self.digest:
+        if plan.every.digest() != self.digest:
             raise RunMismatchError(
                 "items.jsonl of this part holds other questions than it was given (their digest differs); restore the "
                 "file, or divide the evaluation again under another name"
             )
-        if (sampling := made.sampling.record()) != self.fields["sampling"]:
+        if (sampling := plan.sampling.record()) != self.fields["sampling"]:
             raise _differs("sampling", self.fields["sampling"], sampling)
-        loaded = {one.name: AskedStrategy.of(one) for one in made.questions.strategies}
+        loaded = {one.name: AskedStrategy.of(one) for one in plan.questions.strategies}
         if sorted(loaded) != sorted(self.strategies):
             raise _differs("strategies", sorted(self.strategies), sorted(loaded))
         for name, strategy in loaded.items():
@@ -159,28 +159,28 @@ def _differs(what: str, planned: Any, found: Any) -> RunMismatchError:
     return RunMismatchError(f"{difference}; {WAY_OUT}")
 
 
-def manifest_fields(made: Plan) -> dict[str, Any]:
+def manifest_fields(plan: Plan) -> dict[str, Any]:
     """The fields of the manifest, from `benchmark` to `sampling`, of what a plan asks."""
-    options = made.options
+    options = plan.options
     return {
-        "benchmark": made.benchmark_name,
+        "benchmark": plan.benchmark_name,
         "benchmark_path": str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
-        "benchmark_digest": made.every.digest(),
-        "benchmark_items": len(made.wanted),
-        **made.benchmark.provenance,
-        "model": made.target.model,
-        "revision": made.target.revision,
-        "preset": made.target.preset.name if made.target.preset else None,
-        "sampling": made.sampling.record(),
+        "benchmark_digest": plan.every.digest(),
+        "benchmark_items": len(plan.wanted),
+        **plan.benchmark.provenance,
+        "model": plan.target.model,
+        "revision": plan.target.revision,
+        "preset": plan.target.preset.name if plan.target.preset else None,
+        "sampling": plan.sampling.record(),
     }
 
 
-def begin_manifest(made: Plan, folder: Path) -> Manifest:
+def begin_manifest(plan: Plan, folder: Path) -> Manifest:
     """The manifest of a run in that folder that begins now, and asks what was planned."""
-    whole = made.options.whole
-    fields = manifest_fields(made) if whole is None else whole.fields
-    return Manifest.new(folder, made.questions.strategies, **fields)
+    whole = plan.options.whole
+    fields = manifest_fields(plan) if whole is None else whole.fields
+    return Manifest.new(folder, plan.questions.strategies, **fields)
 
 
 def load_strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
@@ -303,16 +303,16 @@ def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
     originals, given = every.split_variants()
     places = FirstPlaces(originals.ids if len(given) else ())
     for line in given.lines:
-        made = orjson.loads(line)
-        name, base, kind = made["id"], made["base"], made["factors"].get("variant", "other")
+        variant = orjson.loads(line)
+        name, base, kind = variant["id"], variant["base"], variant["factors"].get("variant", "other")
         if (place := places.find(base)) is None:
             raise ConfigError(
                 f"item {name!r} is a variant of {base!r} (its field 'base'), and no item that is no variant itself has "
                 "this id; keep the originals together with their variants, or leave 'base' out"
             )
         own = orjson.loads(originals.lines[place])
-        means = dict(zip(made["choices"], made.get("meanings") or made["choices"], strict=True))
-        if set(means.values()) != set(own["choices"]) or means[made["answer"]] != own["answer"]:
+        means = dict(zip(variant["choices"], variant.get("meanings") or variant["choices"], strict=True))
+        if set(means.values()) != set(own["choices"]) or means[variant["answer"]] != own["answer"]:
             raise ConfigError(
                 f"item {name!r} is a variant of {base!r} (its field 'base'), but its choices or its answer do not "
                 f"stand for those of {base!r}; say by 'meanings' which choice stands for which, or leave 'base' out"
@@ -539,7 +539,7 @@ def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: T
     wanted = parted[0].where(choose_conditions(options, benchmark))
     varied = _with_variants(options, benchmark, parted, wanted.take(options.limit))
     _check_rewriter(varied, chosen)
-    made = Plan(
+    plan = Plan(
         options,
         benchmark,
         every,
@@ -558,8 +558,8 @@ def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: T
         _run_suffix(options, chosen, thinking),
     )
     if options.whole is not None:
-        options.whole.check(made)
-    return made
+        options.whole.check(plan)
+    return plan
 
 
 def _noise_items(options: EvalOptions, varied: VariedItems, asked: Collection[str] = frozenset()) -> ItemStore:

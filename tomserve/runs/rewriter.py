@@ -107,16 +107,18 @@ class RewritingJob:
         """Rewrite, check, and verify. Raises TomserveError; every reply that came is kept."""
         shown = {name: rewriting.make_prompt_item(job) for name, job in self.jobs.items()}
         replies = await self._ask_model(self.rewriter, shown, "rewriter", "stories to rewrite")
-        told = {name: rewriting.parse_sentences(text) for name, text in replies.items()}
-        faults = {name: self._fault(name, told) for name in self.jobs}
+        rewritings = {name: rewriting.parse_sentences(text) for name, text in replies.items()}
+        faults = {name: self._fault(name, rewritings) for name in self.jobs}
         drafts: dict[tuple[str, Kind], tuple[Item, Item]] = {}
         for one in self.wanted:
             key, fault = (one.item.id, one.kind), faults[one.job]
             if fault is not None:
                 self.dropped[key] = fault
                 continue
-            made = rewriting.make_rewritten(one, self.jobs[one.job], told[one.job] or (), self.rewriter.target.model)
-            drafts[key] = (one.item, made)
+            rewritten = rewriting.make_rewritten(
+                one, self.jobs[one.job], rewritings[one.job] or (), self.rewriter.target.model
+            )
+            drafts[key] = (one.item, rewritten)
         asked = {
             _name(item): _bare(item)
             for pair in drafts.values()
@@ -124,22 +126,22 @@ class RewritingJob:
             for item in rewriting.choice_orders(one)
         }
         answers = await self._ask_model(self.verifier, asked, "verifier", "answers to verify by")
-        for key, (item, made) in drafts.items():
-            four = [each for one in (item, made) for each in rewriting.choice_orders(one)]
+        for key, (item, rewritten) in drafts.items():
+            four = [each for one in (item, rewritten) for each in rewriting.choice_orders(one)]
             found = [_answer(each, answers.get(_name(each))) for each in four]
             if any(_name(each) not in answers for each in four):
                 self.dropped[key] = rewriting.NOT_ASKED
             elif found[0] is None or len(set(found)) > 1:
                 self.dropped[key] = rewriting.ANSWER
             else:
-                self.made[key] = made
+                self.made[key] = rewritten
                 self.right[key[1].name] += found[0] == item.answer
 
-    def _fault(self, name: str, told: Mapping[str, tuple[str, ...] | None]) -> str | None:
+    def _fault(self, name: str, rewritings: Mapping[str, tuple[str, ...] | None]) -> str | None:
         """Why a job has no rewriting that can be used; None where it has one, as far as its text shows."""
-        if name not in told:
+        if name not in rewritings:
             return rewriting.NO_REPLY
-        sentences = told[name]
+        sentences = rewritings[name]
         return rewriting.NO_LIST if sentences is None else rewriting.find_fault(self.jobs[name], sentences)
 
     async def _ask_model(self, who: Reader, shown: Mapping[str, Item], part: str, what: str) -> dict[str, str]:

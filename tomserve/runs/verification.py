@@ -563,10 +563,10 @@ def _prompts(folder: Path, manifest: Manifest, options: VerifyOptions) -> Findin
     )
     if differing:
         first = next(one.first for one in found if one.first)
-        said = f"{differing:,} rows answer another prompt than their question makes, first {one_line(first)[:200]}"
-        return Finding("prompts", False, f"{said}; {rest}" if rest else said)
-    said = f"{equal:,} rows answer the prompts that the questions make"
-    return Finding("prompts", None if strange else True, f"{said}; {rest}" if rest else said)
+        text = f"{differing:,} rows answer another prompt than their question makes, first {one_line(first)[:200]}"
+        return Finding("prompts", False, f"{text}; {rest}" if rest else text)
+    text = f"{equal:,} rows answer the prompts that the questions make"
+    return Finding("prompts", None if strange else True, f"{text}; {rest}" if rest else text)
 
 
 def _questions(folder: Path, manifest: Manifest, options: VerifyOptions) -> Finding:
@@ -596,11 +596,11 @@ def _questions(folder: Path, manifest: Manifest, options: VerifyOptions) -> Find
     if differing:
         first = one_line(differing[0])[:200]
         return Finding("questions", False, f"{len(differing):,} are not those of {named}, first item {first!r}")
-    said = f"{len(own) - len(unknown):,} are those of {named}, with their right answers"
+    text = f"{len(own) - len(unknown):,} are those of {named}, with their right answers"
     if unknown:
         more = f"; {len(unknown):,} variants could not be made again, first {one_line(unknown[0])[:200]!r}"
-        return Finding("questions", None, said + more)
-    return Finding("questions", True, said)
+        return Finding("questions", None, text + more)
+    return Finding("questions", True, text)
 
 
 def _variants(
@@ -657,11 +657,11 @@ def compare_tables(table: pl.DataFrame, now: pl.DataFrame) -> str | None:
 
     The column `run` is left out, because a run may have been given another name since.
     """
-    there, options = (set(frame.columns) - {"run"} for frame in (table, now))
-    if there != options:
-        said = [f"it lacks {', '.join(sorted(options - there)[:5])}"] if options - there else []
-        more = ", ".join(one_line(name)[:40] for name in sorted(there - options)[:5])
-        return "; ".join([*said, *([f"it has columns besides ({more})"] if more else [])])
+    there, wanted = (set(frame.columns) - {"run"} for frame in (table, now))
+    if there != wanted:
+        parts = [f"it lacks {', '.join(sorted(wanted - there)[:5])}"] if wanted - there else []
+        more = ", ".join(one_line(name)[:40] for name in sorted(there - wanted)[:5])
+        return "; ".join([*parts, *([f"it has columns besides ({more})"] if more else [])])
     if table.height != now.height:
         return f"it has {table.height:,} rows in place of {now.height:,}"
     differing = []
