@@ -50,9 +50,9 @@ def commands() -> Iterator[str]:
     """Markdown: a section a command, with its usage, its help, and a table of what it takes."""
     import typer
 
-    from tomserve.cli.app import app
+    from tomserve.cli.app import build_app
 
-    yield from _command("tomserve", typer.main.get_command(app))
+    yield from _command("tomserve", typer.main.get_command(build_app()))
 
 
 def _command(path: str, command: Any) -> Iterator[str]:

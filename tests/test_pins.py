@@ -19,7 +19,7 @@ import typer
 import tomserve
 from tests.conftest import ROOT, Outcome
 from tests.helpers.strategies import READERS, items, scripted, talk
-from tomserve.cli.app import app
+from tomserve.cli.app import build_app
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.prompting.strategy import Strategy, list_strategies
 
@@ -52,7 +52,7 @@ def test_the_help_of_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
             add(child, f"{path} {name}")
 
     monkeypatch.setenv("COLUMNS", "80")
-    add(typer.main.get_group(app), "tomserve")
+    add(typer.main.get_group(build_app()), "tomserve")
     check("help", texts)
 
 

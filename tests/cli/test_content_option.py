@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from tests.conftest import ROOT, Endpoint
-from tomserve.cli.app import app
+from tomserve.cli.app import build_app
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def commands(command: object, name: str = "tomserve") -> dict[str, object]:
 
 
 def test_every_help_names_it() -> None:
-    every = commands(typer.main.get_command(app))
+    every = commands(typer.main.get_command(build_app()))
     assert len(every) > 14
     for name, command in every.items():
         options = {option for parameter in command.params for option in parameter.opts}  # type: ignore[attr-defined]

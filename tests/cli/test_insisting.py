@@ -37,7 +37,7 @@ def command(**options):
         work()
         patience()
 
-app.app = command
+app.build_app = lambda *names: command
 cli.main()
 """
 

@@ -112,7 +112,7 @@ def test_a_signal_that_no_function_of_python_sees_ends_the_process(tmp_path: Pat
         "        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "        signal.pthread_sigmask(signal.SIG_BLOCK, list(signal.Signals))\n"
         "        ctypes.CDLL(None).sleep(20)\n"
-        "app.app = command; main()\n"
+        "app.build_app = lambda *names: command; main()\n"
     )
     began = time.monotonic()
     done = subprocess.run(

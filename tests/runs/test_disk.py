@@ -196,7 +196,7 @@ def test_an_evaluation_goes_on_without_standard_output(endpoint: Endpoint, tmp_p
 @pytest.mark.system
 def test_nohup_is_respected(tmp_path: Path) -> None:
     script = "from tomserve.cli import app, main\nimport os, signal\n"
-    script += "def command(**options): os.kill(os.getpid(), signal.SIGHUP); print('went on')\napp.app = command; main()"
+    script += "def command(**options): os.kill(os.getpid(), signal.SIGHUP); print('went on')\napp.build_app = lambda *names: command; main()"
     done = subprocess.run(
         [sys.executable, "-c", script],
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),

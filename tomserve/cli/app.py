@@ -1,73 +1,22 @@
 """The command `tomserve`: all of its commands and groups (tomserve.cli.main says how each of them ends).
 
-It starts quickly because every command imports what it needs only when it runs.
+It starts quickly because only the module of the command that is run is imported, and imports what it needs then.
 
     tomserve eval --base-url http://localhost:8000/v1 --limit 16
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from tomserve import __version__
-from tomserve.cli import (
-    analyze,
-    causal,
-    dataset,
-    evaluate,
-    functional,
-    interop,
-    items,
-    merge,
-    plan,
-    runs,
-    serve,
-    shard,
-    submit,
-    web,
-)
 from tomserve.cli.options import ContentOption, lasting, with_content
 from tomserve.errors import ConfigError, one_of
-
-exports = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Write what other tools read, from logs to files for batch queues.",
-)
-imports = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Read what other tools wrote, from logs to files for batch queues.",
-)
-
-
-@exports.callback()
-def _export(content: ContentOption = None) -> None:
-    del content  # it was dealt with while the line was read
-
-
-@imports.callback()
-def _import(content: ContentOption = None) -> None:
-    del content  # it was dealt with while the line was read
-
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="Evaluate the Theory of Mind of language models behind vLLM or any OpenAI-compatible endpoint.",
-)
-app.add_typer(dataset.app, name="dataset")
-app.add_typer(dataset.generators, name="generate")
-app.add_typer(submit.app, name="submit")
-app.add_typer(exports, name="export")
-app.add_typer(imports, name="import")
 
 # Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
 VARIABLES = {
@@ -84,9 +33,13 @@ VARIABLES = {
 def command() -> int:
     """Run the command that the command line names, and return its exit code. Raises what the command raises."""
     _check_variables()
-    ours, extra = _split(_counted(sys.argv[1:]))
-    serve.EXTRA[:] = extra
-    code = app(args=ours, standalone_mode=False)
+    ours, extra = _split(_with_number(sys.argv[1:]))
+    if "serve" in ours:
+        from tomserve.cli import serve
+
+        serve.EXTRA[:] = extra
+    first = ours[:1] if {*ours[:1]} & {*_GROUPS, *_LASTING, *_OTHERS} else ()  # else all, for an error that lists them
+    code = build_app(*first)(args=ours, standalone_mode=False)
     return code if isinstance(code, int) else 0
 
 
@@ -100,11 +53,15 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:at], arguments[at + 1 :]
 
 
-def _counted(arguments: list[str]) -> list[str]:
+def _with_number(arguments: list[str]) -> list[str]:
     """The arguments with a number after --unread, which may stand alone: then it lists UNREAD replies."""
+    if "--unread" not in arguments:
+        return arguments
+    from tomserve.cli.runs import UNREAD
+
     following = [*arguments, ""][1:]
     alone = [one == "--unread" and not after.isdecimal() for one, after in zip(arguments, following, strict=True)]
-    return [f"{one}={runs.UNREAD}" if bare else one for one, bare in zip(arguments, alone, strict=True)]
+    return [f"{one}={UNREAD}" if bare else one for one, bare in zip(arguments, alone, strict=True)]
 
 
 def _check_variables() -> None:
@@ -120,7 +77,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     content: ContentOption = None,
     version: Annotated[
@@ -130,54 +86,81 @@ def _options(
     del content, version  # both have been dealt with while the line was read
 
 
-app.command(name="eval")(with_content(lasting(evaluate.evaluate_command)))
-_lasting: tuple[Callable[..., Any], ...] = (
-    evaluate.stability,
-    causal.causal,
-    evaluate.faithfulness,
-    functional.functional,
-    serve.serve,
-    analyze.score,
-    analyze.report,
-    analyze.figures,
-    serve.setup,
-    runs.seal,
-    merge.merge,
-    merge.pack,
-    merge.unpack,
-)
-_others: tuple[Callable[..., Any], ...] = (
-    analyze.analyze,
-    analyze.compare,
-    plan.plan,
-    runs.verify,
-    items.items,
-    runs.runs,
-    serve.doctor,
-    shard.shard,
-    shard.work,
-    submit.status,
-    submit.cancel,
-    web.web,
-)
-for _command in (*map(lasting, _lasting), *_others):
-    app.command()(with_content(_command))
+_GROUPS = {
+    "dataset": "dataset.app",
+    "generate": "dataset.generators",
+    "submit": "submit.app",
+    "export": "",
+    "import": "",
+}
+"""The groups of commands by their names, and where each is; the commands of those of interop are listed below."""
 
-_exports: dict[str, Callable[..., Any]] = {
-    "artefact": interop.export_artefact,
-    "batch": interop.export_batch,
-    "every-eval-ever": interop.export_every_eval_ever,
-    "hub": interop.export_hub,
-    "inspect": interop.export_inspect,
-    "lm-eval": interop.export_lm_eval,
+_LASTING = {
+    **{"eval": "evaluate.evaluate_command", "stability": "stability.stability", "causal": "causal.causal"},
+    **{"faithfulness": "faithfulness.faithfulness", "functional": "functional.functional", "serve": "serve.serve"},
+    **{"score": "analyze.score", "report": "analyze.report", "figures": "analyze.figures", "setup": "serve.setup"},
+    **{"seal": "runs.seal", "merge": "merge.merge", "pack": "merge.pack", "unpack": "merge.unpack"},
 }
-_imports: dict[str, Callable[..., Any]] = {
-    "batch": interop.import_batch,
-    "csv": interop.import_csv,
-    "inspect": interop.import_inspect,
-    "jsonl": interop.import_jsonl,
-    "lm-eval": interop.import_lm_eval,
+"""The commands whose result lies in files, so that they go on where standard output cannot be written any more."""
+
+_OTHERS = {
+    **{"analyze": "analyze.analyze", "compare": "analyze.compare", "plan": "plan.plan", "verify": "runs.verify"},
+    **{"items": "items.items", "runs": "runs.runs", "doctor": "serve.doctor", "shard": "shard.shard"},
+    **{"work": "shard.work", "status": "submit.status", "cancel": "submit.cancel", "web": "web.web"},
 }
-for _group, _members in ((exports, _exports), (imports, _imports)):
-    for _name, _command in _members.items():
-        _group.command(_name)(with_content(lasting(_command)))
+"""The other commands, by their names."""
+
+_HELP = "what other tools {}, from logs to files for batch queues."
+_INTEROP = {
+    "export": (_HELP.format("read"), ("artefact", "batch", "every-eval-ever", "hub", "inspect", "lm-eval")),
+    "import": (_HELP.format("wrote"), ("batch", "csv", "inspect", "jsonl", "lm-eval")),
+}
+
+
+def build_app(*names: str) -> typer.Typer:
+    """The command line with the commands and groups of these names, or with all where none is named.
+
+    Only the modules of these commands are imported, as declaring the options of all of them takes longer than many a
+    command needs.
+    """
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help="Evaluate the Theory of Mind of language models behind vLLM or any OpenAI-compatible endpoint.",
+    )
+    app.callback()(_options)
+    wanted = names or (*_GROUPS, *_LASTING, *_OTHERS)
+    for name, place in _GROUPS.items():
+        if name in wanted:
+            app.add_typer(_interop_group(name) if name in _INTEROP else _load(place), name=name)
+    for name, place in _LASTING.items():
+        if name in wanted:
+            app.command(name)(with_content(lasting(_load(place))))
+    for name, place in _OTHERS.items():
+        if name in wanted:
+            app.command(name)(with_content(_load(place)))
+    return app
+
+
+def _load(place: str) -> Any:
+    """What a module of this package holds under a name, such as "runs.seal"."""
+    module, _, name = place.partition(".")
+    return getattr(importlib.import_module(f"tomserve.cli.{module}"), name)
+
+
+def _interop_group(name: str) -> typer.Typer:
+    """The group `export` or `import`, whose commands are the functions of tomserve.cli.interop that begin with it."""
+    verb = {"export": "Write", "import": "Read"}[name]
+    about, members = _INTEROP[name]
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=f"{verb} {about}")
+
+    @group.callback()
+    def _group(content: ContentOption = None) -> None:
+        del content  # it was dealt with while the line was read
+
+    for member in members:
+        command = _load(f"interop.{name}_{member.replace('-', '_')}")
+        group.command(member)(with_content(lasting(command)))
+    return group

@@ -12,8 +12,10 @@ from tomserve.cli.options import (
     DtypeOption,
     FewestOption,
     LayersOption,
+    OpenOption,
     PathOption,
     QuietOption,
+    ReportOption,
     console,
 )
 from tomserve.errors import ConfigError
@@ -81,8 +83,8 @@ def causal(
     gpus: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --plan: for a machine with so many GPUs.")
     ] = None,
-    report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
-    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
+    report: ReportOption = True,
+    opened: OpenOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Look for a perspective-taking map inside a model, and test whether it causes the answer.
@@ -129,8 +131,7 @@ def _plan(settings: Settings, on: Hardware, gpus: int | None) -> int:
 def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
     """Measure, print the study's tables, write the report; returns the exit code."""
     from tomserve.causal.experiment import measure
-    from tomserve.cli.evaluate import write_run_report
-    from tomserve.cli.output import warn
+    from tomserve.cli.output import warn, write_run_report
     from tomserve.reporting import tables
     from tomserve.reporting.progress import MeasureScreen
     from tomserve.runs.scores import scores_of
@@ -145,8 +146,6 @@ def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool,
         warn(doubt)
     tables.show_analysis(analysis, screen)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := write_run_report(result.folder, analysis)) is not None:
-        screen.print(f"report: {path}", soft_wrap=True, markup=False)
-        if opened:
-            typer.launch(str(path.resolve()))
+    if report:
+        write_run_report(result.folder, analysis, screen, opened=opened)
     return 0

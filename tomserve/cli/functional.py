@@ -94,24 +94,9 @@ def functional(
             "has an address of its own.",
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the model or of its preset. If left out: the model that the server offers, else `reference`."
-        ),
-    ] = None,
-    base_url: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Address of an endpoint, such as http://host:8000/v1. Repeat it to use several side by side."
-        ),
-    ] = None,
-    transport: Annotated[
-        str,
-        typer.Option(
-            help="Library that sends requests: httptools, aiohttp, or openai (OpenAI's own, for hosted providers)."
-        ),
-    ] = transports.DEFAULT,
+    model: shared.ModelOption = None,
+    base_url: shared.BaseUrlOption = None,
+    transport: shared.TransportOption = transports.DEFAULT,
     weights: Annotated[
         list[str] | None,
         typer.Option(
@@ -181,22 +166,11 @@ def functional(
         str | None,
         typer.Option(help="Name of the folder of all parts, such as mine, or a path. If left out: functional-<model>."),
     ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, max=65536, help="Requests that are out at once. If left out: found while running."),
-    ] = None,
-    accept_change: Annotated[
-        bool,
-        typer.Option(
-            "--accept-change",
-            help="Go on with a run although its server or model has changed. The change is recorded in the run.",
-        ),
-    ] = False,
-    setup: Annotated[
-        bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
-    ] = False,
+    concurrency: shared.ConcurrencyOption = None,
+    accept_change: shared.AcceptChangeOption = False,
+    setup: shared.SetupOption = False,
     report: Annotated[bool, typer.Option(help="Whether to write report.html into the folder at the end.")] = True,
-    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
+    opened: shared.OpenOption = False,
     quiet: shared.QuietOption = False,
 ) -> int:
     """Measure behaviour, stability and, where weights are at hand, mechanism of a model, and compute its score.
@@ -292,7 +266,7 @@ def make_runner(screen: Console, *, quiet: bool) -> PartRunner:
 
 def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
-    from tomserve.cli.output import tell_unread, warn, warn_gaps
+    from tomserve.cli.output import tell_report, tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
     from tomserve.runs.scores import scores_of
     from tomserve.workflows.functional import measure_layers
@@ -306,9 +280,7 @@ def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool)
     for folder in told.runs:
         screen.print(f"run: {folder}", soft_wrap=True, markup=False)
     if told.report is not None:
-        screen.print(f"report: {told.report}", soft_wrap=True, markup=False)
-        if opened:
-            typer.launch(str(told.report.resolve()))
+        tell_report(told.report, screen, opened=opened)
     return max(exit_code(told, screen), tell_unread(lacking))
 
 
@@ -359,12 +331,11 @@ def _narrowed(screen: Console) -> Console:
 
 def exit_code(told: FunctionalResult, screen: Console) -> int:
     """The exit code of what was done: 1 where requests failed, or a measurement did. Says which failed."""
-    from tomserve.status import FINAL, REFUSAL, listed
+    from tomserve.cli.output import tell_failures
+    from tomserve.status import REFUSAL
 
     failed = told.failed is not None
     for one in told.answers:
-        if one.failures:
-            again = "; repeat the command to ask again" if set(one.failures) - FINAL else "; final, not asked again"
-            screen.print(f"failures in {one.folder.name}: {listed(one.failures)}{again}", markup=False)
-            failed = failed or bool(set(one.failures) - {REFUSAL})
+        tell_failures(one.failures, screen, f" in {one.folder.name}")
+        failed = failed or bool(set(one.failures) - {REFUSAL})
     return int(failed)

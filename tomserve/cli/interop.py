@@ -9,43 +9,35 @@ artefact.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tomserve.cli import evaluate
-from tomserve.cli.evaluate import make_options
+from tomserve.cli.evaluate import ConfigOption, make_options
 from tomserve.cli.options import (
-    BenchmarkOption,
     ByOption,
-    GoldOption,
     IntervalsOption,
-    LimitOption,
-    MaxTokensOption,
     OwnBenchmarkOption,
     OwnStrategyOption,
     PathOption,
+    Questions,
     QuietOption,
-    RepeatsOption,
-    RevisionOption,
-    SeedOption,
-    StrategyOption,
+    Sampling,
     StudyOption,
-    TemperatureOption,
-    ThinkingOption,
     VariantsOption,
-    WhereOption,
     console,
+    with_groups,
 )
 from tomserve.content.output_path import parse_file, parse_folder
-from tomserve.content.text import say
+from tomserve.content.paths import run_argument
+from tomserve.content.text import count_noun, say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
     from tomserve.interop.batch import ExportResult, ImportResult
-    from tomserve.interop.importer import ImportOptions
+    from tomserve.interop.importer import ImportedRun, ImportOptions, ImportSummary
     from tomserve.interop.samples import Source
     from tomserve.interop.scored_replies import ScoredReplies
     from tomserve.reporting.progress import RunScreen
@@ -65,7 +57,6 @@ def export_inspect(
 
     Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
     """
-    from tomserve.content.text import say
     from tomserve.interop.inspect_export import export_log
 
     replies, screen = _replies(run, strategy, quiet)
@@ -88,7 +79,6 @@ def export_lm_eval(
 
     Each strategy is a task of its own.
     """
-    from tomserve.content.text import say
     from tomserve.interop.lm_eval_files import export_samples
 
     replies, screen = _replies(run, strategy, quiet)
@@ -116,8 +106,6 @@ def export_every_eval_ever(
     The files lie in data/<benchmark>/<developer>/<model>/, as its own checks ask for.
     """
     from tomserve.cli.output import warn
-    from tomserve.content.text import say
-    from tomserve.errors import ConfigError, one_of
     from tomserve.interop.every_eval_ever import RELATIONSHIPS, UNKNOWN, Evaluation
 
     if relationship not in RELATIONSHIPS:
@@ -506,21 +494,144 @@ def _import_mapped(
 
 
 def _import_sources(sources: Sequence[Source], wish: ImportOptions, found: Collection[Path], quiet: bool) -> int:
-    from tomserve.cli.output import show_imported
     from tomserve.interop.importer import import_replies
     from tomserve.reporting.progress import RunScreen
 
-    return show_imported(import_replies(sources, wish, RunScreen(console(), quiet=quiet), found))
+    return _show_runs(import_replies(sources, wish, RunScreen(console(), quiet=quiet), found))
 
 
+MOST_UNREAD = 10
+"""So many files of which nothing could be read are named."""
+
+MOST_NAMES = 8
+"""So many grades are named that do not count, and so many facts that are no factors."""
+
+
+def _show_runs(brought: ImportSummary) -> int:
+    """Print what was made and what was left out; returns the exit code."""
+    for made in brought.runs:
+        _show_run(made)
+    for reason, (count, place) in brought.left_out.items():
+        where = f"as it {reason} ({place})" if count == 1 else f"as each {reason} (first: {place})"
+        say(f"warning: {count:,} left out, {where}", error=True)
+    for reason in brought.unread[:MOST_UNREAD]:
+        say(f"warning: left out: {reason}", error=True)
+    if (more := len(brought.unread) - MOST_UNREAD) > 0:
+        say(f"warning: {count_noun(more, 'more file')} left out", error=True)
+    if brought.other:
+        say(f"{_reply_count(brought.other)} of other models or tasks left out")
+    first, *others = brought.runs
+    same = [made for made in others if made.benchmark == first.benchmark]
+    if len(brought.runs) == 2 and same:
+        say(f"next: tomserve compare {run_argument(first.folder)} {run_argument(same[0].folder)}")
+    else:
+        say(f"next: tomserve analyze {run_argument(first.folder)}")
+    return 1 if brought.left_out or brought.unread else 0
+
+
+def _show_run(made: ImportedRun) -> None:
+    from tomserve.interop.samples import LEVELS
+
+    what = f"{_reply_count(made.replies)} to {count_noun(made.items, 'question')}"
+    say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
+    if made.matched:
+        say(f"  questions: items of {made.benchmark}, found by their texts")
+    else:
+        factors = ", ".join(made.factors) or "none"
+        say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
+        if made.passed_over:
+            say(f"  left out as factors, as each has more than {LEVELS} values: {_passed_over(made)}")
+    say(f"  reading that counts: {_reading(made)}")
+    if made.others:
+        say(f"  left out: {_more(made.others)} of another reply to the same question")
+    for text in _warnings(made):
+        say(f"warning: {made.folder}: {text}", error=True)
+
+
+def _passed_over(made: ImportedRun) -> str:
+    """The facts that are no factors because they have too many values, and what to do."""
+    names = [f"{name!r:.60}" for name in made.passed_over]
+    more = [f"{len(names) - MOST_NAMES:,} more"] if len(names) > MOST_NAMES else []
+    way_out = "--factor NAME takes one, and then only what is named so"
+    return f"{', '.join([*names[:MOST_NAMES], *more])}; {way_out}"
+
+
+def _reading(made: ImportedRun) -> str:
+    """Whose reading counts, which of the other tool's grades were taken, and how to take others."""
+    names, others = ([f"{name!r:.100}" for name in given] for given in (made.grades, made.other_grades))
+    grade = " ".join(["the other tool's", "grades" if len(names) > 1 else "grade", " and ".join(names)]).strip()
+    text = grade
+    if made.counts == "tomserve":
+        text = f"tomserve's; {grade} {'stand' if len(names) > 1 else 'stands'} beside" if names else "tomserve's"
+    if not others:
+        return text
+    more = [f"{len(others) - MOST_NAMES} more"] if len(others) > MOST_NAMES else []
+    return f"{text} (also there: {', '.join([*others[:MOST_NAMES], *more])}; --scorer NAME chooses)"
+
+
+def _warnings(made: ImportedRun) -> Iterator[str]:
+    """What a user should know of a run, each in a sentence."""
+    if made.nearly:
+        yield made.nearly
+    if made.repeated:
+        yield f"{_reply_count(made.repeated, 'was', 'were')} replaced by a later one to the same question"
+    names = " and ".join(f"{name!r:.100}" for name in made.grades[:MOST_NAMES])
+    if told := made.agreement.sentence(f"the tool's grade {names}".strip()):
+        yield told
+    if made.empty:
+        yield (
+            f"{made.empty:,} of {_reply_count(made.replies, 'is', 'are')} empty and not right, and "
+            f"{_agree(made.empty, 'counts', 'count')} as unread; look whether the tool kept what the model said "
+            "(a parser of reasoning, or a budget of tokens that thinking used up, leaves nothing)"
+        )
+    if made.ungraded:
+        as_wrong = f"{_agree(made.ungraded, 'counts', 'count')} as wrong"
+        yield f"{_reply_count(made.ungraded, 'has', 'have')} no grade, and {as_wrong}"
+    if made.highest > 1 and made.counts == "tool" and made.threshold is None:
+        yield (
+            f"grades are numbers up to {made.highest:g}, and count as right from 1 on; say from where on they do by "
+            "--threshold"
+        )
+    elif made.between and made.counts == "tool":
+        start = 1 if made.threshold is None else made.threshold
+        yield (
+            f"{count_noun(made.between, 'grade is', 'grades are')} neither 0 nor 1; "
+            f"{_agree(made.between, 'it counts', 'they count')} as right from {start:g} on (--threshold)"
+        )
+    for count, what in ((made.cut, "cut off"), (made.failed, "ended by an error")):
+        if count:
+            pronoun = _agree(count, "it", "them")
+            yield f"{_reply_count(count, 'was', 'were')} {what}, and the tool counts {pronoun} as right"
+    if made.differing:
+        differing = count_noun(
+            made.differing, "right answer in the file is another", "right answers in the file are others"
+        )
+        yield (f"{differing} than tomserve's (first: item {made.differs_first}); tomserve's count")
+
+
+def _reply_count(count: int, one: str = "", several: str = "") -> str:
+    """A number of replies, and what one of them or several do."""
+    return count_noun(count, f"reply {one}".strip(), f"replies {several}".strip())
+
+
+def _more(count: int) -> str:
+    return count_noun(count, "more reply, which shares the grade", "more replies, each of which shares the grade")
+
+
+def _agree(count: int, one: str, several: str) -> str:
+    return one if count == 1 else several
+
+
+@with_groups
 def export_batch(
+    *,
     out: Annotated[
         Path,
         typer.Option(
             parser=parse_file, help="File of requests to write, such as asked.jsonl; further ones get a number."
         ),
     ],
-    config: evaluate.ConfigOption = None,
+    config: ConfigOption = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the model as the queue knows it, or of a preset. It need not be served.")
     ] = None,
@@ -528,21 +639,11 @@ def export_batch(
         list[str] | None,
         typer.Option(help="Address of an endpoint that tells the model's name, where --model does not say it."),
     ] = None,
-    benchmark: BenchmarkOption = None,
-    path: PathOption = None,
-    gold: GoldOption = None,
-    where: WhereOption = None,
-    strategy: StrategyOption = None,
+    questions: Questions,
     run: Annotated[
         str | None, typer.Option(help="Name of the run that takes the results. If left out: <benchmark>-<model>.")
     ] = None,
-    limit: LimitOption = None,
-    revision: RevisionOption = None,
-    max_tokens: MaxTokensOption = None,
-    thinking: ThinkingOption = None,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
-    repeats: RepeatsOption = 1,
+    sampling: Sampling,
     variants: VariantsOption = None,
     per_file: Annotated[int, typer.Option(min=1, help="Most requests in one file; OpenAI takes 50,000.")] = 50_000,
     max_bytes: Annotated[
@@ -560,25 +661,7 @@ def export_batch(
     from tomserve.interop.batch import export_requests
     from tomserve.reporting.progress import RunScreen
 
-    options, _ = make_options(
-        config,
-        strategy=strategy,
-        base_url=base_url,
-        variants=variants,
-        where=where,
-        benchmark=benchmark,
-        path=path,
-        gold=gold,
-        model=model,
-        run=run,
-        limit=limit,
-        revision=revision,
-        max_tokens=max_tokens,
-        thinking=thinking,
-        temperature=temperature,
-        seed=seed,
-        repeats=repeats,
-    )
+    options, _ = make_options(config, questions, sampling, model=model, base_url=base_url, run=run, variants=variants)
     screen = console()
     _show_exported(
         export_requests(options, out, per_file=per_file, most_bytes=max_bytes, listener=RunScreen(screen, quiet=quiet))
@@ -588,7 +671,6 @@ def export_batch(
 def _show_exported(done: ExportResult) -> None:
     """Print which files were written, and what to do with them."""
     from tomserve.content.paths import run_name
-    from tomserve.content.text import say
 
     for file in done.files:
         say(f"written: {file.requests:,} requests, {file.bytes:,} bytes, to {file.path}")
@@ -633,7 +715,6 @@ def import_batch(
 
 def _show_imported(done: ImportResult, run: str) -> int:
     """Print what was read and what is left; returns the exit code."""
-    from tomserve.content.text import say
     from tomserve.status import REFUSAL, listed
 
     rows = done.added.total()

@@ -8,6 +8,7 @@ import inspect
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -173,6 +174,38 @@ RepeatsOption = Annotated[
         min=1, max=1000, help="Samples of each question, of which the majority is scored; needs a temperature."
     ),
 ]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the model or of its preset. If left out: the model that the server offers, else `reference`."
+    ),
+]
+BaseUrlOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Address of an endpoint, such as http://host:8000/v1. Repeat it to use several side by side."),
+]
+TransportOption = Annotated[
+    str,
+    typer.Option(
+        help="Library that sends requests: httptools, aiohttp, or openai (OpenAI's own, for hosted providers)."
+    ),
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=65536, help="Requests that are out at once. If left out: found while running."),
+]
+AcceptChangeOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-change",
+        help="Go on with a run although its server or model has changed. The change is recorded in the run.",
+    ),
+]
+SetupOption = Annotated[
+    bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
+]
+ReportOption = Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")]
 NoiseCheckOption = Annotated[
     float | None,
     typer.Option(
@@ -245,7 +278,6 @@ RunArgument = Annotated[
     ),
 ]
 
-
 SourcesArgument = Annotated[
     list[str] | None,
     typer.Argument(
@@ -254,6 +286,50 @@ SourcesArgument = Annotated[
         "mine.parts. If left out: the newest run.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """The options that say which questions are asked, and by which strategies."""
+
+    benchmark: BenchmarkOption = None
+    path: PathOption = None
+    gold: GoldOption = None
+    where: WhereOption = None
+    strategy: StrategyOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """The options that say how many questions are asked, and how replies are drawn."""
+
+    limit: LimitOption = None
+    revision: RevisionOption = None
+    max_tokens: MaxTokensOption = None
+    thinking: ThinkingOption = None
+    temperature: TemperatureOption = 0.0
+    seed: SeedOption = 0
+    repeats: RepeatsOption = 1
+
+
+def with_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, in whose signature each parameter that is a group of options is replaced by these options."""
+    own = inspect.signature(command, eval_str=True)
+    groups = {name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)}
+
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> Any:
+        for name, group in groups.items():
+            options[name] = group(**{one.name: options.pop(one.name) for one in fields(group) if one.name in options})
+        return command(**options)
+
+    parameters: list[inspect.Parameter] = []
+    for name, one in own.parameters.items():
+        group = groups.get(name)
+        parameters += inspect.signature(group, eval_str=True).parameters.values() if group is not None else [one]
+    wrapped.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapped
+
 
 PIPE = 100_000
 """Columns of the console where the output is a file or a pipe: more than any table has, so that each row is one

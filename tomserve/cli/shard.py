@@ -7,27 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli import evaluate, interrupts
-from tomserve.cli.evaluate import make_options
+from tomserve.cli import interrupts
+from tomserve.cli.evaluate import ConfigOption, make_options
 from tomserve.cli.options import (
-    BenchmarkOption,
-    GoldOption,
-    LimitOption,
-    MaxTokensOption,
     NoiseCheckOption,
     OwnBenchmarkOption,
     OwnStrategyOption,
-    PathOption,
+    Questions,
     QuietOption,
-    RepeatsOption,
-    RevisionOption,
-    SeedOption,
-    StrategyOption,
-    TemperatureOption,
-    ThinkingOption,
+    Sampling,
+    SetupOption,
     VariantsOption,
-    WhereOption,
     console,
+    with_groups,
 )
 from tomserve.errors import InUseError
 
@@ -37,16 +29,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tomserve.distributed.worker import Connection
-    from tomserve.runs.evaluation import EvalResult
 
 
+@with_groups
 def shard(
+    *,
     parts: Annotated[int | None, typer.Option(min=1, metavar="N", help="How many parts to make.")] = None,
     part_tokens: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="About how many tokens a part may have, instead of how many there are."),
     ] = None,
-    config: evaluate.ConfigOption = None,
+    config: ConfigOption = None,
     run: Annotated[
         str | None,
         typer.Option(help="Name of the run that the parts will make together. If left out: <benchmark>-<model>."),
@@ -57,18 +50,8 @@ def shard(
     base_url: Annotated[
         list[str] | None, typer.Option(help="Address of an endpoint that serves the model. Repeat it for several.")
     ] = None,
-    benchmark: BenchmarkOption = None,
-    path: PathOption = None,
-    gold: GoldOption = None,
-    where: WhereOption = None,
-    strategy: StrategyOption = None,
-    limit: LimitOption = None,
-    revision: RevisionOption = None,
-    max_tokens: MaxTokensOption = None,
-    thinking: ThinkingOption = None,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
-    repeats: RepeatsOption = 1,
+    questions: Questions,
+    sampling: Sampling,
     noise_check: NoiseCheckOption = None,
     variants: VariantsOption = None,
     quiet: QuietOption = False,
@@ -84,10 +67,8 @@ def shard(
     from tomserve.reporting.shards import show_shards
 
     options, experiment = make_options(
-        config, benchmark=benchmark, path=path, gold=gold, where=where, strategy=strategy, model=model,
-        base_url=base_url, run=run, limit=limit, revision=revision, max_tokens=max_tokens, thinking=thinking,
-        temperature=temperature, seed=seed, repeats=repeats, noise_check=noise_check, variants=variants,
-    )  # fmt: skip
+        config, questions, sampling, model=model, base_url=base_url, run=run, noise_check=noise_check, variants=variants
+    )
     screen = console()
     key = experiment.key if experiment is not None else None
     place = find_folder(options.run) if options.run else None
@@ -147,9 +128,7 @@ def work(
     accept_change: Annotated[
         bool, typer.Option("--accept-change", help="Go on with a part although its server or model has changed.")
     ] = False,
-    setup: Annotated[
-        bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
-    ] = False,
+    setup: SetupOption = False,
     to: Annotated[
         str | None,
         typer.Option(
@@ -196,16 +175,18 @@ def work_on_parts(
 
     share: how much of each GPU's memory a server that is started may take of what it otherwise would.
     """
+    from tomserve.cli.output import tell_failures
     from tomserve.distributed.shards import Shards
     from tomserve.distributed.worker import ask_part
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs.evaluation import Servers
     from tomserve.runs.scores import scores_of
+    from tomserve.status import FINAL
 
     shards = Shards.read(folder)
     code, passed = 0, set[int]()
     with Servers(share) as servers:
-        for number in numbers or _free(folder, passed):
+        for number in numbers or _free_parts(folder, passed):
             passed.add(number)
             if not quiet:
                 screen.print(f"part {number} of {len(shards.parts)} of {shards.run}", markup=False, highlight=False)
@@ -218,15 +199,17 @@ def work_on_parts(
                     raise
                 continue  # another process has taken it since
             scores_of(result.folder)
-            failed = _told(result, screen)
-            code = max(code, failed)
+            screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+            tell_failures(result.failures, screen)
+            failed = bool(set(result.failures) - FINAL)
+            code = max(code, int(failed))
             if to is not None and not failed:
-                _copied(result.folder, to, screen, quiet=quiet)
-    _last(folder, passed, screen)
+                _copy_part(result.folder, to, screen, quiet=quiet)
+    _tell_progress(folder, passed, screen)
     return code
 
 
-def _copied(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
+def _copy_part(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
     """Copy a part that is complete to a store, and say where it lies there."""
     from tomserve.distributed import storage
     from tomserve.reporting.progress import RunScreen
@@ -235,7 +218,7 @@ def _copied(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
     screen.print(f"copied to {place}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _free(folder: Path, passed: set[int]) -> Iterator[int]:
+def _free_parts(folder: Path, passed: set[int]) -> Iterator[int]:
     """One part after the other that is free by then. passed: the numbers of those that were taken already."""
     from tomserve.distributed.worker import next_part
 
@@ -243,20 +226,7 @@ def _free(folder: Path, passed: set[int]) -> Iterator[int]:
         yield number
 
 
-def _told(result: EvalResult, screen: Console) -> int:
-    """Say where the part lies, and what failed; returns the exit code."""
-    from tomserve.status import FINAL, listed
-
-    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if not result.failures:
-        return 0
-    again = set(result.failures) - FINAL
-    what = "; repeat the command to ask again" if again else "; final, not asked again"
-    screen.print(f"failures: {listed(result.failures)}{what}", markup=False)
-    return 1 if again else 0
-
-
-def _last(folder: Path, passed: Collection[int], screen: Console) -> None:
+def _tell_progress(folder: Path, passed: Collection[int], screen: Console) -> None:
     """Say how many parts are complete, and what comes next."""
     from tomserve.distributed.shards import part_states, shown_name
 

@@ -1,0 +1,190 @@
+"""The command `faithfulness`: does a model's answer follow from the chain of thought that it wrote?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli import interrupts
+from tomserve.cli.options import OpenOption, QuietOption, ReportOption, SetupOption, console
+from tomserve.content.text import say
+
+if TYPE_CHECKING:
+    from tomserve.faithfulness.measurement import MeasurementResult
+    from tomserve.faithfulness.settings import Connection, Settings
+
+
+def faithfulness(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Name of a finished run whose model reasoned before it answered, such as mine, or a path such as "
+            "./mine. If left out: the newest run of answers.",
+        ),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Strategy whose chains are edited; repeat it for several. If left out: all of the run that mark where "
+            "their reasoning is."
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only questions with this factor=value; repeat it for several conditions, or say all for every "
+            "question. If left out: those that the benchmark names, mostly questions about false beliefs."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most so many chains of a strategy, spread over stages. If left out: 300."),
+    ] = None,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the model is asked: edits (its chains after they were edited), hints (its prompts with hints in "
+            "them); repeat it for both. If left out: both.",
+        ),
+    ] = None,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Way to edit a chain, such as last_corrupted; repeat it for several. If left out: all of them. full "
+            "and paraphrase are always asked, as the others are compared with them.",
+        ),
+    ] = None,
+    shown: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="How a chain is shown: prefill (as the beginning of the model's reply), call (in an earlier message, "
+            "after which a second call asks), or both. If left out: what the strategy and the server allow.",
+        ),
+    ] = None,
+    predictor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|MODEL",
+            help="A second model that predicts the answer from the chain alone. If left out: that is not asked.",
+        ),
+    ] = None,
+    predictor_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --predictor.")
+    ] = None,
+    rewriter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|MODEL",
+            help="A model that puts chains of prose in other words. If left out: rules paraphrase them.",
+        ),
+    ] = None,
+    rewriter_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --rewriter.")
+    ] = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of the server of the run's model; repeat it for replicas. If left out: one that runs on this "
+            "machine, else one is started."
+        ),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of the served model, as you know it.")] = None,
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="NEW",
+            help="Name of the run that keeps the measurement, such as mine, or a path such as ./mine. If left out: "
+            "faithfulness-<RUN>.",
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds that one request may take.")] = 600.0,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests in flight at each endpoint. If left out: found out.")
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how much would be asked and end; no server is needed.")
+    ] = False,
+    setup: SetupOption = False,
+    report: ReportOption = True,
+    opened: OpenOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Edit the chains of a finished run, ask its model again, and find out whether the answer follows from the chain.
+
+    Chains are cut, filled with dots, corrupted, exchanged and more, and the model only has to answer; hints in the
+    prompt and a second model look at them from outside. The run stays as it is; what is measured goes into a run of its
+    own. Interrupted, the same command goes on where it was. The exit code is 1 where requests had no reply.
+    """
+    from tomserve.faithfulness.measurement import preview
+    from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, Connection, Settings
+    from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE
+    from tomserve.runs.runfolder import find_answered_run
+
+    edits = EDITS if not edit else tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *edit)))
+    settings = Settings(
+        run=find_answered_run(run),
+        strategies=tuple(strategy or ()),
+        where=tuple(where or ()),
+        limit=limit or LIMIT,
+        probes=tuple(dict.fromkeys(probe or PROBES)),
+        edits=edits,
+        shown=shown or AUTO,
+        predictor=predictor,
+        predictor_model=predictor_model,
+        rewriter=rewriter,
+        rewriter_model=rewriter_model,
+    )
+    if plan:
+        for line in preview(settings).lines():
+            say(line)
+        return 0
+    connection = Connection(
+        base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup
+    )
+    return measure_and_report(settings, connection, new, report=report, opened=opened, quiet=quiet)
+
+
+def measure_and_report(
+    settings: Settings, connection: Connection, new: str | None, *, report: bool, opened: bool, quiet: bool
+) -> int:
+    """Measure, print the study's tables, write the report; returns the exit code.
+
+    new: the name of the run that keeps the measurement, None for the usual one. report, opened: whether to write the
+    report, and to open it. quiet: show no progress. Raises TomserveError.
+    """
+    from tomserve.cli.output import tell_failures, warn, write_run_report
+    from tomserve.faithfulness.measurement import measure
+    from tomserve.reporting import tables
+    from tomserve.reporting.progress import RunScreen
+    from tomserve.runs.scores import scores_of
+    from tomserve.status import REFUSAL
+    from tomserve.studies import compute
+
+    screen = console()
+    result = measure(settings, connection, new, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals)
+    if not result.asked:
+        screen.print("nothing left to ask", highlight=False)
+    analysis = compute(scores_of(result.folder, note=warn))
+    for doubt in analysis.warnings:
+        warn(doubt)
+    tables.show_analysis(analysis, screen)
+    if (line := _cached(result)) is not None and not quiet:
+        screen.print(line, highlight=False)
+    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+    if report:
+        write_run_report(result.folder, analysis, screen, opened=opened)
+    tell_failures(result.failures, screen)
+    return 1 if set(result.failures) - {REFUSAL} else 0
+
+
+def _cached(result: MeasurementResult) -> str | None:
+    """How many of the prompt tokens the server had in its cache, in words; None where it does not tell."""
+    if result.tokens is None or result.cached is None:
+        return None
+    return f"prompts: {result.tokens:,} tokens, {result.cached:.0%} of them from the server's cache"

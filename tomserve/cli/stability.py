@@ -1,0 +1,58 @@
+"""The command `stability`: does an answer stay the same when something changes that should not matter?"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tomserve.cli.evaluate import evaluate_command, make_options, run_and_report
+from tomserve.cli.options import Questions, Sampling, with_groups
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tomserve.runs.evaluation import EvalResult
+    from tomserve.studies import Analysis
+
+
+@with_groups
+def stability(
+    *,
+    config: Path | None,
+    questions: Questions,
+    sampling: Sampling,
+    variants: list[str] | None,
+    report: bool,
+    opened: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Ask a benchmark's questions and variants of them, and count how often the answer stays the same.
+
+    A variant changes what should not matter: an object, the person, the length, the order of the choices, the wording,
+    or the order of sentences; "again" sends the same prompt among other requests, as the noise floor. This is `tomserve
+    eval --variants all` (or the kinds given by --variants), in the same run, of which the tables of stability are
+    printed with the reasons why variants were left out. Interrupted, it goes on where it was.
+    """
+    chosen, experiment = make_options(config, questions, sampling, variants=variants, **options)
+    chosen = replace(chosen, variants=chosen.variants or ("all",))
+    return run_and_report(chosen, experiment, report=report, opened=opened, quiet=quiet, show=_show_stability)
+
+
+stability.__signature__ = inspect.signature(evaluate_command, eval_str=True)  # type: ignore[attr-defined]
+
+
+def _show_stability(result: EvalResult, analysis: Analysis, screen: Console) -> None:
+    """Print the tables of stability, and why variants were left out."""
+    from tomserve.reporting import run_list, tables
+    from tomserve.runs.manifest import Manifest
+
+    if analysis.beside is None:
+        screen.print("no variant could be made of these questions", highlight=False)
+    else:
+        tables.show_analysis(analysis.beside, screen)
+    manifest = Manifest.read(result.folder)
+    left_out = run_list.left_out_variants(manifest.variants if manifest is not None else None)
+    tables.show_tables({run_list.TITLE: left_out} if not left_out.is_empty() else {}, screen, {})
