@@ -11,13 +11,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.perturbed import baselines, fresh, validation_2
+from tomserve.benchmarks.perturbed import baselines
 from tomserve.benchmarks.perturbed.baselines import RULES_2, applies_to, audit_baselines, fit_edition_2, pairs_of
 from tomserve.benchmarks.perturbed.edition_1 import show_stories
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, in_false_belief_subset
@@ -29,6 +29,9 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, items_digest, read_items, write_items
 from tomserve.items.draw import Draw
 from tomserve.variants import Retell
+
+if TYPE_CHECKING:
+    from tomserve.benchmarks.perturbed import fresh
 
 __all__ = ["BENCHMARK", "load", "load_stages"]
 
@@ -60,6 +63,8 @@ def generate(
 
     if check == (seed is not None) or (out is None) != check:
         raise ConfigError("give --fresh SEED and --out FILE, or --check alone")
+    from tomserve.benchmarks.perturbed import fresh, validation_2
+
     found = load_stages(path)
     names = fresh.read_names()
     if seed is None or out is None:
@@ -86,6 +91,8 @@ def _first_problem(listed: Sequence[ContentError]) -> ContentError:
 
 def check_stages(stages: Sequence[Stage], names: fresh.Names) -> Findings:
     """What keeps stages from being told anew, what is not used, and how much of the released stories would be kept."""
+    from tomserve.benchmarks.perturbed import fresh, validation_2
+
     listed = [problem for stage in stages for problem in validation_2.find_fresh_problems(stage)]
     lines = [line for stage in stages for line in validation_2.find_unused_words(stage)]
     if not listed:
@@ -103,6 +110,8 @@ def _many(count: int, noun: str) -> str:
 
 def describe_overlap(released: Sequence[Item], made: Sequence[Item]) -> list[str]:
     """A line that says how much of the released stories a fresh edition repeats, and in which stage most."""
+    from tomserve.benchmarks.perturbed import fresh
+
     shares = {
         stage: fresh.overlap(_of_stage(released, stage), _of_stage(made, stage), RUN)
         for stage in dict.fromkeys(str(item.factors["stage"]) for item in released)

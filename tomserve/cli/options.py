@@ -315,7 +315,9 @@ class Sampling:
 def with_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command, in whose signature each parameter that is a group of options is replaced by these options."""
     own = inspect.signature(command, eval_str=True)
-    groups = {name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)}
+    groups: dict[str, type[Any]] = {
+        name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)
+    }
 
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:

@@ -21,7 +21,6 @@ from rich.console import Console
 from tomserve.content import output_path
 from tomserve.content.text import HIDDEN, escape_hidden, mark_hidden
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.reporting import latex
 from tomserve.reporting.table_layout import cell_text, print_prose, print_table
 from tomserve.studies import Analysis, Layout
 
@@ -212,6 +211,8 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
     if form == "json":
         return escape_hidden(json.dumps(_records(frame), ensure_ascii=False)) + "\n"
     if form == "latex":
+        from tomserve.reporting import latex
+
         return mark_hidden(latex.render(frame, layout).replace("\r", " "))
     if form == "md":
         head = ["| " + " | ".join(map(markdown, frame.columns)) + " |", "|" + "---|" * frame.width]
@@ -322,6 +323,8 @@ def write_tables(
             _replace(path, "".join(f"{name}: {notes[name]}\n" for name in frames if name in notes), inputs)
             written.append(path)
         if form == "latex":
+            from tomserve.reporting import latex
+
             path = folder / "tables.tex"
             _replace(
                 path,

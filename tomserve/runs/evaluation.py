@@ -33,7 +33,7 @@ from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
-from tomserve.serving import endpoint, install, keys, provenance, serve
+from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, CHECKED_PROMPTS, Probe, WaitPolicy
@@ -85,6 +85,8 @@ def start_server(
 
     Returns the server, and the target with the server's address. Raises ServerError, MachineError.
     """
+    from tomserve.serving import serve  # most runs are asked of a server that runs
+
     extra = memory_share_flags(chosen.preset, share)
     (replica,) = serve.plan_replicas(serve.ServeOptions(chosen.starts, port=free_port(), extra=extra))
     preset, command = replica.preset, replica.command

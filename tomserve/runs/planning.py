@@ -30,7 +30,6 @@ from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
 from tomserve.runs.conversations import Questions
-from tomserve.runs.grader import model_names, reader_names
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, short_text
 from tomserve.runs.noise_check import NoiseSample
@@ -587,6 +586,10 @@ def _with_variants(
 
 def _check_rewriter(varied: VariedItems, chosen: Target) -> None:
     """Raise ConfigError where some variants were rewritten by the model that is to be asked."""
+    if not varied.variants:
+        return
+    from tomserve.runs.grader import model_names, reader_names
+
     if same := sorted(reader_names(variants.find_rewriters(varied.variants.entries())) & model_names(chosen)):
         raise ConfigError(
             f"variants of these items were rewritten by {same[0]}, the model that is to be asked, which would find its "

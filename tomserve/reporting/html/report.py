@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -33,15 +33,16 @@ from tomserve.reporting.html.sources import (
     record_report,
 )
 from tomserve.runs.manifest import make_portable
-from tomserve.runs.verification import Finding
 from tomserve.scoring.table import Note
 from tomserve.serving import provenance as serving_provenance
 from tomserve.serving.provenance import describe_flags
 from tomserve.status import UNANSWERED
 from tomserve.studies import Analysis, Chance, Context, compute, noise, people
 from tomserve.studies.answer_rows import is_answered, originals, split_scores
-from tomserve.studies.comparison import same_model_notes
 from tomserve.studies.study import study_names
+
+if TYPE_CHECKING:
+    from tomserve.runs.verification import Finding
 
 
 def failure_sentences(scores: pl.DataFrame) -> list[str]:
@@ -294,8 +295,11 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages
                 link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
                 yield pages.Alert(said[:1].upper() + said[1:], link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
-    for said in same_model_notes(scores, manifests):
-        yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
+    if "run" in scores.columns and scores["run"].n_unique() > 1:
+        from tomserve.studies.comparison import same_model_notes  # most reports are of one run
+
+        for said in same_model_notes(scores, manifests):
+            yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
     for source in sources:
         for change in serving_provenance.list_changes(source.manifest.get("sessions")):
             text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
@@ -316,6 +320,8 @@ def check_report(folder: Path) -> Finding | None:
 
     Raises ConfigError where the folder is no run.
     """
+    from tomserve.runs.verification import Finding
+
     path = folder / PAGE
     if not path.exists():
         return None

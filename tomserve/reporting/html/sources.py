@@ -32,7 +32,6 @@ from tomserve.runs.scores import load_scored_run, load_scores, read_current_reco
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import ItemOutline, missing_data, relabel
-from tomserve.studies.comparison import combine_scores
 from tomserve.studies.missing_data import Gaps
 
 
@@ -150,7 +149,12 @@ def load_sources(
         loaded.append(source)
     if not loaded:
         raise ConfigError(f"{', '.join(map(str, runs))}: nothing was answered yet")
-    scores = relabel(combine_scores([source.scores for source in loaded]), labels)
+    scores = loaded[0].scores
+    if len(loaded) > 1:
+        from tomserve.studies.comparison import combine_scores  # most reports are of one run
+
+        scores = combine_scores([source.scores for source in loaded])
+    scores = relabel(scores, labels)
     if not scores.height:
         raise ConfigError(f"{', '.join(str(source.folder) for source in loaded)}: nothing was answered yet")
     sources, start = [], 0
