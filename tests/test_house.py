@@ -15,23 +15,8 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "beliefs", "stats", "scoring", "prompting", "engine"),
-    *(
-        "variants",
-        "benchmarks",
-        "serving",
-        "runs",
-        "shards",
-        "clusters",
-        "causal",
-        "faithfulness",
-        "humans",
-        "studies",
-        "reporting",
-        "interop",
-        "api",
-        "web",
-        "cli",
-    ),
+    *("variants", "benchmarks", "serving", "runs", "distributed", "causal", "faithfulness", "humans", "studies"),
+    *("reporting", "interop", "workflows", "web", "cli"),
 )
 """The rooms of the engine; each may import only from those before it, so that there can be no circle."""
 
@@ -105,7 +90,7 @@ def names_of_content() -> set[str]:
     """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
 
     `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal`,
-    `functional` and `faithfulness` are studies, and the commands whose runs they read.
+    `functional`, `faithfulness` and `stability` are studies, and the commands whose runs they read.
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
@@ -117,6 +102,7 @@ def names_of_content() -> set[str]:
         "causal",
         "functional",
         "faithfulness",
+        "stability",
         "published",
         "base",
     }
@@ -151,7 +137,7 @@ def _is_docstring(node: ast.Constant, tree: ast.Module) -> bool:
 FUNCTION_LINES, PARAMETERS = 60, 7
 """How long a function may grow, and how many parameters it takes, before it is two things."""
 
-DECLARATIVE = ("cli/", "web/pages/", "web/api/", "benchmarks/hitom/benchmark.py")
+DECLARATIVE = ("cli/", "web/routes/", "benchmarks/hitom/benchmark.py")
 """Where a parameter is an option of a command or of an address, so that there are as many as it has."""
 
 

@@ -315,9 +315,8 @@ class Sampling:
 def with_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command, in whose signature each parameter that is a group of options is replaced by these options."""
     own = inspect.signature(command, eval_str=True)
-    groups: dict[str, type[Any]] = {
-        name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)
-    }
+    kinds = {name: one.annotation for name, one in own.parameters.items()}
+    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
 
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:
