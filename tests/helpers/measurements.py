@@ -26,7 +26,7 @@ STUDY = '''
 import polars as pl
 
 from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.charts import Axis, rows_of, small_multiples, drawn
+from tomserve.reporting.html.charts import Axis, rows_of, small_multiples, draw_figure
 from tomserve.studies import BAD, GOOD, Card, Excerpt, Figure, Section, Study, Verdict
 
 COLUMNS = {
@@ -49,7 +49,7 @@ def figures(tables, context):
         rows = [{**row, "depth": f"depth {row['depth']}", "series": "held"}
                 for row in rows_of(tables, "held", "model depth share")]
         return small_multiples(FIGURE, rows, ("depth", "series", "share", "low", "high"), Axis("share", (0, 1)))
-    return [drawn(FIGURE, make)]
+    return [draw_figure(FIGURE, make)]
 
 
 def verdicts(tables, context):

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2.ext
+import jinja2.meta
+import jinja2.sandbox
 import orjson
 
 from tomserve import content
