@@ -1,4 +1,4 @@
-"""A story's updates followed by any chain of agents, after every line and at the end."""
+"""Every manner of learning by its rule; and a story's updates followed by any chain of agents."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import beliefs_by_hand as by_hand
 from tests.helpers.beliefs_by_hand import AGENTS, BITS, CHAINS, Mind, Names, bits
-from tomserve.beliefs import Manner, Trace, Update, apart, hearsay, shared_hearsay, together
+from tomserve.beliefs import Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
 
 LINES = 6
 some = st.sets(st.sampled_from(AGENTS))
@@ -80,3 +80,55 @@ def test_strangers_believe_nothing_and_nobody_is_asked_about_twice() -> None:
         for ask in (found.accept_updates, found.belief, found.beliefs, found.chain, found.label):
             with pytest.raises(ValueError, match=f"asked about twice in {' > '.join(chain)}"):
                 ask(chain)
+
+
+START = Belief()
+learned = st.tuples(st.lists(st.sampled_from("xyz"), min_size=1, max_size=2, unique=True).map(tuple), manners)
+
+
+@given(st.lists(learned, max_size=8))
+def test_any_history_agrees_with_the_sets(history: list[tuple[tuple[str, ...], Manner]]) -> None:
+    now, mind = START, Mind()
+    for labels, manner in history:
+        now = now.after(labels, manner)
+        mind.learns(labels, manner)
+        assert (set(now.labels), now.firm, set(now.viewed)) == (mind.possible, mind.firm, mind.noticed)
+        assert len(now.labels) == len(set(now.labels))
+
+
+@given(st.lists(learned, max_size=5), st.lists(learned, max_size=5))
+def test_what_was_learned_last_outweighs_all_before_it(
+    before: list[tuple[tuple[str, ...], Manner]], after: list[tuple[tuple[str, ...], Manner]]
+) -> None:
+    with_history, without = START, START
+    for labels, manner in before:
+        with_history = with_history.after(labels, manner)
+    for labels, manner in [(("w",), "learn"), *after]:
+        with_history, without = with_history.after(labels, manner), without.after(labels, manner)
+    assert with_history == without
+
+
+BY_HAND = [
+    ("view x, learn y", ("y",), True, ()),
+    ("learn x, learn yz", ("y", "z"), True, ()),
+    ("infer x, read y", ("y",), False, ()),
+    ("learn x, infer y, read z", ("y",), True, ()),  # firm it stays
+    ("read x, read y", ("y",), False, ()),
+    ("learn x, read y", ("x",), True, ()),
+    ("view x, read y", ("y", "x"), False, ("x",)),
+    ("view x, read y, view y, read z", ("z", "x", "y"), False, ("x", "y")),
+    ("learn x, view y", ("x", "y"), True, ("y",)),
+    ("hear x", ("unknown", "x"), False, ()),
+    ("view x, hear y, read z", ("z", "x"), False, ("x",)),
+]
+
+
+def test_each_manner_by_hand() -> None:
+    assert (Belief(("unknown",), firm=False, viewed=()), START.label) == (START, "unknown")
+    for history, labels, firm, viewed in BY_HAND:
+        now = START
+        for manner, learned in (one.split() for one in history.split(", ")):
+            now = now.after(tuple(learned), manner)
+        assert now == Belief(labels, firm=firm, viewed=viewed), history
+    with pytest.raises(ValueError, match="several labels are possible: unknown, x"):
+        START.after(("x",), "hear").label  # noqa: B018

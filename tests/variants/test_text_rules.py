@@ -13,7 +13,7 @@ from tomserve.errors import InapplicableError
 from tomserve.items import Item
 from tomserve.variants import Dropped, base, make_variants
 from tomserve.variants.names import CULTURES, NAMES, find_people, occurs
-from tomserve.variants.text_rules import retell
+from tomserve.variants.text_rules import choose_swaps, find_swaps, leans_on_context, retell, swap_order
 
 STORY = ["Noor is a barista in a busy shop.", "She fills her pitcher with milk.", "A guest waits at the counter."]
 
@@ -158,3 +158,35 @@ def test_a_whole_benchmark_of_texts() -> None:
     pairs = [one for one in made if not isinstance(one, Dropped) and one.factors["variant"] == "person"]
     told = [(a, b) for a, b in pairwise(pairs) if a.cluster == b.cluster]
     assert sum(a.story[0] == b.story[0] for a, b in told) >= 0.98 * len(told), "twins get the same person"
+
+
+LEANS = """She opens the box. It holds tea. Then Ann opens the box. But Ann opens the box. Ann opens it. They wait. Ann takes
+another box. While Ann is away, rain falls. That is a mistake. His cap is red. The lid lies on its back. Lupe says that's
+where the broom is now, behind the cupboard. Ann shows Ben that is where the key lies. Ann thinks about that."""
+STANDS = "Ann puts her cap on. It is raining. The box that Ann has is red. A lamp hangs above the door."
+
+
+def test_a_sentence_that_leans_on_the_one_before_and_one_that_stands_by_itself() -> None:
+    for text, leans in ((LEANS, True), (STANDS, False)):
+        sentences = [f"{sentence}." for sentence in " ".join(text.split()).rstrip(".").split(". ")]
+        assert [sentence for sentence in sentences if leans_on_context(sentence) is not leans] == []
+
+
+def test_what_is_introduced_stays_before_what_speaks_of_it() -> None:
+    story = ["A box stands on the shelf.", "The box's lid is red.", "A lamp burns.", "Ann waits."]
+    assert find_swaps(story) == (1, 2)
+    assert find_swaps(story, ("box",)) == (0, 1, 2), "a label needs no introduction"
+    assert find_swaps(["Two boxes stand here.", "The box is red."]) == ()
+
+
+def test_the_sentence_after_the_pair_may_not_lean_on_it() -> None:
+    assert find_swaps(["Ann waits.", "Ben sleeps.", "He snores."]) == ()
+    assert find_swaps(["Ann waits.", "Ben sleeps.", "Ben snores."]) == (0,), "Ben is introduced by the second"
+    assert find_swaps(["On Monday morning rain falls.", "At noon snow falls.", "Ann waits."]) == (1,)
+
+
+def test_exchanges_do_not_overlap() -> None:
+    assert choose_swaps((0, 1, 2, 3, 4)) == (0, 3)
+    assert swap_order(5, (0, 3)) == (1, 0, 2, 4, 3)
+    with pytest.raises(ValueError, match="takes part in two exchanges"):
+        swap_order(3, (0, 1))
