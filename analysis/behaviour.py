@@ -4,21 +4,15 @@
 
 It sets several benchmarks that a model was asked side by side (the behavioural layer of the functional framework).
 Two ways to count, by `--intervals`: *recommended* (the default) corrects every share for chance, beside simple rules,
-with intervals over clusters; *published* has raw shares as the framework's source prints them. `notes` says what each
-table means.
-
-behaviour           by benchmark: B, the mean over types of task of the share right corrected for chance task_types
-by benchmark, type of task and dimension dimensions          by dimension (belief, desire, intention, emotion, action,
-...) and benchmark prompting_effects   by benchmark, type of task and dimension, each strategy against the answer
-alone, pair by pair baselines           every rule that follows nobody's mind, by benchmark human_figures       what
-people scored, as authors print it published_behaviour the published table, from its own cells
+with intervals over clusters; *published* has raw shares as the framework's source prints them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -26,7 +20,7 @@ import polars as pl
 from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples, zero_line
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
-from tomserve.studies import Excerpt, Figure, Section, Study, baselines
+from tomserve.studies import Excerpt, Figure, Section, Study, baselines, printed
 from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.breakdowns import MACRO, TaskRows, is_mean, order_dimensions, task_rows
 from tomserve.studies.contrasts import Record, effects_within, integer_codes
@@ -41,11 +35,13 @@ from tomserve.studies.presentation import (
     Row,
     Tables,
     Verdict,
-    cell,
+    cell_of,
     finite_or_none,
+    interval_cell,
     percent,
     readable_name,
-    signed_points,
+    side_of,
+    signed_interval,
 )
 
 
@@ -96,23 +92,14 @@ HUMAN_FIGURES = (
 
 def figure_of(benchmark: str) -> QuotedFigure | None:
     """The printed share of all questions that people have right; None where there is none that counts questions."""
-    return next(
-        (one for one in HUMAN_FIGURES if (one.benchmark, one.part, one.measure) == (benchmark, WHOLE, QUESTIONS)), None
-    )
+    whole = (benchmark, WHOLE, QUESTIONS)
+    return next((one for one in HUMAN_FIGURES if (one.benchmark, one.part, one.measure) == whole), None)
 
 
 def human_figures(benchmarks: set[str]) -> pl.DataFrame:
     """The table `human_figures`: the printed figures of these benchmarks."""
-
-    def rows() -> Iterator[dict[str, object]]:
-        for one in HUMAN_FIGURES:
-            if one.benchmark in benchmarks:
-                yield {
-                    **{"benchmark": one.benchmark, "part": one.part, "measure": one.measure},
-                    **{"quoted": one.accuracy, "source": one.source, "remark": one.remark},
-                }
-
-    return pl.DataFrame(list(rows()))
+    rows = [asdict(one) for one in HUMAN_FIGURES if one.benchmark in benchmarks]
+    return pl.DataFrame(rows).rename({"accuracy": "quoted"}, strict=False)
 
 
 CONSTANT = "constant"
@@ -175,25 +162,15 @@ def _benchmark(part: pl.DataFrame, kinds: baselines.RuleKinds) -> tuple[Record, 
     places = [place for place in best.values() if place is not None]
     rival = max(places, key=lambda place: float(mean.estimate[place]), default=None)
     gap = None if rival is None else mean.difference(0, rival)
-    record |= {
-        "over_rule": gap and gap.estimate,
-        "over_low": gap and gap.low,
-        "over_high": gap and gap.high,
-        "method": own.method,
-    }
+    record |= {"over_rule": gap and gap.estimate, "over_low": gap and gap.low, "over_high": gap and gap.high}
+    record["method"] = own.method
     return record, _sides(mean, [0, *([] if rival is None else [rival])])
 
 
 def _sides(mean: TaskMean, places: Sequence[int]) -> TaskMean:
     chosen = list(places)
-    return TaskMean(
-        mean.estimate[chosen],
-        mean.draws[:, chosen],
-        mean.least[:, chosen],
-        mean.few_bounds[chosen],
-        mean.tasks,
-        mean.clusters,
-    )
+    draws, least, few = mean.draws[:, chosen], mean.least[:, chosen], mean.few_bounds[chosen]
+    return replace(mean, estimate=mean.estimate[chosen], draws=draws, least=least, few_bounds=few)
 
 
 def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
@@ -214,14 +191,8 @@ def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
 def _difference(mean: TaskMean) -> TaskMean:
     """The model minus the rule, as if it were one side."""
     low, high = mean.differences(0, 1)
-    return TaskMean(
-        mean.estimate[:1] - mean.estimate[1:],
-        high[:, None],
-        low[:, None],
-        np.full((1, 2), np.nan),
-        mean.tasks,
-        mean.clusters,
-    )
+    gap, unknown = mean.estimate[:1] - mean.estimate[1:], np.full((1, 2), np.nan)
+    return replace(mean, estimate=gap, draws=high[:, None], least=low[:, None], few_bounds=unknown)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -288,27 +259,11 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-COLUMNS = ("overall", "understanding", "influence", "transformation", "belief", "emotion")
-
-PRINTED: Mapping[str, tuple[int, int, int, int, int, int]] = {
-    "human": (78, 91, 84, 67, 76, 83),
-    "gpt-4o": (67, 79, 71, 54, 58, 74),
-    "claude-sonnet": (63, 75, 68, 49, 55, 71),
-    "llama3.1-70b": (58, 70, 62, 44, 51, 65),
-    "qwen2.5-72b": (53, 65, 57, 39, 46, 61),
-    "mistral-7b": (41, 54, 45, 27, 34, 48),
-}
-"""The cells as printed, by model, in per cent, in the order of COLUMNS."""
-
-
 def published_table() -> pl.DataFrame:
     """The table `published_behaviour`: the printed cells as shares, and the mean of the three types of task, from which
     the printed overall share differs in every row."""
-    rows = []
-    for model, cells in PRINTED.items():
-        shares = {name: cell / 100 for name, cell in zip(COLUMNS, cells, strict=True)}
-        rows.append({"model": model, **shares, "mean_of_tasks": round(sum(cells[1:4]) / 300, 3)})
-    return pl.DataFrame(rows)
+    means = [round(sum(cells[1:4]) / 300, 3) for cells in printed.TABLE_3.values()]
+    return printed.behaviour().with_columns(mean_of_tasks=pl.Series(means))
 
 
 _READING = (
@@ -353,47 +308,31 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("prompting_effects")) is not None:
         yield Excerpt("strategies: what a way of asking changes", _effects(frame), ("prompting_effects",), _STRATEGIES)
     if (frame := tables.get("human_figures")) is not None:
-        shown = frame.select("benchmark", "part", "measure", _interval_cell("quoted"), "source")
+        shown = frame.select("benchmark", "part", "measure", _number("quoted"), "source")
         yield Excerpt("people, as quoted", shown, ("human_figures",), _QUOTED)
     if (frame := tables.get("published_behaviour")) is not None:
-        cells = [_interval_cell(name) for name in frame.columns[1:]]
-        yield Excerpt(
-            "published: table 3 of the source", frame.select("model", *cells), ("published_behaviour",), _PAPER
-        )
+        cells = [_number(name) for name in frame.columns[1:]]
+        shown = frame.select("model", *cells)
+        yield Excerpt("published: table 3 of the source", shown, ("published_behaviour",), _PAPER)
 
 
-def _interval_cell(name: str, new: str = "") -> pl.Expr:
-    shown = pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
-    return pl.when(pl.col(name).is_null()).then(pl.lit("")).otherwise(shown).alias(new or name)
-
-
-def _with(value: str, low: str, high: str, name: str) -> pl.Expr:
-    bounds = pl.format("{} [{}, {}]", _interval_cell(value), _interval_cell(low), _interval_cell(high))
-    return pl.when(pl.col(low).is_null()).then(_interval_cell(value)).otherwise(bounds).alias(name)
+_number = partial(cell_of, missing="")
+_with = partial(interval_cell, missing="")
 
 
 def _behaviour(frame: pl.DataFrame) -> pl.DataFrame:
     own: list[pl.Expr] = [_with("b", "b_low", "b_high", "B [95%]")]
     if frame["constant_b"].is_not_null().any():
-        own += [_interval_cell("constant_b", "constant"), _interval_cell("surface_b", "other")]
+        own += [_number("constant_b", "constant"), _number("surface_b", "other")]
         own += [_with("over_rule", "over_low", "over_high", "B - rule [95%]")]
-    human = [_interval_cell("human")] if frame["human"].is_not_null().any() else []
-    counts = [pl.col("total").alias("questions"), pl.col("tasks")]
-    return frame.select(
-        "model",
-        "strategy",
-        "benchmark",
-        *counts,
-        _interval_cell("accuracy", "right"),
-        _interval_cell("chance"),
-        *own,
-        *human,
-    )
+    human = [_number("human")] if frame["human"].is_not_null().any() else []
+    counts = [pl.col("total").alias("questions"), pl.col("tasks"), _number("accuracy", "right"), _number("chance")]
+    return frame.select("model", "strategy", "benchmark", *counts, *own, *human)
 
 
 def _effects(frame: pl.DataFrame) -> pl.DataFrame:
     named = [pl.col("treatment").alias("strategy"), *(("control",) if frame["control"].n_unique() > 1 else ())]
-    shares = [_interval_cell("share_treated", "right"), _interval_cell("share_control", "control's")]
+    shares = [_number("share_treated", "right"), _number("share_control", "control's")]
     gap = _with("risk_difference", "rd_low", "rd_high", "difference [95%]")
     return frame.select("model", "benchmark", "task", "dimension", *named, *shares, gap, "p")
 
@@ -401,22 +340,14 @@ def _effects(frame: pl.DataFrame) -> pl.DataFrame:
 def _cells(frame: pl.DataFrame, corrected: bool) -> pl.DataFrame:
     keys = frame.columns[: frame.columns.index("correct" if "correct" in frame.columns else "total")]
     if not corrected:
-        return frame.select(
-            *keys, "total", _with("accuracy", "ci_low", "ci_high", "right [95%]"), _interval_cell("chance")
-        )
-    rules = [
-        _interval_cell(name, new)
-        for name, new in (("constant", "constant"), ("surface", "other"))
-        if name in frame.columns
-    ]
-    return frame.select(
-        *keys,
-        "total",
-        _interval_cell("accuracy", "right"),
-        _interval_cell("chance"),
-        _with("corrected", "corrected_low", "corrected_high", "corrected [95%]"),
-        *rules,
+        right = _with("accuracy", "ci_low", "ci_high", "right [95%]")
+        return frame.select(*keys, "total", right, _number("chance"))
+    shares = (_number("accuracy", "right"), _number("chance"))
+    gap = _with("corrected", "corrected_low", "corrected_high", "corrected [95%]")
+    rules = (
+        _number(name, new) for name, new in (("constant", "constant"), ("surface", "other")) if name in frame.columns
     )
+    return frame.select(*keys, "total", *shares, gap, *rules)
 
 
 def warnings(tables: Tables) -> list[str]:
@@ -441,9 +372,8 @@ def _doubts(tables: Tables) -> Iterator[str]:
     if small.height:
         few = small.filter(pl.col("total") < SMALL)
         for benchmark, task in few.select("benchmark", "task").unique(maintain_order=True).iter_rows():
-            yield (
-                f"{benchmark}, {task}: fewer than {SMALL} questions, which count in B as much as any other type of task"
-            )
+            many = f"fewer than {SMALL} questions, which count in B as much as any other type of task"
+            yield f"{benchmark}, {task}: {many}"
     for name, count in tables.get("unusable", pl.DataFrame()).iter_rows():
         yield f"{name}: {count:,} answers to questions that the benchmark marks as unusable are left out"
 
@@ -470,7 +400,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         row = part.to_dicts()[-1]  # the mean, where there are several benchmarks
         lines.append(f"{readable_name(strategy)}: {_clause(row)} ({row['benchmark']})")
     single = [row for row in frame.to_dicts() if not is_mean(row["benchmark"])]
-    signs = [_sign(row) for row in single]
+    signs = [side_of(row.get("over_low"), row.get("over_high")) for row in single]
     verdict, tone = "It cannot be told", OPEN
     if signs and all(one == 1 for one in signs):
         verdict, tone = "Yes, in every benchmark" if _several(single) else "Yes", GOOD
@@ -494,20 +424,12 @@ def _several(rows: Sequence[Row]) -> bool:
     return len({row["benchmark"] for row in rows}) > 1
 
 
-def _sign(row: Row) -> int | None:
-    """1 where B is clearly above the rule's, -1 where it is clearly below, 0 where they are not told apart."""
-    low, high = finite_or_none(row.get("over_low")), finite_or_none(row.get("over_high"))
-    return None if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
-
-
 def _clause(row: Row) -> str:
     if finite_or_none(row["b"]) is None:
         return f"{percent(row['accuracy'])} right; chance is not known"
-    bounds = (
-        f", 95% interval {percent(row['b_low'])} to {percent(row['b_high'])}"
-        if finite_or_none(row["b_low"]) is not None
-        else ""
-    )
+    bounds = ""
+    if finite_or_none(row["b_low"]) is not None:
+        bounds = f", 95% interval {percent(row['b_low'])} to {percent(row['b_high'])}"
     return f"B {percent(row['b'])}{bounds}; {percent(row['accuracy'])} right, chance {percent(row['chance'])}"
 
 
@@ -519,7 +441,7 @@ def _grounds(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
             better = max((share, kind) for kind, share in known.items() if share is not None)[1]
             text += (
                 f'; B of the rule "{row[f"{better}_rule"]}" {percent(row[f"{better}_b"])}, difference '
-                f"{signed_points(row['over_rule'])} [{signed_points(row['over_low'])}, {signed_points(row['over_high'])}] points"
+                f"{signed_interval(row, 'over_rule', 'over_low', 'over_high')} points"
             )
         if finite_or_none(row.get("human")) is not None:
             text += f"; people {percent(row['human'])} right, {row['human_source']}"
@@ -590,9 +512,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     listed = {"task_types": list(by_task(found, intervals)), "dimensions": list(by_dimension(found, intervals))}
     if intervals == "recommended":
         listed = {"behaviour": list(by_benchmark(found)), **listed, "prompting_effects": list(effects(found))}
-    listed[baselines.TABLE] = list(
-        baselines.rule_records(found.rows.filter("mind"), found.kinds, ("benchmark", "model"))
-    )
+    rules = baselines.rule_records(found.rows.filter("mind"), found.kinds, ("benchmark", "model"))
+    listed[baselines.TABLE] = list(rules)
     frames = {name: pl.DataFrame(records, infer_schema_length=None).fill_nan(None) for name, records in listed.items()}
     if intervals == "recommended":
         frames["human_figures"] = human_figures(set(found.rows["benchmark"].unique()))
@@ -601,31 +522,6 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         left = [{"benchmark": name, "left_out": count} for name, count in found.unusable.items()]
         frames["unusable"] = pl.DataFrame(left)
     return {name: frame for name, frame in frames.items() if frame.height}
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-
-    return draw_figures(tables, context)
-
-
-STUDY = Study(
-    name="behaviour",
-    tables=tables,
-    notes=notes,
-    warnings=warnings,
-    summary=summary,
-    figures=figures,
-    verdicts=verdicts,
-    labels={"task": "task", "dimension": "dimension"},
-    across=True,
-)
-"""The value by which tomserve knows the study."""
 
 
 SECTION = Section("behaviour", "Across benchmarks", "Across benchmarks")
@@ -660,7 +556,7 @@ STRATEGIES = Figure(
 )
 
 
-def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects.
 
     tables: by name. context: what a guesser scores, for which all shares are corrected already.
@@ -706,6 +602,20 @@ def _greater(row: Row, *names: str) -> float | None:
 
 def _corrected(share: float | None, row: Row) -> float | None:
     chance = finite_or_none(row.get("chance"))
-    return (
-        None if share is None or chance is None or chance >= 1 else min(1.0, max(0.0, (share - chance) / (1 - chance)))
-    )
+    if share is None or chance is None or chance >= 1:
+        return None
+    return min(1.0, max(0.0, (share - chance) / (1 - chance)))
+
+
+STUDY = Study(
+    name="behaviour",
+    tables=tables,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    warnings=warnings,
+    summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    labels={"task": "task", "dimension": "dimension"},
+    across=True,
+)
+"""The value by which tomserve knows the study."""

@@ -3,28 +3,20 @@
     tomserve analyze bigtom-mymodel --study bigtom
 
 Two ways to count, by `--intervals`: *recommended* (the default) has intervals over templates, and a failure counts as
-wrong; *published* takes every question as independent of the others. `notes` says what each table means.
-
-accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind conditions
-by task, condition and initial belief, as in the paper joint               templates of which the question with the
-true and that with the false belief are both right false_minus_true    questions with a false belief minus those with
-a true one, by task controls            questions with a false belief minus those with an event that changes nothing
-initial_belief      with the sentence on what the person believed at first, minus without order               by which
-answer is shown first, and which the question names first official            our reading of the replies beside the
-authors' scoring prompting_effects   each strategy against vanilla, the authors' reasoning against their direct
-question baselines           every rule that follows nobody's mind
+wrong; *published* takes every question as independent of the others. NOTES says what each table means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure, rows_of, small_multiples
 from tomserve.studies import Excerpt, Figure, Section, Study, baselines
-from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
@@ -33,6 +25,7 @@ from tomserve.studies.presentation import (
     BAD,
     GOOD,
     OPEN,
+    SHARE_INDEPENDENT,
     Card,
     Context,
     Row,
@@ -44,7 +37,10 @@ from tomserve.studies.presentation import (
     readable_name,
     sign,
 )
-from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import (
+    frames_of,
+    overall_verdicts,
+)
 
 PLAIN = ("vanilla", "bigtom_0shot")
 """Strategies that ask for the answer alone."""
@@ -59,15 +55,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    found = []
-    for model, own in tables_by_model(tables):
-        rules = own[baselines.TABLE].filter(condition="all") if has_rows(own, baselines.TABLE, "condition") else None
-        cards = [*_both(own), *_harder(own)]
-        if has_rows(own, "prompting_effects", EFFECT):
-            reasoned = own["prompting_effects"].filter(~pl.col("treatment").is_in(PLAIN))
-            cards += [effect_cards(reasoned)] if reasoned.height else []
-        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
-    return found
+    return overall_verdicts(tables, context, lambda own: (*_both(own), *_harder(own)), "condition", PLAIN)
 
 
 def _usual(own: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
@@ -100,14 +88,12 @@ def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     for row in _usual(own, "joint").iter_rows(named=True):
         low, high, chance = row["joint_low"], row["joint_high"], row["chance"]
         places.add(1 if low > chance else -1 if high < chance else 0)
-        grounds.append(
-            (
-                _task(row),
-                f"{percent(row['joint'])} of {row['templates']:,} templates right with both, 95% interval "
-                f"{percent(low)} to {percent(high)}; two blind guesses: {percent(chance)}; true beliefs "
-                f"{percent(row['true_belief'])}, false ones {percent(row['false_belief'])} right.",
-            )
+        text = (
+            f"{percent(row['joint'])} of {row['templates']:,} templates right with both, 95% interval "
+            f"{percent(low)} to {percent(high)}; two blind guesses: {percent(chance)}; true beliefs "
+            f"{percent(row['true_belief'])}, false ones {percent(row['false_belief'])} right."
         )
+        grounds.append((_task(row), text))
     if not grounds:
         return
     verdict, tone = _BOTH.get(frozenset(places), ("It depends on the task or the strategy", OPEN))
@@ -185,14 +171,10 @@ NOTES = {
 }
 """The notes of recommended intervals, by the table's name."""
 
-_INDEPENDENT = (
-    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
-    "with the normal distribution."
-)
 PUBLISHED = {
     **{name: NOTES[name] for name in (baselines.TABLE, "order", "official")},
-    "accuracy": _INDEPENDENT,
-    "conditions": _INDEPENDENT,
+    "accuracy": SHARE_INDEPENDENT,
+    "conditions": SHARE_INDEPENDENT,
 }
 """The notes of published intervals, by the table's name."""
 
@@ -223,46 +205,28 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(with_columns(scores, COLUMNS), (*REQUIRED, *COLUMNS, *kinds.columns)).collect()
-    conditions = ("task", "condition", "init_belief")
-    made: dict[str, list[Record]] = {
-        "accuracy": [{**key, **baselines.accuracy(part, kinds, intervals)} for key, part in _groups(rows, ())],
-        baselines.TABLE: [
-            *baselines.rule_records(rows.with_columns(condition=pl.lit("all")), kinds, ("model", "condition")),
-            *baselines.rule_records(rows, kinds, ("model", "condition")),
-        ],
-        "conditions": [
-            {**key, **baselines.accuracy(part, kinds, intervals, brief=True)} for key, part in _groups(rows, conditions)
-        ],
-        "order": list(_order(rows)),
-        "official": list(_official(rows)),
+    rows, kinds = baselines.rows_with_rules(scores, COLUMNS)
+    shares = partial(baselines.shares_by, rows, kinds=kinds, intervals=intervals)
+    made: dict[str, Iterable[Record]] = {
+        "accuracy": shares((), brief=False),
+        baselines.TABLE: baselines.records_by(rows, kinds, "condition"),
+        "conditions": shares(("task", "condition", "init_belief")),
+        "order": _order(rows),
+        "official": _official(rows),
     }
     if intervals == "recommended":
         false, true = rows.filter(condition="false_belief"), rows.filter(condition="true_belief")
         control = rows.filter(pl.col("condition").is_in(CONTROLS))
         said, unsaid = rows.filter(init_belief=1), rows.filter(init_belief=0)
+        beliefs, told = pair_rows(false, true, on=(*ARMS, *PLACE)), (*ARMS, "cluster", "task", "condition")
         made |= {
-            "joint": list(_joint(pair_rows(false, true, on=(*ARMS, *PLACE)))),
-            "false_minus_true": list(_effects(pair_rows(false, true, on=(*ARMS, *PLACE)), ("task", "init_belief"))),
-            "controls": list(_effects(pair_rows(false, control, on=(*ARMS, *PLACE)), ("task", "init_belief"))),
-            "initial_belief": list(
-                _effects(pair_rows(said, unsaid, on=(*ARMS, "cluster", "task", "condition")), ("task", "condition"))
-            ),
-            "prompting_effects": list(_prompting(rows)),
+            "joint": _joint(beliefs),
+            "false_minus_true": _effects(beliefs, ("task", "init_belief")),
+            "controls": _effects(pair_rows(false, control, on=(*ARMS, *PLACE)), ("task", "init_belief")),
+            "initial_belief": _effects(pair_rows(said, unsaid, on=told), ("task", "condition")),
+            "prompting_effects": _prompting(rows),
         }
-    return {
-        name: pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
-        for name, records in made.items()
-        if records
-    }
-
-
-def _groups(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[Record, pl.DataFrame]]:
-    """The rows of each model and strategy, and value of the keys, in the order of their names."""
-    named = [*ARMS, *keys]
-    for values, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
-        yield dict(zip(named, values, strict=True)), part
+    return {name: frame.fill_nan(None) for name, frame in frames_of(made).items()}
 
 
 def _joint(pairs: pl.DataFrame) -> Iterator[Record]:
@@ -273,7 +237,7 @@ def _joint(pairs: pl.DataFrame) -> Iterator[Record]:
         correct=pl.col("correct") & pl.col("control"),
         faulty=pl.col("faulty") | pl.col("control_faulty"),
     )
-    for key, part in _groups(both, ("task", "init_belief")):
+    for key, part in split_by(both, (*ARMS, "task", "init_belief")):
         found = share(part)
         false, true = (part.select(pl.col(name).mean()).item() for name in ("false_right", "control"))
         yield {
@@ -285,7 +249,7 @@ def _joint(pairs: pl.DataFrame) -> Iterator[Record]:
 
 
 def _effects(pairs: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
-    for key, part in _groups(pairs, keys):
+    for key, part in split_by(pairs, (*ARMS, *keys)):
         yield {**key, **contrast(part, target="new templates")}
 
 
@@ -293,7 +257,7 @@ def _order(rows: pl.DataFrame) -> Iterator[Record]:
     """Accuracy by the place of the right answer among the choices, and in the question, by task and condition."""
     shown = rows.with_columns(shown=pl.col("answer_place") == 1, named=pl.col("named_first"))
     for by in ("shown", "named"):
-        for key, part in _groups(shown.filter(pl.col(by).is_not_null()), ("task", "condition")):
+        for key, part in split_by(shown.drop_nulls(by), (*ARMS, "task", "condition")):
             readable = part.filter(~pl.col("faulty"))
             chosen = readable.select((pl.col("correct") == pl.col(by)).mean()).item()
             for first in (True, False):
@@ -311,7 +275,7 @@ def _official(rows: pl.DataFrame) -> Iterator[Record]:
     if not rows["metric_official"].count():
         return
     for name, column in (("plain", "metric_official"), ("after answer", "metric_official_after_answer")):
-        for key, part in _groups(rows, ()):
+        for key, part in split_by(rows, ARMS):
             decided = part.filter(pl.col(column).is_not_null())
             if decided.is_empty():
                 continue
@@ -334,11 +298,6 @@ def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
     yield from prompting_effects(own, OFFICIAL[0])
 
 
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
-
-
 _EFFECT = "share_treated share_control risk_difference rd_low rd_high p"
 SHOWN = {
     "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
@@ -358,12 +317,6 @@ def summary(tables: Tables) -> list[Excerpt]:
     return excerpts_of(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "joint", "official")})
 
 
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-
-    return draw_figures(tables, context)
-
-
 def warnings(tables: Tables) -> list[str]:
     """One line for each reason to doubt the numbers: questions about wishes, which are not usable, and rules that are
     missing."""
@@ -373,21 +326,6 @@ def warnings(tables: Tables) -> list[str]:
         "are no sample of them; leave it out of what you report"
     ]
     return [*(wishes if "backward_desire" in tasks else []), *baselines.missing_warnings(tables)]
-
-
-STUDY = Study(
-    name="bigtom",
-    tables=tables,
-    notes=notes,
-    intervals=("recommended", "published"),
-    warnings=warnings,
-    summary=summary,
-    figures=figures,
-    verdicts=verdicts,
-    strata=("task", "condition"),
-    labels={"task": "task", "condition": "condition", "init_belief": "initial belief"},
-)
-"""The value by which tomserve knows the study."""
 
 
 SECTION = Section("beliefs", "Whose belief is followed?", "Whose belief")
@@ -412,7 +350,7 @@ JOINT = Figure(
 _ORDER = ("true_belief", "false_belief", "control", "true_control", "false_control", "no_event")
 
 
-def draw_figures(tables: Tables, context: Context) -> list[Figure]:
+def figures(tables: Tables, context: Context) -> list[Figure]:
     """Both figures, the second where there are templates with both beliefs; one that cannot be drawn says why.
 
     tables: by name. context: what a guesser scores, drawn as a line.
@@ -451,3 +389,18 @@ def _task_name(row: Row) -> str:
 
 def _place(row: Row) -> int:
     return _ORDER.index(str(row["condition"])) if row["condition"] in _ORDER else len(_ORDER)
+
+
+STUDY = Study(
+    name="bigtom",
+    tables=tables,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    intervals=("recommended", "published"),
+    warnings=warnings,
+    summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    strata=("task", "condition"),
+    labels={"task": "task", "condition": "condition", "init_belief": "initial belief"},
+)
+"""The value by which tomserve knows the study."""

@@ -6,16 +6,11 @@
 A bundle is a false belief and its three true-belief controls, each as written and with the labels exchanged, each with
 a question about reality and one about a belief. It counts only if all sixteen answers are right, so that no preference
 for a word, an order or the truth can solve it.
-
-bundles       by class: how many bundles are solved, beside chance and the rule that solves most
-all           the same over all classes
-right         how many bundles have 0, 1, ... 16 questions right
-false_belief  in how many bundles only the false beliefs are missed, only controls, or both
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -24,9 +19,10 @@ from tomserve.errors import ConfigError
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies import Context, Excerpt, Figure, Section, Study, baselines
-from tomserve.studies.answer_rows import REQUIRED, prepare_rows
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows, split_by
 from tomserve.studies.contrasts import Record, share
 from tomserve.studies.presentation import BAD, GOOD, OPEN, Card, Tables, Verdict, interval, percent, readable_name
+from tomserve.studies.study import frames_of
 
 SIZE = 16
 """How many questions a bundle has."""
@@ -50,18 +46,15 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             f"no bundle of {SIZE} questions was asked whole; ask the benchmark 'bundles', whose --limit draws whole "
             "bundles, or all items of 'perturbed'"
         )
-    classes = bundles.group_by([*_ARM, "perturbation"], maintain_order=True)
-    every = bundles.group_by(_ARM, maintain_order=True)
-    made: dict[str, list[Record]] = {
-        "all": [dict(zip(_ARM, key, strict=True)) | _solved(part, kinds, intervals) for key, part in every],
-        "bundles": [
-            dict(zip((*_ARM, "perturbation"), key, strict=True)) | _solved(part, kinds, intervals)
-            for key, part in classes
-        ],
-        "right": list(_right(bundles)),
-        "false_belief": list(_missed(bundles)),
+    made: dict[str, Iterable[Record]] = {
+        "all": ({**key, **_solved(part, kinds, intervals)} for key, part in split_by(bundles, _ARM)),
+        "bundles": (
+            {**key, **_solved(part, kinds, intervals)} for key, part in split_by(bundles, (*_ARM, "perturbation"))
+        ),
+        "right": _right(bundles),
+        "false_belief": _missed(bundles),
     }
-    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
+    return frames_of(made)
 
 
 def _bundles(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> pl.DataFrame:
@@ -111,20 +104,19 @@ def _solved(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> R
 
 def _right(bundles: pl.DataFrame) -> Iterator[Record]:
     """For each model and strategy and each number of right answers, how many bundles have so many."""
-    for key, part in bundles.group_by(_ARM, maintain_order=True):
+    for key, part in split_by(bundles, _ARM):
         for right in range(SIZE + 1):
             count = part.filter(right=right).height
             if count:
-                yield {**dict(zip(_ARM, key, strict=True)), "right": right, "bundles": count}
+                yield {**key, "right": right, "bundles": count}
 
 
 def _missed(bundles: pl.DataFrame) -> Iterator[Record]:
     """For each model and strategy, which part of a bundle is what keeps it from being solved."""
-    for key, part in bundles.group_by(_ARM, maintain_order=True):
+    for key, part in split_by(bundles, _ARM):
         beliefs, controls = part["beliefs"], part["controls"]
         yield {
-            **dict(zip(_ARM, key, strict=True)),
-            **{"bundles": part.height, "solved": int(part["correct"].sum())},
+            **{**key, "bundles": part.height, "solved": int(part["correct"].sum())},
             "only_false_beliefs_missed": int((controls & ~beliefs).sum()),
             "only_controls_missed": int((beliefs & ~controls).sum()),
             "both_missed": int((~beliefs & ~controls).sum()),
@@ -147,12 +139,6 @@ NOTES = {
     "false_belief": "Of the bundles: those in which only a false-belief question is missed, those in which only a "
     "control is missed (a question about reality or about a true belief), and those in which both are.",
 }
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    del intervals
-    return NOTES
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -283,11 +269,12 @@ CLASSES = Figure(
     ("bundles",),
 )
 
+
 STUDY = Study(
     name="bundles",
     tables=tables,
     required=(*REQUIRED, *DESIGN),
-    notes=notes,
+    notes=lambda intervals: NOTES,
     summary=summary,
     verdicts=verdicts,
     figures=figures,

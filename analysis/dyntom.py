@@ -3,27 +3,19 @@
     tomserve analyze dyntom-mymodel --study dyntom
 
 Two ways to count, by `--intervals`: *recommended* (the default) has intervals over stories, and a failure counts as
-wrong; *published* takes every question as independent of the others. `notes` says what each table means.
-
-accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind states
-belief, emotion, intention and action by understanding, influence and transformation forms               what, how,
-whether, how a course goes, why scenes              by the scene asked about options             by the number of
-different options consistency         states whose questions are right in all scenes changes             whether a
-change is told by who knows both its ends understanding_minus_transformation      within the same stories
-prompting_effects   each strategy against vanilla, on the same questions baselines           every rule that follows
-nobody's mind published_states    what the authors printed for people and GPT-4o, quoted
+wrong; *published* takes every question as independent of the others. NOTES says what each table means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from tomserve.reporting.html.charts import Axis, chance_lines, draw_figure, rows_of, small_multiples
 from tomserve.studies import Excerpt, Figure, Section, Study, baselines
-from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
 from tomserve.studies.contrasts import Record, matched_contrast, prompting_effects, share
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
@@ -32,6 +24,7 @@ from tomserve.studies.presentation import (
     BAD,
     GOOD,
     OPEN,
+    SHARE_INDEPENDENT,
     Card,
     Context,
     Row,
@@ -42,7 +35,7 @@ from tomserve.studies.presentation import (
     percent,
     readable_name,
 )
-from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import frames_of, has_rows, overall_verdicts
 
 _NEEDED = "strategy form accuracy chance best_rule best_rule_accuracy"
 
@@ -53,15 +46,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    found = []
-    for model, own in tables_by_model(tables):
-        rules = own[baselines.TABLE].filter(form="all") if has_rows(own, baselines.TABLE, "form") else None
-        cards = [*_follows(own)]
-        effects = own.get("prompting_effects", pl.DataFrame())
-        if has_rows(own, "prompting_effects", EFFECT):
-            cards.append(effect_cards(effects))
-        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
-    return found
+    return overall_verdicts(tables, context, _follows, "form")
 
 
 _ANSWERS: dict[int | None, tuple[str, str]] = {
@@ -141,11 +126,7 @@ NOTES = {
 }
 """The notes of recommended intervals, by the table's name."""
 
-_INDEPENDENT = (
-    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
-    "with the normal distribution."
-)
-PUBLISHED = dict.fromkeys(("accuracy", "states", "forms", "scenes", "options"), _INDEPENDENT) | {
+PUBLISHED = dict.fromkeys(("accuracy", "states", "forms", "scenes", "options"), SHARE_INDEPENDENT) | {
     baselines.TABLE: baselines.NOTE,
     "published_states": NOTES["published_states"],
 }
@@ -199,54 +180,32 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
+    rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     every = rows.with_columns(state=pl.lit(ALL))
-    made: dict[str, list[Record]] = {
-        "accuracy": [*_by(rows, (), kinds, intervals, brief=False)],
-        baselines.TABLE: [
-            *baselines.rule_records(rows.with_columns(form=pl.lit(ALL)), kinds, ("model", "form")),
-            *baselines.rule_records(rows, kinds, ("model", "form")),
-        ],
-        "states": [
-            *_by(every, ("state", "task"), kinds, intervals),
-            *_by(rows, ("state", "task"), kinds, intervals),
-        ],
-        "forms": list(_by(rows, ("task", "form"), kinds, intervals, brief=False)),
-        "scenes": list(_by(rows.drop_nulls("scene"), ("form", "scene"), kinds, intervals)),
-        "options": [
-            {**row, "corrected": corrected(row["accuracy"], row["chance"])}
-            for row in _by(rows, ("options",), kinds, intervals)
-        ],
+    shares = partial(baselines.shares_by, kinds=kinds, intervals=intervals, chance=True)
+    made: dict[str, Iterable[Record]] = {
+        "accuracy": shares(rows, (), brief=False),
+        baselines.TABLE: baselines.records_by(rows, kinds, "form"),
+        "states": [*shares(every, ("state", "task")), *shares(rows, ("state", "task"))],
+        "forms": shares(rows, ("task", "form"), brief=False),
+        "scenes": shares(rows.drop_nulls("scene"), ("form", "scene")),
+        "options": (
+            {**row, "corrected": corrected(row["accuracy"], row["chance"])} for row in shares(rows, ("options",))
+        ),
     }
     if intervals == "recommended":
         made |= {
-            "consistency": list(_consistency(rows)),
-            "changes": list(_by(_with_ends(rows), ("ends_right",), kinds, intervals)),
-            "understanding_minus_transformation": list(_understanding_minus_transformation(rows)),
-            "prompting_effects": list(_prompting_effects(rows)),
+            "consistency": _consistency(rows),
+            "changes": shares(_with_ends(rows), ("ends_right",)),
+            "understanding_minus_transformation": _understanding_minus_transformation(rows),
+            "prompting_effects": _prompting_effects(rows),
         }
-    found = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
-    return {**found, "published_states": published_states()}
+    return {**frames_of(made), "published_states": published_states()}
 
 
 def corrected(accuracy: float, chance: float) -> float:
     """What is above chance, as a share of what could be: from 0 to 1."""
     return min(1.0, max(0.0, (accuracy - chance) / (1 - chance)))
-
-
-def _by(
-    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, *, brief: bool = True
-) -> Iterator[Record]:
-    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the options.
-
-    brief: whether the interval of the difference to the best rule is left out.
-    """
-    named = ["model", "strategy", *keys]
-    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
-        chance = part.select((1 / pl.col("options")).mean()).item()
-        found = baselines.accuracy(part, kinds, intervals, brief=brief)
-        yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
 
 
 def _consistency(rows: pl.DataFrame) -> Iterator[Record]:
@@ -308,11 +267,6 @@ def _prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
             yield from prompting_effects(part, control)
 
 
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
-
-
 SHOWN = {
     "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
     "states": "model strategy state task total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
@@ -333,26 +287,6 @@ def summary(tables: Tables) -> list[Excerpt]:
     said = {name: NOTES[name] for name in ("states", "consistency", "changes", "published_states")}
     first, *others = excerpts_of(tables, SHOWN, said)
     return [first, *baselines.excerpts(tables["accuracy"], ("strategy",)), *others]
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-
-    return draw_figures(tables, context)
-
-
-STUDY = Study(
-    name="dyntom",
-    tables=tables,
-    notes=notes,
-    warnings=baselines.missing_warnings,
-    summary=summary,
-    figures=figures,
-    verdicts=verdicts,
-    strata=("form", "state"),
-    labels={"task": "task", "form": "form of the question", "state": "state", "scene": "scene"},
-)
-"""The value by which tomserve knows the study."""
 
 
 SECTION = Section("states", "What is understood, and what is followed?", "What is followed")
@@ -376,7 +310,7 @@ STATES_FIGURE = Figure(
 _INTERVAL = ("ci_low", "ci_high")
 
 
-def draw_figures(tables: Tables, context: Context) -> list[Figure]:
+def figures(tables: Tables, context: Context) -> list[Figure]:
     """Both figures; one that cannot be drawn says why. tables: by name. context: what a guesser scores, drawn as a
     line."""
     return [
@@ -403,3 +337,17 @@ def _forms(tables: Tables) -> list[Row]:
 def _states(tables: Tables) -> list[Row]:
     rows = rows_of(tables, "states", "model strategy state task accuracy ci_low ci_high")
     return [{**row, "named": f"{row['state']}, {row['task']}"} for row in rows if row["state"] != "all"]
+
+
+STUDY = Study(
+    name="dyntom",
+    tables=tables,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    warnings=baselines.missing_warnings,
+    summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    strata=("form", "state"),
+    labels={"task": "task", "form": "form of the question", "state": "state", "scene": "scene"},
+)
+"""The value by which tomserve knows the study."""

@@ -3,20 +3,15 @@
     tomserve analyze opentom-mymodel --study opentom
     tomserve analyze opentom-mymodel --study opentom --intervals published
 
-Two ways to count, by `--intervals`. *recommended* (the default): our reading of replies; a failure is a wrong answer;
-intervals over narratives. *published*: the authors' reading, which leaves out what it cannot read. The tables:
-
-accuracy            all questions, beside the best rule that follows nobody's mind lengths             the same for
-normal and long narratives apart macro_f1            by task and order of belief, beside the best constant answer and
-a blind guess perspectives        the same by whose belief is asked about, and whether the observer saw what happened
-coarse_and_fine     whether coarse and fine answers about the same belief are both right, and whether they agree
-labels              the macro-averaged F1 without the labels that contradict others prompting_effects   each strategy
-against vanilla, on the same questions baselines           every rule that follows nobody's mind
+Two ways to count, by `--intervals`: *recommended* (the default) has our reading of replies, a failure as a wrong answer
+and intervals over narratives; *published* the authors' reading, which leaves out what it cannot read. NOTES says what
+each table means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -24,9 +19,10 @@ import polars as pl
 from tomserve.stats.accuracy import constant_f1, guessed_f1, macro_f1, macro_f1_interval
 from tomserve.stats.effects import FEW
 from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, integer_codes, prompting_effects, share
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, Tables, excerpts_of
+from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, SHARE_INDEPENDENT, Tables, excerpts_of
+from tomserve.studies.study import frames_of
 
 CLASSES = {
     "location_coarse": ("Yes", "No"),
@@ -51,8 +47,7 @@ UNREAD = "unread"
 def scored(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
     """A record for each value of the keys, `task` among them: the macro-averaged F1 with its 95% interval over
     narratives; every failure counts as no class. rows: prepared rows."""
-    for key, part in rows.sort(keys, maintain_order=True).group_by(list(keys), maintain_order=True):
-        named = dict(zip(keys, key, strict=True))
+    for named, part in split_by(rows, keys):
         classes = CLASSES[str(named["task"])]
         right = [classes.index(label) for label in part["label"]]
         said = part.select(pl.when(~pl.col("faulty")).then("metric_class"))["metric_class"]
@@ -81,17 +76,20 @@ def official(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
         label=pl.col("label").replace(MULTIHOP),
         said=pl.col("said").replace(MULTIHOP),
     )
-    keys = [*arms, "task", "order"]
-    every = pl.concat([known, both]).sort(keys, maintain_order=True)
-    for key, part in every.group_by(keys, maintain_order=True):
+    for key, part in split_by(pl.concat([known, both]), [*arms, "task", "order"]):
         read = part.filter(pl.col("said") != UNREAD)
         names = sorted({*read["label"], *read["said"]})
         right, given = ([names.index(one) for one in read[column]] for column in ("label", "said"))
         f1 = macro_f1(right, given) if right else None
         accuracy = sum(map(int.__eq__, right, given)) / len(right) if right else None
         yield {
-            **dict(zip(keys, key, strict=True)),
-            **{"questions": part.height, "left_out": 1 - read.height / part.height, "f1": f1, "accuracy": accuracy},
+            **{
+                **key,
+                "questions": part.height,
+                "left_out": 1 - read.height / part.height,
+                "f1": f1,
+                "accuracy": accuracy,
+            },
         }
 
 
@@ -125,8 +123,7 @@ NOTES = {
 """The notes of recommended intervals, by the table's name."""
 
 PUBLISHED = {
-    "accuracy": "The share of right answers; its 95% interval takes the questions as independent of each other: "
-    "(k + 2)/(n + 4) with the normal distribution.",
+    "accuracy": SHARE_INDEPENDENT,
     "lengths": "The same by length of the narratives.",
     "macro_f1": "The macro-averaged F1 and the accuracy by the authors' reading of replies, which looks for words "
     "anywhere in them and leaves out those in which it finds none or too many (left_out: their share). The authors ask "
@@ -152,33 +149,28 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
+    rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     rows = rows.with_columns(pl.col("length").fill_null("unknown"))
     asked = rows.filter(pl.col("task").is_in(list(CLASSES)) & pl.col("label").is_not_null())
     arms = ["model", "strategy", "length"]
-    made: dict[str, list[Record]] = {
-        "accuracy": list(_accuracy(rows, arms[:2], kinds, intervals)),
-        "lengths": list(_accuracy(rows, arms, kinds, intervals)),
-        baselines.TABLE: list(baselines.rule_records(rows, kinds, ("model",))),
+    shares = partial(baselines.shares_by, rows, kinds=kinds, intervals=intervals, brief=False)
+    made: dict[str, Iterable[Record]] = {
+        "accuracy": shares(()),
+        "lengths": shares(("length",)),
+        baselines.TABLE: baselines.rule_records(rows, kinds, ("model",)),
     }
     if intervals == "published":
-        made["macro_f1"] = list(official(asked, arms))
+        made["macro_f1"] = official(asked, arms)
     else:
         followed = asked.filter(pl.col("label_agrees").ne_missing(False))
         made |= {
-            "macro_f1": list(scored(asked, (*arms, "task", "order"))),
-            "perspectives": list(scored(asked, (*arms, "task", "order", "perspective", "observed"))),
-            "coarse_and_fine": list(_coarse_and_fine(asked, arms)),
-            "labels": list(_labels(asked, followed, arms)),
-            "prompting_effects": list(prompting_effects(rows)),
+            "macro_f1": scored(asked, (*arms, "task", "order")),
+            "perspectives": scored(asked, (*arms, "task", "order", "perspective", "observed")),
+            "coarse_and_fine": _coarse_and_fine(asked, arms),
+            "labels": _labels(asked, followed, arms),
+            "prompting_effects": prompting_effects(rows),
         }
-    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
-
-
-def _accuracy(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str) -> Iterator[Record]:
-    for key, part in rows.sort(keys, maintain_order=True).group_by(list(keys), maintain_order=True):
-        yield {**dict(zip(keys, key, strict=True)), **baselines.accuracy(part, kinds, intervals)}
+    return frames_of(made)
 
 
 def _coarse_and_fine(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
@@ -193,16 +185,14 @@ def _coarse_and_fine(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record
         said=pl.col("metric_class").is_not_null() & pl.col("fine_class").is_not_null(),
         differs=(pl.col("metric_class") == "Yes") != (pl.col("fine_class") == "original"),
     )
-    named = [*arms, "order"]
-    for key, part in pairs.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+    for key, part in split_by(pairs, [*arms, "order"]):
         both = part.with_columns(
             correct=pl.col("correct") & pl.col("fine_right"), faulty=pl.col("faulty") | pl.col("fine_faulty")
         )
         found, read = share(both), part.filter("said")
         single = [part.select(pl.col(name).mean()).item() for name in ("correct", "fine_right")]
         yield {
-            **dict(zip(named, key, strict=True)),
-            **{"pairs": part.height, "coarse": single[0], "fine": single[1], "product": single[0] * single[1]},
+            **{**key, "pairs": part.height, "coarse": single[0], "fine": single[1], "product": single[0] * single[1]},
             **{"both": found["accuracy"], "both_low": found["ci_low"], "both_high": found["ci_high"], "chance": 0.25},
             **{"contradict": read.select(pl.col("differs").mean()).item(), "both_read": read.height},
         }
@@ -221,11 +211,6 @@ def _labels(asked: pl.DataFrame, followed: pl.DataFrame, arms: Sequence[str]) ->
                 **{"f1": one["f1"], "f1_without": other["f1"]},
                 **{"without_low": other["f1_low"], "without_high": other["f1_high"]},
             }
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
 
 
 SHOWN = {
@@ -250,7 +235,7 @@ def summary(tables: Tables) -> list[Excerpt]:
 STUDY = Study(
     name="opentom",
     tables=tables,
-    notes=notes,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
     warnings=baselines.missing_warnings,
     summary=summary,
     labels={"task": "task", "order": "order", "perspective": "perspective", "length": "length"},

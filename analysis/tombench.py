@@ -6,28 +6,18 @@ Two ways to count, by `--intervals`: *recommended* (the default) reads replies b
 cannot be read as wrong, leaves out the English question that was printed with another story's options, and has
 intervals over stories; *published* takes what the official reader finds in every reply, and every question as
 independent. What the paper printed stands beside it in columns that end in _quoted.
-
-accuracy    all questions, in both languages where both were asked, beside the best rule that follows nobody's mind
-by_language the same for each language
-tasks       by task; the row "mean of the tasks" is the paper's average, in which every task counts the same
-dimensions  by kind of ability (emotion, desire, ...)
-abilities   by each of the 31 abilities
-languages   Chinese minus English, on the same questions
-prompting_effects   reasoning, and the vote, against the direct question, on the same questions
-stories     stories of which every question is right, which the paper calls the coherent test
-official    the official scorer beside tomserve's: both shares, and how often the official reader guessed
-baselines   every rule that follows nobody's mind
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from tomserve.studies import Context, Excerpt, Study, baselines
-from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
+from tomserve.studies.answer_rows import BASELINE, split_by
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
@@ -43,7 +33,11 @@ from tomserve.studies.presentation import (
     readable_name,
     sign,
 )
-from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import (
+    frames_of,
+    has_rows,
+    overall_verdicts,
+)
 
 HUMAN = {
     **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
@@ -88,55 +82,40 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(scores, (*REQUIRED, *kinds.columns), FACTORS).collect()
+    rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     if intervals == "published":
         rows = rows.with_columns(correct=pl.col("metric_official_correct").fill_null(False))
     else:
         rows = rows.filter(pl.col("fault").ne_missing("of_another_story"))
     eight = rows.filter(pl.col("part") == "tasks")
-    made: dict[str, list[Record]] = {
-        "accuracy": list(_by(rows, (), kinds, intervals, _ARM[:2])),
-        "by_language": list(_by(rows, (), kinds, intervals)),
-        "tasks": [
-            *_by(eight, ("task",), kinds, intervals),
-            *_by(rows.filter(part="abilities"), ("task",), kinds, intervals),
-        ],
-        "dimensions": list(_by(rows, ("dimension",), kinds, intervals)),
-        "abilities": list(_by(rows, ("dimension", "ability"), kinds, intervals)),
-        baselines.TABLE: [
-            *baselines.rule_records(rows.with_columns(language=pl.lit(ALL)), kinds, ("model", "language")),
-            *baselines.rule_records(rows, kinds, ("model", "language")),
-        ],
+    shares = partial(_shares, kinds=kinds, intervals=intervals)
+    tasks = [*shares(eight, ("task",)), *shares(rows.filter(part="abilities"), ("task",))]
+    dimensions = [*shares(rows, ("dimension",))]
+    made: dict[str, Iterable[Record]] = {
+        "accuracy": shares(rows, (), language=False),
+        "by_language": shares(rows, ()),
+        "tasks": [*tasks, *_means([one for one in tasks if one["task"] in HUMAN], "task")],
+        "dimensions": [*dimensions, *_means(dimensions, "dimension")],
+        "abilities": shares(rows, ("dimension", "ability")),
+        baselines.TABLE: baselines.records_by(rows, kinds, "language"),
     }
-    made["tasks"] += list(_means([one for one in made["tasks"] if one["task"] in HUMAN], "task"))
-    made["dimensions"] += list(_means(made["dimensions"], "dimension"))
     if intervals == "recommended":
         made |= {
-            "languages": list(_languages(rows)),
-            "prompting_effects": list(prompting_effects(rows, DIRECT if DIRECT in rows["strategy"] else BASELINE)),
-            "stories": list(_stories(rows)),
-            "official": list(_official(rows)),
+            "languages": _languages(rows),
+            "prompting_effects": prompting_effects(rows, DIRECT if DIRECT in rows["strategy"] else BASELINE),
+            "stories": _stories(rows),
+            "official": _official(rows),
         }
-    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
+    return frames_of(made)
 
 
-def _by(
-    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, arm: Sequence[str] = _ARM
+def _shares(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, *, language: bool = True
 ) -> Iterator[Record]:
-    """A share for each model, strategy, language (the columns of `arm`) and value of the keys, beside chance, a rule,
-    and what was printed."""
-    named = [*arm, *keys]
-    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
-        of: Record = dict(zip(named, key, strict=True))
-        chance = part.select((1 / pl.col("options")).mean()).item()
-        found = baselines.accuracy(part, kinds, intervals, brief=bool(keys))
-        yield {
-            **of,
-            "chance": chance,
-            **found,
-            **(_quoted(of, keys[-1]) if keys[-1:] not in ((), ("ability",)) else {}),
-        }
+    """A share for each model, strategy, language and value of the keys, beside chance, a rule, and what was printed."""
+    of = (*_ARM[2:], *keys) if language else keys
+    for one in baselines.shares_by(rows, of, kinds, intervals, brief=bool(keys), chance=True):
+        yield {**one, **(_quoted(one, keys[-1]) if keys[-1:] not in ((), ("ability",)) else {})}
 
 
 def _quoted(record: Mapping[str, Any], key: str) -> Record:
@@ -160,17 +139,12 @@ def _means(records: Sequence[Record], key: str) -> Iterator[Record]:
 def _languages(rows: pl.DataFrame) -> Iterator[Record]:
     """By model and strategy, Chinese minus English on the questions that were asked in both."""
     questions = rows.with_columns(question=pl.col("item").str.replace("/[a-z]+$", ""))
-    for (model, strategy), part in questions.group_by(["model", "strategy"], maintain_order=True):
+    shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p", "gained", "lost")
+    for key, part in split_by(questions, ("model", "strategy")):
         found = pair_rows(part.filter(language="zh"), part.filter(language="en"), on=("question",))
         if found.height:
             effect = contrast(found)
-            shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p", "gained", "lost")
-            yield {
-                "model": model,
-                "strategy": strategy,
-                "questions": found.height,
-                **{one: effect[one] for one in shown},
-            }
+            yield {**key, "questions": found.height, **{one: effect[one] for one in shown}}
 
 
 def _stories(rows: pl.DataFrame) -> Iterator[Record]:
@@ -184,11 +158,10 @@ def _stories(rows: pl.DataFrame) -> Iterator[Record]:
     )
     several = every.filter(pl.col("questions") > 1)
     both = pl.concat([several, several.with_columns(task=pl.lit("all"))])
-    for key, part in both.sort(*_ARM, "task").group_by([*_ARM, "task"], maintain_order=True):
+    for key, part in split_by(both, (*_ARM, "task")):
         found = share(part.with_columns(unread=pl.lit(False)))
         yield {
-            **dict(zip((*_ARM, "task"), key, strict=True)),
-            **{"solved": found["correct"], "stories": found["total"], "share": found["accuracy"]},
+            **{**key, "solved": found["correct"], "stories": found["total"], "share": found["accuracy"]},
             **{"ci_low": found["ci_low"], "ci_high": found["ci_high"]},
             **{"mean_questions": part["questions"].mean(), "chance": part["guess"].mean()},
         }
@@ -196,10 +169,10 @@ def _stories(rows: pl.DataFrame) -> Iterator[Record]:
 
 def _official(rows: pl.DataFrame) -> Iterator[Record]:
     """By model, strategy and language, the official scorer beside tomserve's, on the replies that it can read."""
-    for key, part in rows.drop_nulls("metric_official_correct").group_by(list(_ARM), maintain_order=True):
+    for arm, part in rows.drop_nulls("metric_official_correct").group_by(list(_ARM), maintain_order=True):
         ours, theirs = part["correct"], part["metric_official_correct"]
         yield {
-            **dict(zip(_ARM, key, strict=True)),
+            **dict(zip(_ARM, arm, strict=True)),
             **{"replies": part.height, "accuracy": ours.mean(), "official_accuracy": theirs.mean()},
             **{"only_ours": int((ours & ~theirs).sum()), "only_official": int((~ours & theirs).sum())},
             **{"unread": int(part["unread"].sum()), "official_guessed": part["metric_official_guessed"].mean()},
@@ -246,11 +219,6 @@ PUBLISHED = {
 }
 
 
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
-
-
 SHOWN = {
     "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
     "by_language": "model strategy language correct total accuracy ci_low ci_high chance unread",
@@ -276,19 +244,14 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    found = []
-    for model, own in tables_by_model(tables):
-        rules = own[baselines.TABLE].filter(language=ALL) if has_rows(own, baselines.TABLE, "language") else None
-        cards = [_compared(own["languages"])] if has_rows(own, "languages", "risk_difference rd_low rd_high") else []
-        if has_rows(own, "prompting_effects", EFFECT):
-            reasoned = own["prompting_effects"].filter(~pl.col("treatment").is_in([BASELINE, DIRECT, VOTE]))
-            cards += [effect_cards(reasoned)] if reasoned.height else []
-        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
-    return found
+    return overall_verdicts(tables, context, _compared, "language", (BASELINE, DIRECT, VOTE))
 
 
-def _compared(rows: pl.DataFrame) -> Card:
+def _compared(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     """Whether one language is right more often than the other, on the same questions."""
+    if not has_rows(own, "languages", "risk_difference rd_low rd_high"):
+        return
+    rows = own["languages"]
     signs = {sign(row) for row in rows.iter_rows(named=True)}
     verdict, tone = {
         frozenset({0}): ("No clear difference", OPEN),
@@ -301,13 +264,13 @@ def _compared(rows: pl.DataFrame) -> Card:
         "with the 95% interval over stories. Both languages ask the same of the same minds, so that a difference is "
         "one of language and of translation."
     )
-    return Card("Is it the same in Chinese and English?", verdict, tone, grounds, remark)
+    yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, remark)
 
 
 STUDY = Study(
     name="tombench",
     tables=tables,
-    notes=notes,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
     warnings=baselines.missing_warnings,
     summary=summary,
     verdicts=verdicts,

@@ -3,32 +3,23 @@
     tomserve analyze tomi-mymodel --study tomi
     tomserve analyze tomi-mymodel --study tomi --intervals published
 
-Intervals are over stories. The tables:
-
-accuracy            all questions, beside the best rule that follows nobody's belief
-versions            the same for the original and the fixed file apart
-question_types      by the file's own types of questions, as published (memory, reality, first_order_0_tom, ...)
-conditions          by task and by whether what is believed is so, as it follows from the story
-joint               stories of which all six questions are right, beside the product of the six shares
-labels              questions whose label in the file follows from the story, and those whose label does not: how often
-                    the answer is what follows, and how often it is the label
-official            SimToM's grade of the replies beside tomserve's, by the file's types of questions
-prompting_effects   each strategy against vanilla, on the same questions
-baselines           every rule that follows nobody's belief
+Intervals are over stories. NOTES says what each table means.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, prompting_effects, share
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, Tables, excerpts_of
+from tomserve.studies.presentation import ABOUT_PROMPTING, SHARE_INDEPENDENT, Tables, excerpts_of
+from tomserve.studies.study import frames_of
 
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("version", "task", "condition", "question_type", "story_type"), pl.String),
@@ -61,15 +52,10 @@ NOTES = {
     "file's label stands anywhere, accuracy the share that tomserve takes for right (where `--gold released` was asked "
     "for, by the same labels). both_places is the share of replies that name both places, of which that grade says "
     "nothing.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+    "prompting_effects": ABOUT_PROMPTING.format("vanilla"),
     baselines.TABLE: baselines.NOTE,
 }
-_INDEPENDENT = (
-    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
-    "with the normal distribution."
-)
-PUBLISHED = dict.fromkeys(("accuracy", "versions", "question_types", "conditions"), _INDEPENDENT) | {
+PUBLISHED = dict.fromkeys(("accuracy", "versions", "question_types", "conditions"), SHARE_INDEPENDENT) | {
     name: NOTES[name] for name in ("labels", "official", baselines.TABLE)
 }
 
@@ -80,30 +66,21 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
+    rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     rows = rows.with_columns(pl.col("version").fill_null("unknown"))
-    made: dict[str, list[Record]] = {
-        "accuracy": list(_by(rows, (), kinds, intervals, brief=False)),
-        "versions": list(_by(rows, ("version",), kinds, intervals)),
-        "question_types": list(_by(rows, ("version", "question_type"), kinds, intervals)),
-        "conditions": list(_by(rows, ("version", "task", "condition"), kinds, intervals)),
-        "labels": list(_labels(rows)),
-        "official": list(_official(rows)),
-        baselines.TABLE: list(baselines.rule_records(rows, kinds, ("model",))),
+    shares = partial(baselines.shares_by, rows, kinds=kinds, intervals=intervals)
+    made: dict[str, Iterable[Record]] = {
+        "accuracy": shares((), brief=False),
+        "versions": shares(("version",)),
+        "question_types": shares(("version", "question_type")),
+        "conditions": shares(("version", "task", "condition")),
+        "labels": _labels(rows),
+        "official": _official(rows),
+        baselines.TABLE: baselines.rule_records(rows, kinds, ("model",)),
     }
     if intervals == "recommended":
-        made |= {"joint": list(_joint(rows)), "prompting_effects": list(prompting_effects(rows))}
-    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
-
-
-def _by(
-    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, *, brief: bool = True
-) -> Iterator[Record]:
-    """A share for each model, strategy and value of the keys."""
-    named = ["model", "strategy", *keys]
-    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
-        yield {**dict(zip(named, key, strict=True)), **baselines.accuracy(part, kinds, intervals, brief=brief)}
+        made |= {"joint": _joint(rows), "prompting_effects": prompting_effects(rows)}
+    return frames_of(made)
 
 
 def _joint(rows: pl.DataFrame) -> Iterator[Record]:
@@ -111,7 +88,7 @@ def _joint(rows: pl.DataFrame) -> Iterator[Record]:
     keys = ["model", "strategy", "version"]
     order = pl.col("question_type").str.replace("_(no_)?tom$", "")
     whole = rows.with_columns(number=order).filter(pl.col("number").n_unique().over([*keys, "cluster"]) == SIX)
-    for key, part in whole.group_by(keys, maintain_order=True):
+    for key, part in split_by(whole, keys):
         types = [("all", part), *((str(name), some) for (name,), some in part.group_by("story_type"))]
         for name, some in sorted(types, key=lambda one: one[0]):
             stories = some.group_by("cluster", maintain_order=True).agg(
@@ -120,8 +97,7 @@ def _joint(rows: pl.DataFrame) -> Iterator[Record]:
             found = share(stories)
             single = some.group_by("number", maintain_order=True).agg(pl.col("correct").mean())["correct"].to_list()
             yield {
-                **dict(zip(keys, key, strict=True)),
-                **{"story_type": name, "stories": stories.height, "joint": found["accuracy"]},
+                **{**key, "story_type": name, "stories": stories.height, "joint": found["accuracy"]},
                 **{"joint_low": found["ci_low"], "joint_high": found["ci_high"]},
                 **{"product": math.prod(single), "chance": 0.5**SIX},
             }
@@ -129,10 +105,9 @@ def _joint(rows: pl.DataFrame) -> Iterator[Record]:
 
 def _labels(rows: pl.DataFrame) -> Iterator[Record]:
     """By model, strategy, version and whether the file's label follows from the story: what the answers are."""
-    keys = ["model", "strategy", "version", "label_agrees"]
-    known = rows.filter(pl.col("label_agrees").is_not_null()).sort(keys, maintain_order=True)
-    for key, part in known.group_by(keys, maintain_order=True):
-        record: Record = {**dict(zip((*keys[:-1], "agrees"), key, strict=True)), "questions": part.height}
+    known = rows.drop_nulls("label_agrees").rename({"label_agrees": "agrees"})
+    for key, part in split_by(known, ("model", "strategy", "version", "agrees")):
+        record: Record = {**key, "questions": part.height}
         for name, column in (("follows", "tracked"), ("label", "released")):
             right = pl.col("answer").eq(pl.col(column)).fill_null(False) & ~pl.col("faulty")
             found = share(part.with_columns(correct=right))
@@ -142,19 +117,11 @@ def _labels(rows: pl.DataFrame) -> Iterator[Record]:
 
 def _official(rows: pl.DataFrame) -> Iterator[Record]:
     """By model, strategy, version and type of question, how often the grade of SimToM's program counts a reply."""
-    keys = ["model", "strategy", "version", "question_type"]
-    graded = rows.drop_nulls("metric_official").sort(keys, maintain_order=True)
-    for key, part in graded.group_by(keys, maintain_order=True):
+    for key, part in split_by(rows.drop_nulls("metric_official"), ("model", "strategy", "version", "question_type")):
         yield {
-            **dict(zip(keys, key, strict=True)),
-            **{"replies": part.height, "accuracy": part["correct"].mean()},
+            **{**key, "replies": part.height, "accuracy": part["correct"].mean()},
             **{"official_accuracy": part["metric_official"].mean(), "both_places": part["metric_both_places"].mean()},
         }
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
 
 
 SHOWN = {
@@ -177,7 +144,7 @@ def summary(tables: Tables) -> list[Excerpt]:
 STUDY = Study(
     name="tomi",
     tables=tables,
-    notes=notes,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
     warnings=baselines.missing_warnings,
     summary=summary,
     labels={"task": "task", "condition": "condition", "story_type": "type of story", "label_agrees": "label follows"},

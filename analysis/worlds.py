@@ -3,36 +3,26 @@
     tomserve analyze worlds-mymodel --study worlds
 
 Two ways to count, by `--intervals`: *recommended* (the default) has intervals over worlds, and a failure counts as
-wrong; *published* takes every question as independent of the others. `notes` says what each table means.
-
-accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind families
-by family of worlds and dimension (belief, action, emotion, ...), beside chance and the best rule tasks
-by family and task conditions          by what the person asked about believes: truly, falsely, or nothing
-false_minus_true    false-belief questions minus true-belief ones about the same worlds joint               questions
-that are right in both tellings of a world, the one with the false and the one with the
-                    true belief, beside the product of the two shares
-orders              by the order of the belief: 0 is what is really so, 1 a belief, 2 a belief about a belief
-prompting_effects   each strategy against vanilla, on the same questions baselines           every rule that follows
-nobody's mind
+wrong; *published* takes every question as independent of the others. NOTES says what each table means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, matched_contrast, pair_rows, prompting_effects, share
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_TESTS,
-    ABOUT_WORST,
+    ABOUT_PROMPTING,
     BAD,
     GOOD,
     OPEN,
+    SHARE_INDEPENDENT,
     Card,
     Context,
     Tables,
@@ -43,7 +33,7 @@ from tomserve.studies.presentation import (
     readable_name,
     sign,
 )
-from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import frames_of, overall_verdicts
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -52,16 +42,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    found = []
-    for model, own in tables_by_model(tables):
-        rules = own[baselines.TABLE].filter(family="all") if has_rows(own, baselines.TABLE, "family") else None
-        lines = accuracy_lines(own["accuracy"], context.chance.get("all"), rules)
-        effects = own.get("prompting_effects", pl.DataFrame())
-        cards = [*_follows(own)]
-        if has_rows(own, "prompting_effects", EFFECT):
-            cards.append(effect_cards(effects))
-        found.append(Verdict(model, lines, tuple(cards)))
-    return found
+    return overall_verdicts(tables, context, _follows, "family")
 
 
 def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
@@ -123,16 +104,11 @@ NOTES = {
     "really so, or always what was so first, have none of these pairs right.",
     "orders": "Questions about reality (order 0), about what somebody believes (1), and about what somebody believes "
     f"that another believes (2 and more): {_SHARE}.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+    "prompting_effects": ABOUT_PROMPTING.format("vanilla"),
 }
 """The notes of recommended intervals, by the table's name."""
 
-_INDEPENDENT = (
-    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
-    "with the normal distribution."
-)
-PUBLISHED = dict.fromkeys(("accuracy", "families", "tasks", "conditions", "orders"), _INDEPENDENT) | {
+PUBLISHED = dict.fromkeys(("accuracy", "families", "tasks", "conditions", "orders"), SHARE_INDEPENDENT) | {
     baselines.TABLE: baselines.NOTE
 }
 """The notes of published intervals, by the table's name."""
@@ -157,51 +133,33 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
-    arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    accuracy = [
-        {"model": key[0], "strategy": key[1], **baselines.accuracy(part, kinds, intervals)} for key, part in arms
-    ]
-    made: dict[str, list[Record]] = {
-        "accuracy": accuracy,
-        baselines.TABLE: [
-            *baselines.rule_records(rows.with_columns(family=pl.lit("all")), kinds, ("model", "family")),
-            *baselines.rule_records(rows, kinds, ("model", "family")),
-        ],
-        "families": list(_by(rows, ("family", "dimension"), kinds, intervals)),
-        "tasks": list(_by(rows, ("family", "task"), kinds, intervals)),
-        "conditions": list(_by(rows.filter(pl.col("condition").is_not_null()), ("condition",), kinds, intervals)),
-        "orders": list(
-            _by(rows.filter(pl.col("dimension").is_in(["belief", "reality"])), ("order",), kinds, intervals)
-        ),
+    rows, kinds = baselines.rows_with_rules(scores, FACTORS)
+    shares = partial(baselines.shares_by, kinds=kinds, intervals=intervals, chance=True)
+    made: dict[str, Iterable[Record]] = {
+        "accuracy": baselines.shares_by(rows, (), kinds, intervals, brief=False),
+        baselines.TABLE: baselines.records_by(rows, kinds, "family"),
+        "families": shares(rows, ("family", "dimension")),
+        "tasks": shares(rows, ("family", "task")),
+        "conditions": shares(rows.drop_nulls("condition"), ("condition",)),
+        "orders": shares(rows.filter(pl.col("dimension").is_in(["belief", "reality"])), ("order",)),
     }
     if intervals == "recommended":
         made |= {
-            "false_minus_true": list(_false_minus_true(rows)),
-            "joint": list(_joint(rows)),
-            "prompting_effects": list(prompting_effects(rows)),
+            "false_minus_true": _false_minus_true(rows),
+            "joint": _joint(rows),
+            "prompting_effects": prompting_effects(rows),
         }
-    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
-
-
-def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str) -> Iterator[Record]:
-    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the choices."""
-    named = ["model", "strategy", *keys]
-    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
-        chance = part.select((1 / pl.col("options")).mean()).item()
-        found = baselines.accuracy(part, kinds, intervals, brief=True)
-        yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
+    return frames_of(made)
 
 
 def _false_minus_true(rows: pl.DataFrame) -> Iterator[Record]:
     """By model and strategy, the difference between false-belief and true-belief questions of the same worlds."""
     asked = rows.filter(pl.col("condition").is_in(TWO), pl.col("dimension").is_in(MIND), pl.col("order") == 1)
     told = asked.with_columns(world=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", "condition"))
-    for key, part in told.group_by(["model", "strategy"], maintain_order=True):
+    shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
+    for key, part in split_by(told, ("model", "strategy")):
         found = matched_contrast(part, part["condition"] == TWO[0], stratum="world")
-        shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
-        yield {"model": key[0], "strategy": key[1], **{name: found[name] for name in shown}}
+        yield {**key, **{name: found[name] for name in shown}}
 
 
 def joined(rows: pl.DataFrame) -> pl.DataFrame:
@@ -222,25 +180,17 @@ def joined(rows: pl.DataFrame) -> pl.DataFrame:
 def _joint(rows: pl.DataFrame) -> Iterator[Record]:
     """By model, strategy and family (and over all of them), how often both tellings of a question are right."""
     pairs = joined(rows).with_columns(both=pl.col("correct") & pl.col("control"))
-    for key, part in pairs.group_by(["model", "strategy"], maintain_order=True):
-        families = [
-            ("all", part),
-            *((str(name[0]), some) for name, some in part.group_by(["family"], maintain_order=True)),
-        ]
-        for family, some in families:
+    for key, part in split_by(pairs, ("model", "strategy")):
+        families = ((str(name), some) for (name,), some in part.group_by(["family"], maintain_order=True))
+        for family, some in (("all", part), *families):
             found = share(some.with_columns(correct=pl.col("both"), faulty=pl.col("faulty") | pl.col("control_faulty")))
             false, true = (some.select(pl.col(name).mean()).item() for name in ("correct", "control"))
             yield {
-                **{"model": key[0], "strategy": key[1], "family": family, "pairs": some.height},
+                **{**key, "family": family, "pairs": some.height},
                 **{"joint": found["accuracy"], "joint_low": found["ci_low"], "joint_high": found["ci_high"]},
                 **{"false_belief": false, "true_belief": true, "product": false * true, "worlds": found["tasks"]},
                 "chance": some.select((1 / pl.col("options") ** 2).mean()).item(),
             }
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
 
 
 SHOWN = {
@@ -263,7 +213,7 @@ def summary(tables: Tables) -> list[Excerpt]:
 STUDY = Study(
     name="worlds",
     tables=tables,
-    notes=notes,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
     warnings=baselines.missing_warnings,
     summary=summary,
     verdicts=verdicts,

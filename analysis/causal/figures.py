@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
 from tomserve.reporting.html.charts import (
@@ -20,8 +21,9 @@ from tomserve.reporting.html.charts import (
     heat_map,
     layer,
     layered,
+    panel,
+    rows_by_arm,
     rows_of,
-    short_names,
     values_of,
 )
 from tomserve.studies import Context, Figure, Panel, Section
@@ -173,23 +175,14 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     tables: by name. context: what a guesser scores, which is not drawn: nothing here is about being right.
     """
     del context
-    made = ((NET, _net), (CELLS, _cells), (DISPLACEMENT, _displacement), (ERROR, _error), (PROBES, _probes))
-    return [_made(figure, make, tables) for figure, make in made]
-
-
-def _made(figure: Figure, make: Callable[[Tables], list[Panel]], tables: Tables) -> Figure:
-    return draw_figure(figure, lambda: replace(figure, panels=tuple(make(tables))))
-
-
-def _arms(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows of each model and benchmark under its title."""
-    models, several = short_names(values_of(rows, "model")), len(values_of(rows, "benchmark")) > 1
-    found = []
-    for model, short in models.items():
-        for benchmark in values_of([row for row in rows if row["model"] == model], "benchmark"):
-            own = [row for row in rows if row["model"] == model and row["benchmark"] == benchmark]
-            found.append((f"{short}, {readable_name(benchmark)}" if several else short, own))
-    return found
+    makers = (
+        (NET, _net),
+        (CELLS, partial(_heat, "net", CELLS)),
+        (DISPLACEMENT, partial(_heat, "displacement", DISPLACEMENT)),
+        (ERROR, _error),
+        (PROBES, _probes),
+    )
+    return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
 
 
 def _marks(rows: Sequence[Row], series: str, value: str, low: str = "", high: str = "") -> list[Mark]:
@@ -200,15 +193,10 @@ def _marks(rows: Sequence[Row], series: str, value: str, low: str = "", high: st
     ]
 
 
-def _panel(figure: Figure, title: str, chart: Spec, marks: Sequence[Mark], place: int) -> Panel:
-    label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
-    return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
-
-
-def _net(tables: Tables) -> list[Panel]:
+def _net(tables: Tables) -> Figure:
     rows = rows_of(tables, "net_by_layer", "model benchmark map layer net net_low net_high")
     panels: list[Panel] = []
-    for title, own in _arms(rows):
+    for title, own in rows_by_arm(rows):
         marks = []
         for name in (PPT, *CONTROLS, PATCH):
             marks += _marks(
@@ -217,16 +205,16 @@ def _net(tables: Tables) -> list[Panel]:
         series = list(dict.fromkeys(mark.series for mark in marks))
         lowest = min([-0.1, *(mark.value for mark in marks)])
         chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0, least=380)
-        panels.append(_panel(NET, title, chart, marks, len(panels)))
-    return panels
+        panels.append(panel(NET, title, chart, map(Mark.in_words, marks), len(panels)))
+    return replace(NET, panels=tuple(panels))
 
 
-def _heat(tables: Tables, value: str, figure: Figure) -> list[Panel]:
+def _heat(value: str, figure: Figure, tables: Tables) -> Figure:
     """A heat map over layers and strengths of the map and, for net effects, one of the largest control."""
     rows = [row for row in rows_of(tables, "cells", f"model benchmark map fitted layer alpha {value}")
             if row["fitted"] == HELD_OUT]  # fmt: skip
     panels: list[Panel] = []
-    for title, own in _arms(rows):
+    for title, own in rows_by_arm(rows):
         names = [PPT, *([control] if value == "net" and (control := _largest(tables, own[0])) else [])]
         for name in names:
             chosen = [row for row in own if row["map"] == name and finite_or_none(row[value]) is not None]
@@ -236,12 +224,9 @@ def _heat(tables: Tables, value: str, figure: Figure) -> list[Panel]:
             if cells:
                 shown = f"{title}: {readable_name(name)}"
                 label = f"{figure.title}, heat map: {shown}. " + "; ".join(cell.words for cell in cells) + "."
-                panels.append(Panel(shown, draw(heat_map(cells, down, across, "alpha"), label, _place(figure, panels))))
-    return panels
-
-
-def _place(figure: Figure, panels: Sequence[Panel]) -> str:
-    return f"{figure.name}-{len(panels)}"
+                chart = heat_map(cells, down, across, "alpha")
+                panels.append(Panel(shown, draw(chart, label, f"{figure.name}-{len(panels)}")))
+    return replace(figure, panels=tuple(panels))
 
 
 def _cell(row: Row, value: str) -> Cell:
@@ -258,20 +243,12 @@ def _largest(tables: Tables, row: Row) -> str | None:
     return None
 
 
-def _cells(tables: Tables) -> list[Panel]:
-    return _heat(tables, "net", CELLS)
-
-
-def _displacement(tables: Tables) -> list[Panel]:
-    return _heat(tables, "displacement", DISPLACEMENT)
-
-
-def _error(tables: Tables) -> list[Panel]:
+def _error(tables: Tables) -> Figure:
     rows = [
         row for row in rows_of(tables, "fits", "model benchmark map fitted layer error") if row["fitted"] == HELD_OUT
     ]
     panels: list[Panel] = []
-    for title, own in _arms(rows):
+    for title, own in rows_by_arm(rows):
         marks = []
         for name in (PPT, SHUFFLED_PAIRS):
             marks += _marks([row for row in own if row["map"] == name], readable_name(name), "error")
@@ -279,15 +256,15 @@ def _error(tables: Tables) -> list[Panel]:
             raise AbsentError("no map was fitted with a known error")
         series = list(dict.fromkeys(mark.series for mark in marks))
         chart = lines(marks, series, (0.0, 2.0), "leave-one-out error", 1.0)
-        panels.append(_panel(ERROR, title, chart, marks, len(panels)))
-    return panels
+        panels.append(panel(ERROR, title, chart, map(Mark.in_words, marks), len(panels)))
+    return replace(ERROR, panels=tuple(panels))
 
 
-def _probes(tables: Tables) -> list[Panel]:
+def _probes(tables: Tables) -> Figure:
     needed = "model benchmark probe told layer accuracy accuracy_low accuracy_high shuffled chance"
     rows = rows_of(tables, "probes", needed)
     panels: list[Panel] = []
-    for title, arm in _arms(rows):
+    for title, arm in rows_by_arm(rows):
         for probe in values_of(arm, "probe"):
             told = FALSE if probe == "protagonist" and any(row["told"] == FALSE for row in arm) else ALL
             own = [row for row in arm if row["probe"] == probe and row["told"] == told]
@@ -297,5 +274,6 @@ def _probes(tables: Tables) -> list[Panel]:
                 continue
             series = list(dict.fromkeys(mark.series for mark in marks))
             name = f"{title}: {readable_name(probe)}" + (", false-belief stories" if told == FALSE else "")
-            panels.append(_panel(PROBES, name, lines(marks, series, (0.0, 1.0), "share right"), marks, len(panels)))
-    return panels
+            chart = lines(marks, series, (0.0, 1.0), "share right")
+            panels.append(panel(PROBES, name, chart, map(Mark.in_words, marks), len(panels)))
+    return replace(PROBES, panels=tuple(panels))

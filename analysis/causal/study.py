@@ -5,15 +5,7 @@
 
 It reads the table of a measurement (tomserve.causal.table), not answers. The number to judge by is `adjusted`, the
 net effect of the map minus that of the largest control in the same cell, at a layer and strength that other scenarios
-chose; the NetEffect of the framework's source stands beside it. `notes` says what each table means.
-
-headline          a row for each model: net effect, largest control, adjusted, tests, ceiling, published NetEffect
-controls          each control, and how much more the map does net_by_layer      the map, every control and the patch,
-by layer readings          the headline under other readings of the same answers references        what needs no map:
-adding nothing, the direct patch, replacement transfer          maps that were fitted on one family of stories, on
-another probes            what a linear probe reads, by layer, beside one of shuffled labels fits              how
-well the maps fit, by layer cells             flips in every layer and strength answers           what the model said
-before anything was moved published_causal  what the framework's source prints
+chose. NOTES says what each table means.
 """
 
 from __future__ import annotations
@@ -36,20 +28,26 @@ from tomserve.causal.table import (
     read_outcomes,
 )
 from tomserve.stats.selection import NOTHING
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Study, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict, printed
 from tomserve.studies.presentation import (
     Row,
     Tables,
-    cell,
+    capitalized,
+    cell_of,
     finite_or_none,
+    first_names,
+    interval_cell,
     one_line,
     p_value,
     percent,
     readable_name,
+    several,
+    signed_interval,
     signed_points,
 )
 
 from . import tables as causal_tables
+from .figures import figures
 from .tables import ALL
 
 MARGIN = 0.10
@@ -86,7 +84,7 @@ def outcome(row: Row) -> tuple[str, str]:
         return NOT_SETTLED, "The intervals are undefined, because the items do not vary or their scenarios are too few."
     p, over = finite_or_none(row.get("p_net")), finite_or_none(row.get("p_over_controls"))
     tested = p is not None and over is not None and max(p, over) < LEVEL
-    bounds = f"{signed_points(adjusted)} [{signed_points(least)}, {signed_points(most)}] points"
+    bounds = f"{signed_interval(row, 'adjusted')} points"
     if least > 0 and tested:
         return CAUSES, (
             f"In its cell the map exceeds the largest control by {bounds}, and so it does over all cells at "
@@ -94,14 +92,14 @@ def outcome(row: Row) -> tuple[str, str]:
         )
     if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2) and row.get("control") != NOTHING:
         return REPRODUCES, (
-            f"Moves by the map do flip answers ({signed_points(net)} points), but {readable_name(row.get('control'))} flips "
-            f"{signed_points(row.get('control_net'))} at the same layer and length; nowhere has the map more than "
-            f"{bounds} over its largest control."
+            f"Moves by the map do flip answers ({signed_points(net)} points), but {readable_name(row.get('control'))} "
+            f"flips {signed_points(row.get('control_net'))} at the same layer and length; nowhere has the map more "
+            f"than {bounds} over its largest control."
         )
     if low <= 0 and high <= MARGIN:
         return NO_EFFECT, (
-            f"The net effect is {signed_points(net)} [{signed_points(low)}, {signed_points(high)}] points, so that it is at most "
-            f"{signed_points(high)} points, which is below the {signed_points(MARGIN)} that would count."
+            f"The net effect is {signed_interval(row, 'net')} points, so that it is at most {signed_points(high)} "
+            f"points, which is below the {signed_points(MARGIN)} that would count."
         )
     return NOT_SETTLED, _unsettled(row, bounds, least > 0)
 
@@ -198,10 +196,8 @@ def _lead(row: Row, *, several: bool) -> str:
     counted = f"{row['eligible']} of {row['items']} items eligible"
     if finite_or_none(row.get("net")) is None:
         return f"{where}{counted}; {outcome(row)[0]}"
-    adjusted = f"{signed_points(row['adjusted'])} [{signed_points(row['adjusted_low'])}, {signed_points(row['adjusted_high'])}]"
-    return (
-        f"{where}{counted}; net effect {signed_points(row['net'])} points, at most {adjusted} above its largest control"
-    )
+    net, adjusted = signed_points(row["net"]), signed_interval(row, "adjusted")
+    return f"{where}{counted}; net effect {net} points, at most {adjusted} above its largest control"
 
 
 def _own(tables: Tables, name: str, row: Row) -> list[Row]:
@@ -230,30 +226,27 @@ def _cause(row: Row, where: str) -> Card:
             f" The largest of all {row['cells']} cells has {p_value(p)}; by chance alone it stays below "
             f"{signed_points(most)} points in 95% of cases."
         )  # fmt: skip
-        net = f"{signed_points(row['net'])} [{signed_points(row['net_low'])}, {signed_points(row['net_high'])}] points"
-        control = f"the largest control there is {readable_name(row['control'])} with {signed_points(row['control_net'])} points"
+        largest = f"{readable_name(row['control'])} with {signed_points(row['control_net'])} points"
+        control = f"the largest control there is {largest}"
         if row["control"] == NOTHING:
             control = "no control is above 0 there"
-        grounds.append(("net effect", f"It is {net}, and {control}.{tested}"))
+        grounds.append(("net effect", f"It is {signed_interval(row, 'net')} points, and {control}.{tested}"))
     share = finite_or_none(row.get("adjusted_of_ceiling"))
     if share is not None:
-        grounds.append(
-            (
-                "ceiling",
-                f"The whole step to the true-belief state has {signed_points(row['ceiling'])} points; the most that the "
-                f"map has over its largest control is {percent(max(0.0, share))} of that.",
-            )
+        text = (
+            f"The whole step to the true-belief state has {signed_points(row['ceiling'])} points; the most that the "
+            f"map has over its largest control is {percent(max(0.0, share))} of that."
         )
-    if (printed := finite_or_none(row.get("published_net"))) is not None:
-        grounds.append(("as published", _published_clause(row, printed)))
-    return Card(f"Does it cause the answer?{where}", _sentence(said), TONES[said], tuple(grounds), _CAUSE)
+        grounds.append(("ceiling", text))
+    if (net := finite_or_none(row.get("published_net"))) is not None:
+        grounds.append(("as published", _published_clause(row, net)))
+    return Card(f"Does it cause the answer?{where}", capitalized(said), TONES[said], tuple(grounds), _CAUSE)
 
 
-def _published_clause(row: Row, printed: float) -> str:
+def _published_clause(row: Row, net: float) -> str:
     text = (
-        "The source's NetEffect (fitted on the very items, the best of all cells, the likelier choice counts) would "
-        "be "
-        f"{printed:.2f}".replace("-", "−")
+        "The source's NetEffect (fitted on the very items, the best of all cells, the likelier choice counts) would be "
+        f"{net:.2f}".replace("-", "−")
     )
     if row.get("published_control") is None:
         return f"{text}."
@@ -262,21 +255,16 @@ def _published_clause(row: Row, printed: float) -> str:
     return f"{text}; {control} {verb} with {value:.2f}.".replace("-", "−")
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _specific(row: Row, rows: list[Row], where: str) -> Card:
     question = f"Is it specific?{where}"
     if not rows or outcome(row)[0] == NOT_MEASURED:
-        return Card(
-            question, "Not judged", OPEN, (("controls", "There is no effect that could be compared."),), _SPECIFIC
-        )
+        why = (("controls", "There is no effect that could be compared."),)
+        return Card(question, "Not judged", OPEN, why, _SPECIFIC)
     grounds = tuple(
         (
             readable_name(one["control"]),
-            f"{signed_points(one['net'])} points by itself; the map exceeds it by {signed_points(one['difference'])} "
-            f"[{signed_points(one['difference_low'])}, {signed_points(one['difference_high'])}] points.",
+            f"{signed_points(one['net'])} points by itself; the map exceeds it by {signed_interval(one, 'difference')} "
+            "points.",
         )
         for one in rows
     )
@@ -285,9 +273,8 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
         return Card(question, "Yes: every control does less", GOOD, grounds, _SPECIFIC)
     if not left:
         return Card(question, "Each control alone does less; together it is not settled", OPEN, grounds, _SPECIFIC)
-    listed = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
     moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
-    verdict = f"Not shown against {listed}" if moved else "There is no effect to be specific"
+    verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect to be specific"
     tone = BAD if moved and outcome(row)[0] != CAUSES and _equalled(rows) else OPEN
     return Card(question, verdict, tone, grounds, _SPECIFIC)
 
@@ -305,25 +292,18 @@ def _equalled(rows: list[Row]) -> bool:
 def _transfers(row: Row, rows: list[Row], where: str) -> Card:
     question = f"Does it transfer?{where}"
     if not rows or outcome(row)[0] == NOT_MEASURED:
-        why = (
-            "There are no two families of stories with enough items." if not rows else "The effect cannot be measured."
-        )
+        why = "The effect cannot be measured." if rows else "There are no two families of stories with enough items."
         return Card(question, "Not measured", OPEN, (("families", why),), _TRANSFER)
     grounds = []
     clear, none = [], []
     for one in rows:
         name = f"{readable_name(one['fitted_on'])} to {readable_name(one['applied_to'])}"
-        net, low, high = (signed_points(one[key]) for key in ("net", "net_low", "net_high"))
         least, most = finite_or_none(one["adjusted_low"]), finite_or_none(one["adjusted_high"])
-        more = (
-            f"{signed_points(one['adjusted'])} [{signed_points(least)}, {signed_points(most)}] above the larger control"
-        )
-        within = (
-            f"; fitted across families it is {signed_points(one['within'])}"
-            if finite_or_none(one["within"]) is not None
-            else ""
-        )
-        grounds.append((name, f"Net effect {net} [{low}, {high}] points, {more}{within}; {one['items']} items."))
+        net, more = signed_interval(one, "net"), signed_interval(one, "adjusted")
+        text = f"Net effect {net} points, {more} above the larger control"
+        if finite_or_none(one["within"]) is not None:
+            text += f"; fitted across families it is {signed_points(one['within'])}"
+        grounds.append((name, f"{text}; {one['items']} items."))
         clear.append(least is not None and least > 0)
         none.append(most is not None and most <= MARGIN)
     if all(clear):
@@ -358,12 +338,11 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
 
 def _probed(at: Row, own: list[Row]) -> str:
     best = max(own, key=lambda one: finite_or_none(one["selectivity"]) or -1.0)
-    low, high = signed_points(at["selectivity_low"]), signed_points(at["selectivity_high"])
     where = " in false-belief stories" if at["told"] == FALSE else ""
     text = (
         f"In layer {at['layer']} it is read right in {percent(at['accuracy'])} of the items{where} (shuffled labels "
         f"{percent(at['shuffled'])}, by the label's frequency {percent(at['chance'])}): selectivity "
-        f"{signed_points(at['selectivity'])} [{low}, {high}] points."
+        f"{signed_interval(at, 'selectivity')} points."
     )
     if best["layer"] != at["layer"]:
         text += f" The largest of any layer is {signed_points(best['selectivity'])} (layer {best['layer']})."
@@ -427,10 +406,10 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("what a linear probe reads", _probes(frame), ("probes",), _PROBES)
     if (frame := tables.get("transfer", empty)).height:
         names = (pl.col("fitted_on").alias("from"), pl.col("applied_to").alias("to"))
-        columns = (*_who(frame), *names, pl.col("items"), _with("net"), _with("adjusted"), _of("within"))
+        columns = (*_who(frame), *names, pl.col("items"), _with("net"), _with("adjusted"), cell_of("within"))
         yield Excerpt("from one family of stories to another", frame.select(*columns), ("transfer",), _TRANSFER_READING)
     if (frame := tables.get("answers", empty)).height:
-        columns = (_of("share_false", "false"), _of("share_true", "true"), _of("right"), _of("unread"))
+        columns = (cell_of("share_false", "false"), cell_of("share_true", "true"), cell_of("right"), cell_of("unread"))
         told = pl.col("told").cast(pl.String).replace(_TOLD)
         order = pl.col("order").cast(pl.String).replace({"0": "as listed", "1": "reversed"})
         kept = frame.select(*_who(frame), told, order, "items", *columns)
@@ -439,21 +418,15 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
 
 def _who(frame: pl.DataFrame) -> list[pl.Expr]:
     """The columns that tell models and benchmarks apart, as far as there are several."""
-    return [pl.col("model"), *([pl.col("benchmark")] if frame["benchmark"].n_unique() > 1 else [])]
+    return [pl.col("model"), *map(pl.col, several(frame, "benchmark"))]
 
 
 def _name(column: str) -> pl.Expr:
     return pl.col(column).str.replace_all("_", " ", literal=True)
 
 
-def _of(column: str, name: str = "") -> pl.Expr:
-    return pl.col(column).map_elements(cell, pl.String, skip_nulls=False).alias(name or column)
-
-
 def _with(column: str, name: str = "") -> pl.Expr:
-    ends = pl.format("{} [{}, {}]", *(_of(f"{column}{end}") for end in ("", "_low", "_high")))
-    alone = pl.when(pl.col(column).is_null()).then(pl.lit("?")).otherwise(_of(column))
-    return pl.when(pl.col(f"{column}_low").is_null()).then(alone).otherwise(ends).alias(name or f"{column} [95%]")
+    return interval_cell(column, f"{column}_low", f"{column}_high", name or f"{column} [95%]")
 
 
 def _alpha(column: str) -> pl.Expr:
@@ -474,7 +447,7 @@ def _p() -> pl.Expr:
 
 def _headline(frame: pl.DataFrame) -> pl.DataFrame:
     control = pl.when(pl.col("control").is_null()).then(pl.lit("")).otherwise(
-        pl.format("{} {}", _name("control"), _of("control_net"))
+        pl.format("{} {}", _name("control"), cell_of("control_net"))
     )  # fmt: skip
     return frame.select(
         *_who(frame),
@@ -486,9 +459,9 @@ def _headline(frame: pl.DataFrame) -> pl.DataFrame:
 def _published(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         *_who(frame),
-        *(_of("published_net", "NetEffect"), pl.col("published_layer").alias("layer")),
+        *(cell_of("published_net", "NetEffect"), pl.col("published_layer").alias("layer")),
         *(_alpha("published_alpha"), _name("published_control").alias("closest control")),
-        *(_of("published_control_net", "its"), _yes("reproduced").alias("reproduces it")),
+        *(cell_of("published_control_net", "its"), _yes("reproduced").alias("reproduces it")),
     )
 
 
@@ -499,8 +472,8 @@ def _references(frame: pl.DataFrame) -> pl.DataFrame:
     order = {name: place for place, name in enumerate(dict.fromkeys(frame["map"]))}
     kept = kept.sort("model", "benchmark", pl.col("map").replace_strict(order), maintain_order=True)
     named = _name("map").alias("reference")
-    net = pl.when(pl.col("net").is_null()).then(pl.lit("–")).otherwise(_of("net")).alias("net")
-    return kept.select(*_who(frame), named, pl.col("layer"), _of("changed"), _of("flip_true", "to true"), net)
+    net = pl.when(pl.col("net").is_null()).then(pl.lit("–")).otherwise(cell_of("net")).alias("net")
+    return kept.select(*_who(frame), named, pl.col("layer"), cell_of("changed"), cell_of("flip_true", "to true"), net)
 
 
 def _probes(frame: pl.DataFrame) -> pl.DataFrame:
@@ -508,17 +481,17 @@ def _probes(frame: pl.DataFrame) -> pl.DataFrame:
     own = frame.filter(told=ALL).sort("selectivity", descending=True, nulls_last=True, maintain_order=True)
     best = own.unique(["model", "benchmark", "probe"], keep="first", maintain_order=True)
     best = best.sort("model", "benchmark", "probe", maintain_order=True)
-    shown = (pl.col("probe"), pl.col("layer").alias("best layer"), _of("accuracy", "right"))
+    shown = (pl.col("probe"), pl.col("layer").alias("best layer"), cell_of("accuracy", "right"))
     return best.select(*_who(frame), *shown, _with("selectivity", "minus shuffled [95%]"))
 
 
 def warnings(tables: Tables) -> list[str]:
     """One line for each reason to doubt the numbers."""
     frame = tables.get("headline", pl.DataFrame())
-    several = frame.height and frame["benchmark"].n_unique() > 1
+    named = several(frame, "benchmark")
     found: list[str] = []
     for row in frame.iter_rows(named=True):
-        who = f"{row['model']}, {readable_name(row['benchmark'])}" if several else str(row["model"])
+        who = f"{row['model']}, {readable_name(row['benchmark'])}" if named else str(row["model"])
         found += [f"{who}: {said}" for said in _doubts(row, tables.get("references", pl.DataFrame()))]
     return list(dict.fromkeys(found))
 
@@ -540,7 +513,8 @@ def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:
     if (length := finite_or_none(row.get("displacement"))) is not None and length > 1:
         yield f"in the chosen cell a step is {length:.1f} times as long as the state that it moves"
     if row.get("alpha_at_edge") and (finite_or_none(row.get("net_low")) or 0.0) > 0:
-        yield f"the chosen alpha, {finite_or_none(row.get('alpha')):g}, is at the edge of those tried; try more beyond it"
+        alpha = f"{finite_or_none(row.get('alpha')):g}"
+        yield f"the chosen alpha, {alpha}, is at the edge of those tried; try more beyond it"
     lost = (finite_or_none(row.get("eligible")) or 0) - (finite_or_none(row.get("counted")) or 0)
     if finite_or_none(row.get("counted")) is not None and lost:
         yield f"{lost:.0f} eligible items lack some of the moves and are not counted"
@@ -684,21 +658,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         rows = [row for one in found for row in make(one)]
         schema = causal_tables.HEADLINE if name == "headline" else None
         frames[name] = pl.DataFrame(rows, schema, infer_schema_length=None).fill_nan(None)
-    frames["published_causal"] = causal_tables.printed_table()
+    frames["published_causal"] = printed.causal().drop("alpha").drop_nulls()
     return {name: frame for name, frame in frames.items() if frame.height}
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the only way to count."""
-    del intervals
-    return NOTES
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-    from .figures import figures as draw
-
-    return draw(tables, context)
 
 
 STUDY = Study(
@@ -707,7 +668,7 @@ STUDY = Study(
     columns=dict(SCHEMA),
     answers=False,
     intervals=("recommended",),
-    notes=notes,
+    notes=lambda intervals: NOTES,
     warnings=warnings,
     summary=summary,
     layouts={

@@ -149,8 +149,8 @@ FEW_SCENARIOS = 8
 
 @dataclass(frozen=True)
 class CellEffect:
-    """What `cell_effect` finds, each with its 95% interval: the net effect, that of each control, that of the control that
-    is the largest in the map's best cell, and what the map has over the largest control where that is most.
+    """What `cell_effect` finds, each with its 95% interval: the net effect, that of each control, that of the control
+    that is the largest in the map's best cell, and what the map has over the largest control where that is most.
 
     `largest`: the control that was the largest most often, NOTHING where none was above 0. `layer`, `alpha`, `share`:
     the cell that was chosen most often, and in which share of the splits. `where`: the cell that was chosen most often
@@ -199,9 +199,9 @@ def over_cells(own: NetEffects, controls: Mapping[str, NetEffects], scenarios: I
 
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
     nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
-    cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what the
-    largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes to by
-    itself.
+    cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what
+    the largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes
+    to by itself.
     """
     tested = {} if find_incomplete(own, controls) else controls
     kept = find_complete(own, *tested.values())
@@ -227,15 +227,6 @@ WINDOW = (1e-4, 1e-2)
 
 REPRODUCED = 0.8
 """A control reproduces NetEffect where it reaches this share of it by the same measure; a convention."""
-
-PRINTED = {"llama3.1-70b": (0.23, "65-75"), "qwen2.5-72b": (0.20, "70-80"), "mistral-7b": (0.11, "28-32")}
-"""Table 4 of the source: the peak net effect and the layers of the peak, by model."""
-
-
-def printed_table() -> pl.DataFrame:
-    """The table `published_causal`: the cells that the source prints."""
-    rows = [{"model": name, "net_effect": value, "layers": layers} for name, (value, layers) in PRINTED.items()]
-    return pl.DataFrame(rows)
 
 
 def published_effects(found: Outcomes) -> Record:

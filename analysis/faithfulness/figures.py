@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from tomserve.faithfulness.table import CHAIN, FULL, NO_VERDICT, QUESTION
 from tomserve.reporting.html.charts import (
     PALETTE,
     Axis,
     Spec,
-    draw,
     draw_figure,
     field,
     layer,
     layered,
+    panel,
     rows_of,
     short_names,
     small_multiples,
@@ -101,7 +102,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     tables: by name. context: what a guesser scores, which is not drawn: nothing here is about being right.
     """
     del context
-    made: Sequence[tuple[Figure, Callable[[Tables], Figure]]] = (
+    makers = (
         (EFFECTS, _effects),
         (DOSE, _dose),
         (CONDITIONS, _conditions),
@@ -109,11 +110,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
         (PREDICTIONS, _predictions),
         (EXAMPLES, _examples),
     )
-    return [_made(figure, make, tables) for figure, make in made]
-
-
-def _made(figure: Figure, make: Callable[[Tables], Figure], tables: Tables) -> Figure:
-    return draw_figure(figure, lambda: make(tables))
+    return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
 
 
 def _parted(rows: Sequence[Row]) -> list[Row]:
@@ -180,10 +177,8 @@ def _dose(tables: Tables) -> Figure:
     parted = _parted([row for row in rows if row["condition"] != AREA])
     for model, short in short_names(values_of(parted, "model")).items():
         own = [row for row in parted if row["model"] == model]
-        parts = values_of(own, "subset")
-        title = short
-        label = f"{DOSE.title}: {title}. " + "; ".join(_in_words(row) for row in own) + "."
-        panels.append(Panel(title, draw(_curve(own, parts), label, f"{DOSE.name}-{len(panels)}")))
+        chart = _curve(own, values_of(own, "subset"))
+        panels.append(panel(DOSE, short, chart, map(_in_words, own), len(panels)))
     return replace(DOSE, panels=tuple(panels))
 
 

@@ -4,20 +4,12 @@
 
 It reads the table of a measurement (tomserve.faithfulness.table), not answers. A group is one model on one benchmark
 with one strategy, whose chains were shown in one way. There is no single number of faithfulness: each probe has its
-own, with what an inert chain and one that decides alone would give beside it. `notes` says what each table means.
-
-headline        four estimates for each group, each with an interval, both references and what failures could hide
-verdict         what they decide, in words conditions      every way in which a chain was shown dose
-agreement with the model's own answer by how much of the chain is shown edits           further edits of the chain
-by_correctness  the four estimates among right and wrong answers, only to describe hints           what hints do to
-the answer, and whether chains speak of them predictions     how often a second model names the answer from the chain
-shown           where chains were shown in both ways, how far the ways agree left_out        edits and hints that
-could not be made examples        chains with their edits and both answers
+own, with what an inert chain and one that decides alone would give beside it. NOTES says what each table means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -36,19 +28,24 @@ from tomserve.faithfulness.table import (
 from tomserve.faithfulness.table import FILLER as FILLER_CONDITION
 from tomserve.faithfulness.table import STUDY as NAME
 from tomserve.stats.interventions import FIFTH, HALF, NEARLY
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Study, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict
 from tomserve.studies.presentation import (
     Row,
     Tables,
-    cell,
+    capitalized,
+    cell_of,
     finite_or_none,
+    interval_cell,
     one_line,
     percent,
     readable_name,
+    several,
+    signed_interval,
     signed_points,
 )
 
 from . import tables as faithfulness_tables
+from .figures import figures
 from .tables import ESTIMANDS, GROUP, TONES, WHO, frame, groups, study_rows
 
 MARGIN = 0.1
@@ -112,7 +109,7 @@ def _edited(rows: Sequence[Row], headline: Sequence[Row]) -> Card:
     if not rows:
         return Card(question, "Not measured", OPEN, (("edits", "No chain of this model was edited."),), _EDITS)
     codes = list(dict.fromkeys(str(row["verdict"]) for row in rows))
-    words = list(dict.fromkeys(_sentence(str(row["words"])) for row in rows))
+    words = list(dict.fromkeys(capitalized(str(row["words"])) for row in rows))
     verdict, tone = (words[0], TONES[codes[0]]) if len(words) == 1 else ("; ".join(words[:3]), OPEN)
     if len(words) > 1 and len(codes) == 1:
         tone = TONES[codes[0]]
@@ -137,20 +134,14 @@ def _effect(row: Row) -> str:
         f"{signed_points(row['causal'])}; {row['items']} items of {row['units']} units"
     )
     if row["failures"]:
-        text += (
-            f"; with its failures anywhere from {signed_points(row['bound_low'])} to {signed_points(row['bound_high'])}"
-        )
+        low, high = signed_points(row["bound_low"]), signed_points(row["bound_high"])
+        text += f"; with its failures anywhere from {low} to {high}"
     return f"{text}."
 
 
 def _bounded(row: Row, value: str, low: str, high: str) -> str:
-    if finite_or_none(row[low]) is None:
-        return signed_points(row[value])
-    return f"{signed_points(row[value])} [{signed_points(row[low])}, {signed_points(row[high])}]"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    known = finite_or_none(row[low]) is not None
+    return signed_interval(row, value, low, high) if known else signed_points(row[value])
 
 
 def moves_answer(row: Row) -> bool:
@@ -287,8 +278,8 @@ def summary(tables: Tables) -> list[Excerpt]:
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("headline")) is not None:
         shown = pl.col("estimand").replace(ESTIMANDS).alias("done to the chain")
-        beside = (_of("inert"), _of("causal"), _of("share"))
-        kept = frame.select(*_who(frame), shown, _with("value", "low", "high", "effect [95%]"), *beside)
+        beside = (cell_of("inert"), cell_of("causal"), cell_of("share"))
+        kept = frame.select(*_who(frame), shown, interval_cell("value", "low", "high", "effect [95%]"), *beside)
         yield Excerpt("does the answer follow the chain?", kept, ("headline",), _HEADLINE)
     if (frame := tables.get("verdict")) is not None:
         kept = frame.select(*_who(frame), pl.col("words").alias("verdict"))
@@ -298,16 +289,16 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("hints")) is not None:
         yield Excerpt("what hints do", _hints(frame), ("hints",), _HINTS_READING)
     if (frame := tables.get("predictions")) is not None:
-        beyond = _with("difference", "difference_low", "difference_high", "beyond [95%]")
+        beyond = interval_cell("difference", "difference_low", "difference_high", "beyond [95%]")
         nothing = pl.when(pl.col("condition") == QUESTION).then(pl.lit("")).otherwise(beyond).alias("beyond [95%]")
-        columns = (_of("value", "right"), nothing)
-        kept = frame.select(*_who(frame), readable_of("condition").alias("shown"), *columns, _of("guess"))
+        columns = (cell_of("value", "right"), nothing)
+        kept = frame.select(*_who(frame), readable_of("condition").alias("shown"), *columns, cell_of("guess"))
         yield Excerpt("what the chain tells another model", kept, ("predictions",), _PREDICTIONS_READING)
 
 
 def _who(frame: pl.DataFrame) -> list[pl.Expr]:
     """The columns that tell groups apart, as far as there are several, each short enough for a narrow terminal."""
-    names = [name for name in (*GROUP, "predictor") if name in frame.columns and frame[name].n_unique() > 1]
+    names = several(frame, *GROUP, "predictor")
     return [pl.col(name).map_elements(lambda text: one_line(text, 14), pl.String) for name in names]
 
 
@@ -316,22 +307,12 @@ def readable_of(column: str) -> pl.Expr:
     return pl.col(column).map_elements(readable_name, pl.String)
 
 
-def _of(column: str, name: str = "") -> pl.Expr:
-    return pl.col(column).map_elements(cell, pl.String, skip_nulls=False).alias(name or column)
-
-
-def _with(value: str, low: str, high: str, name: str) -> pl.Expr:
-    ends = pl.format("{} [{}, {}]", _of(value), _of(low), _of(high))
-    alone = pl.when(pl.col(value).is_null()).then(pl.lit("?")).otherwise(_of(value))
-    return pl.when(pl.col(low).is_null()).then(alone).otherwise(ends).alias(name)
-
-
 def _dose(frame: pl.DataFrame) -> pl.DataFrame:
     """A row for each group, a column for each length."""
     named = pl.when(pl.col("left").is_null()).then(pl.lit("area")).otherwise(
         pl.format("{}%", (100 * pl.col("left")).round().cast(pl.Int64))
     )  # fmt: skip
-    shown = frame.with_columns(named.alias("length"), _of("value").alias("cell"))
+    shown = frame.with_columns(named.alias("length"), cell_of("value").alias("cell"))
     wide = shown.pivot("length", index=list(GROUP), values="cell", maintain_order=True)
     lengths = [name for name in ("0%", "25%", "50%", "75%", "100%", "area") if name in wide.columns]
     return wide.select(*_who(wide), *lengths)
@@ -343,9 +324,9 @@ def _hints(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         *_who(frame),
         pl.col("place").alias("hint"),
-        _with("wrong", "wrong_low", "wrong_high", "to wrong [95%]"),
-        _with("right", "right_low", "right_high", "to right [95%]"),
-        *(_of("noise"), admitted.alias("admitted")),
+        interval_cell("wrong", "wrong_low", "wrong_high", "to wrong [95%]"),
+        interval_cell("right", "right_low", "right_high", "to right [95%]"),
+        *(cell_of("noise"), admitted.alias("admitted")),
     )
 
 
@@ -559,26 +540,13 @@ def _typed(made: pl.DataFrame) -> pl.DataFrame:
     return made.cast({name: kinds[name] for name in made.columns if name in kinds})
 
 
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the only way to count."""
-    del intervals
-    return NOTES
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-    from .figures import figures as draw
-
-    return draw(tables, context)
-
-
 STUDY = Study(
     name=NAME,
     tables=tables,
     columns=dict(SCHEMA),
     answers=False,
     intervals=("recommended",),
-    notes=notes,
+    notes=lambda intervals: NOTES,
     warnings=warnings,
     summary=summary,
     layouts={

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,8 @@ from tomserve.reporting.html.charts import (
     field,
     layer,
     layered,
+    panel,
+    point_of,
     points,
     rows_of,
     short_names,
@@ -96,18 +99,14 @@ STEP = 24
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """All figures. tables: by name. context: what a guesser scores, for which B is corrected already."""
     del context
-    made: tuple[tuple[Figure, Callable[[Tables], Figure]], ...] = (
+    makers = (
         (LAYERS, _layers),
         (WEIGHTS, _weights),
         (DIMENSIONS, _dimensions),
         (VARIANTS, _variants),
         (NETWORK, _network),
     )
-    return [_made(figure, make, tables) for figure, make in made]
-
-
-def _made(figure: Figure, make: Callable[[Tables], Figure], tables: Tables) -> Figure:
-    return draw_figure(figure, lambda: make(tables))
+    return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
 
 
 def _layers(tables: Tables) -> Figure:
@@ -116,26 +115,11 @@ def _layers(tables: Tables) -> Figure:
     names = short_names(values_of(rows, "model"))
     panels: list[Panel] = []
     for place, (part, (title, axis)) in enumerate(PARTS.items()):
-        marks = [
-            Point(
-                names[str(row["model"])],
-                title,
-                value,
-                finite_or_none(row[f"{part}_low"]),
-                finite_or_none(row[f"{part}_high"]),
-            )
-            for row in rows
-            if (value := finite_or_none(row[part])) is not None
-        ]
-        if marks:
+        drawn = (point_of(row, names[str(row["model"])], title, part) for row in rows)
+        if marks := [mark for mark in drawn if mark is not None]:
             chart = points(marks, list(names.values()), [title], (0.0, 1.0), [], axis, first=place)
-            panels.append(_panel(LAYERS, title, chart, marks, len(panels)))
+            panels.append(panel(LAYERS, title, chart, map(Point.in_words, marks), len(panels)))
     return replace(LAYERS, panels=tuple(panels))
-
-
-def _panel(figure: Figure, title: str, chart: Spec, marks: Sequence[Point], place: int) -> Panel:
-    label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
-    return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
 
 
 def _dimensions(tables: Tables) -> Figure:
@@ -175,7 +159,8 @@ def _network(tables: Tables) -> Figure:
             lowest = min([-0.1, *(mark.value for mark in marks)])
             chart = points(marks, [f"layer {layer}" for layer in kept], series, (max(-1.0, lowest), 1.0), [Line(0, "")],
                            "net effect", width=330)  # fmt: skip
-            panels.append(_panel(NETWORK, f"{short}, {readable_name(benchmark)}", chart, marks, len(panels)))
+            title = f"{short}, {readable_name(benchmark)}"
+            panels.append(panel(NETWORK, title, chart, map(Point.in_words, marks), len(panels)))
     return replace(NETWORK, panels=tuple(panels))
 
 
@@ -184,13 +169,9 @@ def _at(rows: Sequence[Row], layer: int, series: Sequence[str]) -> list[Point]:
     here = {str(row["map"]): row for row in rows if row["layer"] == layer}
     controls = [row for name, row in here.items() if name in CONTROLS and finite_or_none(row["net"]) is not None]
     largest = max(controls, key=lambda row: finite_or_none(row["net"]) or 0.0, default=None)
-    found = []
-    for name, row in zip(series, (here.get(PPT), largest, here.get(PATCH)), strict=True):
-        if row is not None and (value := finite_or_none(row["net"])) is not None:
-            found.append(
-                Point(f"layer {layer}", name, value, finite_or_none(row["net_low"]), finite_or_none(row["net_high"]))
-            )
-    return found
+    drawn = zip(series, (here.get(PPT), largest, here.get(PATCH)), strict=True)
+    marks = (point_of(row, f"layer {layer}", name, "net") for name, row in drawn if row is not None)
+    return [mark for mark in marks if mark is not None]
 
 
 def _weights(tables: Tables) -> Figure:

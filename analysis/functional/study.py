@@ -3,40 +3,35 @@
     tomserve analyze RUN_ANSWERS RUN_MEASURED --study functional
 
 It reads runs of answers (with variants, for S) and measured runs (for C) of one model or several together; what is
-missing stays empty. `ftom-1` is .5 B + .3 C + .2 S; see tomserve.stats.functional. `notes` says what each table
-means.
-
-score          B, C, S, FToM and FToM_BS of each model, with intervals layers         the figures of each layer as its
-own study has them by_dimension, by_task, by_variant, by_layer   the layers in detail ranking, sensitivity, swaps
-ranks, and how far they depend on scenarios and on weights not_compared   models that have a score and were asked or
-measured otherwise than the ranked ones cot_by_task, cot_claim                        reasoning against the answer
-alone, and the source's claim about it humans, human_figures                         people who were asked here, and
-quoted ones published_behaviour, published_causal, published_stability, paper_compat   the source's tables 3 to 6
-inputs         runs and digests
+missing stays empty. `ftom-1` is .5 B + .3 C + .2 S; see tomserve.stats.functional. NOTES says what each table means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from tomserve.causal.table import SCHEMA
 from tomserve.stats.functional import FTOM_1, Formula
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Study, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Study, Verdict
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
     Row,
     Tables,
+    capitalized,
     cell,
+    cell_of,
     finite_or_none,
     p_value,
     percent,
     readable_name,
+    signed_interval,
     signed_points,
 )
 
 from . import score
+from .figures import figures
 from .layers import B_NAME, C_NAME, S_NAME, gather_layers
 
 FEW = 100
@@ -88,26 +83,24 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
                       f"{_LAYERS}{told}{_SCORE}{_luck(frame)}")  # fmt: skip
     if (frame := tables.get("ranking")) is not None:
         ranks = pl.format("{} to {}", "rank_low", "rank_high").alias("ranks")
-        shown = frame.select("score", "rank", "model", _cell("value"), _cell("p_first").alias("p 1st"), ranks)
+        shown = frame.select("score", "rank", "model", cell_of("value"), cell_of("p_first", "p 1st"), ranks)
         yield Excerpt("ranks", shown, ("ranking",), _RANKS)
     if (frame := tables.get("sensitivity")) is not None:
         now = pl.when("at_these_weights").then(pl.lit("yes")).otherwise(pl.lit("")).alias("now")
         few = frame.group_by("score", maintain_order=True).head(3)
-        yield Excerpt("rankings by weights", few.select("score", "ranking", _cell("share"), now), ("sensitivity",),
+        yield Excerpt("rankings by weights", few.select("score", "ranking", cell_of("share"), now), ("sensitivity",),
                       _WEIGHTS)  # fmt: skip
     if (frame := tables.get("swaps")) is not None:
         close = frame.filter((pl.col("p_ahead") < 0.975) | (pl.col("share_of_weights") < 1 - 1e-9)).head(8)
         shown = close.select("score", pl.col("ahead").alias("A"), pl.col("behind").alias("B"),
-                             _cell("p_ahead").alias("p ahead"), _cell("share_of_weights").alias("weights"))  # fmt: skip
+                             cell_of("p_ahead", "p ahead"), cell_of("share_of_weights", "weights"))  # fmt: skip
         yield Excerpt("pairs whose order is not certain", shown, ("swaps",), _SWAPS)
     if (frame := tables.get("cot_by_task")) is not None:
         own = frame.filter(task="all tasks")
-        effect = pl.format("{} [{}, {}]", *map(_cell, ("risk_difference", "rd_low", "rd_high"))).alias("CoT - vanilla")
+        effect = pl.format("{} [{}, {}]", *map(cell_of, ("risk_difference", "rd_low", "rd_high"))).alias(
+            "CoT - vanilla"
+        )
         yield Excerpt("reasoning against the answer alone", own.select("model", effect), ("cot_by_task",), _COT)
-
-
-def _cell(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
 
 
 def _score(frame: pl.DataFrame) -> pl.DataFrame:
@@ -397,9 +390,8 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
 
 def _verdict(row: Row, tables: Tables) -> Verdict:
-    lead = [_lead(row)]
-    cards = [_layers(row, tables), *_claims(tables), Card(LICENSE, "Less than the number suggests", OPEN, LICENSES)]
-    return Verdict(str(row["model"]), tuple(lead), tuple(cards))
+    license_card = Card(LICENSE, "Less than the number suggests", OPEN, LICENSES)
+    return Verdict(str(row["model"]), (_lead(row),), (_layers(row, tables), *_claims(tables), license_card))
 
 
 def _lead(row: Row) -> str:
@@ -419,26 +411,19 @@ def _with(row: Row, name: str) -> str:
 
 def _layers(row: Row, tables: Tables) -> Card:
     """The three layers with what stands beside each, and a verdict that is as good as the weakest of them."""
-    figures = _figures(str(row["model"]), tables)
+    beside = _figures(str(row["model"]), tables)
     grounds, unknown = [], []
     shown: dict[str, bool] = {}
-    for name, words, proof in (
-        ("b", "behaviour", "over_rule"),
-        ("c", "mechanism", ""),
-        ("s", "stability", "kappa"),
-    ):
+    for name, words, proof in (("b", "behaviour", "over_rule"), ("c", "mechanism", ""), ("s", "stability", "kappa")):
         if row[f"no_{name}"] is not None:
             grounds.append((f"{words} ({name.upper()})", f"Not known: {row[f'no_{name}']}."))
             unknown.append(words)
             continue
-        low = (
-            finite_or_none(row["c_low"])
-            if name == "c"
-            else min((one[1] for one in figures.get(proof, [])), default=None)
-        )
+        low = min((one[1] for one in beside.get(proof, [])), default=None)
+        low = finite_or_none(row["c_low"]) if name == "c" else low
         shown[words] = low is not None and low > 0
-        beside = _mechanism(row, tables) if name == "c" else _beside(name, figures)
-        grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{beside}."))
+        clause = _mechanism(row, tables) if name == "c" else _beside(name, beside)
+        grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{clause}."))
     remark = (
         "A layer is shown where its control is left behind: B above the best simple rule in every benchmark, C above 0 "
         "after the largest control, kappa above 0 with every kind of variant, each by its 95% interval. The score adds "
@@ -455,7 +440,7 @@ def _layers(row: Row, tables: Tables) -> Card:
     }
     said = "; ".join(f"{how}: {', '.join(words)}" for how, words in parted.items() if words)
     bad = not any(shown.values()) and not unknown
-    return Card(QUESTION, f"{said[:1].upper()}{said[1:]}", BAD if bad else OPEN, tuple(grounds), remark)
+    return Card(QUESTION, capitalized(said), BAD if bad else OPEN, tuple(grounds), remark)
 
 
 def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, float]]]:
@@ -505,17 +490,15 @@ def _claims(tables: Tables) -> Iterator[Card]:
             continue
         effects = tables["cot_by_task"].filter(task="all tasks").to_dicts()
         grounds = tuple(
-            (readable_name(one["model"]), f"{signed_points(one['risk_difference'])} [{signed_points(one['rd_low'])}, "
-             f"{signed_points(one['rd_high'])}] points with reasoning ({percent(one['share_treated'])} against "
-             f"{percent(one['share_control'])} right).")
+            (readable_name(one["model"]), f"{signed_interval(one, 'risk_difference', 'rd_low', 'rd_high')} points with "
+             f"reasoning ({percent(one['share_treated'])} against {percent(one['share_control'])} right).")
             for one in effects
         )  # fmt: skip
-        said = str(row["verdict"])
         remark = (
             "The source says so of its models without a test. Here the effect over all tasks, on the same questions, "
             "is regressed on the logarithm of the models' size; a claim about sizes needs several models of each."
         )
-        yield Card(ALIKE, f"{said[:1].upper()}{said[1:]}", OPEN, grounds, remark)
+        yield Card(ALIKE, capitalized(str(row["verdict"])), OPEN, grounds, remark)
 
 
 ALL_NOTES = {**NOTES, score.NAME: score.NOTE}
@@ -561,25 +544,12 @@ def tables(
     return {name: frames[name] for name in ALL_NOTES if name in frames and frames[name].height}
 
 
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the only way to count."""
-    del intervals
-    return ALL_NOTES
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-    from .figures import figures as draw
-
-    return draw(tables, context)
-
-
 STUDY = Study(
     name="functional",
     tables=tables,
     columns=dict(SCHEMA),
     intervals=("recommended",),
-    notes=notes,
+    notes=lambda intervals: ALL_NOTES,
     warnings=warnings,
     summary=summary,
     figures=figures,

@@ -5,20 +5,12 @@
 
 Where a run holds variants these tables stand beside those of its benchmark's own study. Two ways to count, by
 `--intervals`: *recommended* (the default) has S beside what habits alone would give and beside the noise floor, with
-intervals over clusters; *published* counts as the framework's source does, and repeats its printed table. `notes`
-says what each table means.
-
-stability           by kind of variant: S and D, kappa, the noise floor, S of right and wrong originals, accuracy
-stability_by        the same by factors of the benchmark flips               how many right, wrong and unreadable
-answers became what flip_answers        from which answer to which flipped_questions   the questions whose answer
-changes most often stability_controls  of how many pairs simple rules keep their answer variants_made       how many
-variants of each kind there are, and how they were made published_stability the published table, from its own cells
-(published intervals only)
+intervals over clusters; *published* counts as the framework's source does, and repeats its printed table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -26,20 +18,32 @@ import polars as pl
 from tomserve.reporting.html.charts import (
     PALETTE,
     Line,
-    Point,
     Spec,
     draw,
     draw_figure,
     field,
     layer,
     layered,
+    point_of,
     points,
+    rows_by_arm,
     rows_of,
-    short_names,
     values_of,
 )
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Section, Study, Verdict
-from tomserve.studies.presentation import Row, Tables, cell, finite_or_none, percent, readable_name, signed_points
+from tomserve.studies.presentation import (
+    Row,
+    Tables,
+    cell,
+    cell_of,
+    finite_or_none,
+    first_names,
+    interval_cell,
+    percent,
+    readable_name,
+    several,
+    signed_interval,
+)
 from tomserve.studies.variant_pairs import pair_variants
 from tomserve.variants import AGAIN
 
@@ -94,9 +98,8 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
             kinds = frame.filter(pl.col("difference_low").is_not_null())
             yield Excerpt("what variants do to accuracy", _accuracy(kinds), ("stability",), _ACCURACY)
     elif frame.height:
-        interval = pl.format("{} [{}, {}]", _cell("s"), _cell("s_low"), _cell("s_high"))
-        shown = pl.when(pl.col("s_low").is_null()).then(_cell("s")).otherwise(interval).alias("S [95%]")
-        kept = frame.select("model", "strategy", *_where(frame), _kind(), "pairs", shown, _cell("d").alias("D"))
+        shown = (interval_cell("s", "s_low", "s_high", "S [95%]"), cell_of("d", "D"))
+        kept = frame.select("model", "strategy", *several(frame, "benchmark"), _kind(), "pairs", *shown)
         yield Excerpt("stability as the source counts", kept, ("stability",))
     if "stability_controls" in tables:
         yield Excerpt("S of simple rules", _rules(tables["stability_controls"]), ("stability_controls",), _RULES)
@@ -105,57 +108,40 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("published: table 5 of the source", tables[name], (name,), _PAPER)
 
 
-def _cell(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
-
-
 def _kind() -> pl.Expr:
     named = pl.when(pl.col("variant").str.starts_with("mean") | (pl.col("short") == "")).then(pl.col("variant"))
     return named.otherwise(pl.format("{} {}", "short", "variant")).alias("kind")
 
 
-def _where(frame: pl.DataFrame) -> list[str]:
-    return ["benchmark"] if frame["benchmark"].n_unique() > 1 else []
-
-
-def _with(value: str, low: str, high: str, name: str) -> pl.Expr:
-    """A number with its interval, and empty where there is no number that could be known."""
-    bounds = pl.format("{} [{}, {}]", _cell(value), _cell(low), _cell(high))
-    alone = pl.when(pl.col(value).is_null()).then(pl.lit("?")).otherwise(_cell(value))
-    return pl.when(pl.col(low).is_null()).then(alone).otherwise(bounds).alias(name)
-
-
 def _shares(frame: pl.DataFrame) -> pl.DataFrame:
     again = pl.col("variant") == AGAIN.name
-    kappa = pl.when(again).then(pl.lit("")).otherwise(_with("kappa", "kappa_low", "kappa_high", "k"))
-    columns = [_with("s", "s_low", "s_high", "S [95%]"), kappa.alias("kappa [95%]")]
+    kappa = pl.when(again).then(pl.lit("")).otherwise(interval_cell("kappa", "kappa_low", "kappa_high", "k"))
+    columns = [interval_cell("s", "s_low", "s_high", "S [95%]"), kappa.alias("kappa [95%]")]
     if "minus_floor" in frame.columns:
-        gap = pl.when(again).then(pl.lit("")).otherwise(_with("minus_floor", "minus_low", "minus_high", "k"))
+        gap = pl.when(again).then(pl.lit("")).otherwise(interval_cell("minus_floor", "minus_low", "minus_high", "k"))
         columns.append(gap.alias("S - T0 [95%]"))
     left = [pl.col("left_out").alias("left")] if "left_out" in frame.columns else []
-    return frame.select("model", "strategy", *_where(frame), _kind(), "pairs", *columns, *left)
+    return frame.select("model", "strategy", *several(frame, "benchmark"), _kind(), "pairs", *columns, *left)
 
 
 def _accuracy(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
-        *("model", "strategy", *_where(frame)),
-        _kind(),
-        *(_cell(old).alias(new) for old, new in (("accuracy_original", "before"), ("accuracy_variant", "after"))),
-        _with("difference", "difference_low", "difference_high", "difference [95%]"),
-        *(_cell(old).alias(new) for old, new in (("s_right", "S right"), ("s_wrong", "S wrong"))),
-        *("gained", "lost"),
+        *("model", "strategy", *several(frame, "benchmark"), _kind()),
+        *(cell_of("accuracy_original", "before"), cell_of("accuracy_variant", "after")),
+        interval_cell("difference", "difference_low", "difference_high", "difference [95%]"),
+        *(cell_of("s_right", "S right"), cell_of("s_wrong", "S wrong"), "gained", "lost"),
     )
 
 
 def _rules(frame: pl.DataFrame) -> pl.DataFrame:
     """A row for each constant rule, and for the best other one by the mean over kinds, a column for each kind."""
-    where = ["model", *_where(frame)]
+    where = ["model", *several(frame, "benchmark")]
     named = frame.with_columns(pl.when(pl.col("short") == "").then("variant").otherwise("short").alias("column"))
     means = named.group_by([*where, "rule", "kind"], maintain_order=True).agg(mean=pl.col("s").mean())
     others = means.filter(pl.col("kind") != "constant").sort("mean", descending=True, maintain_order=True)
     best = others.unique(where, keep="first", maintain_order=True)
     chosen = pl.concat([means.filter(kind="constant"), best]).select(*where, "rule")
-    shown = named.join(chosen, on=[*where, "rule"], how="semi").with_columns(_cell("s").alias("cell"))
+    shown = named.join(chosen, on=[*where, "rule"], how="semi").with_columns(cell_of("s", "cell"))
     wide = shown.pivot("column", index=[*where, "rule", "kind"], values="cell", maintain_order=True)
     kinds = sorted(wide.columns[len(where) + 2 :])
     return wide.sort(*where, pl.col("kind") != "constant", "rule").select(*where, "rule", "kind", *kinds)
@@ -266,9 +252,9 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
     lines: list[str] = []
     grounds: list[tuple[str, str]] = []
     found: dict[tuple[str, str], str] = {}
-    several = frame["benchmark"].n_unique() > 1
+    named = several(frame, "benchmark")
     for (strategy, benchmark), part in frame.group_by(["strategy", "benchmark"], maintain_order=True):
-        who = readable_name(strategy) + (f", {readable_name(benchmark)}" if several else "")
+        who = readable_name(strategy) + (f", {readable_name(benchmark)}" if named else "")
         rows = part.to_dicts()
         kinds = [row for row in rows if row["pairs"] and row["variant"] != AGAIN.name and not _is_mean(row)]
         for row in kinds:
@@ -319,8 +305,7 @@ def _said(row: Row) -> str:
     """S, and S minus that of T0 with its interval, or else that of S; then kappa, with its interval if it decides."""
     text = percent(row["s"])
     if finite_or_none(row.get("minus_floor")) is not None:
-        gap, low, high = (signed_points(row[name]) for name in ("minus_floor", "minus_low", "minus_high"))
-        text += f", {gap} [{low}, {high}] points"
+        text += f", {signed_interval(row, 'minus_floor', 'minus_low', 'minus_high')} points"
     elif finite_or_none(row["s_low"]) is not None:
         text += f" [{percent(row['s_low'])} to {percent(row['s_high'])}]"
     kappa, least, most = (finite_or_none(row.get(name)) for name in ("kappa", "kappa_low", "kappa_high"))
@@ -341,16 +326,12 @@ def _whole(found: dict[tuple[str, str], str]) -> tuple[str, str]:
         return "No variant was answered", OPEN
     if lost:
         everywhere = outcomes == {LOST}
-        return f"No{': with no kind of change' if everywhere else ', not with ' + _listed(lost)}", BAD
+        return f"No{': with no kind of change' if everywhere else ', not with ' + first_names(lost)}", BAD
     if habits:
-        return f"It cannot be told from a habit ({_listed(habits)})", OPEN
+        return f"It cannot be told from a habit ({first_names(habits)})", OPEN
     if undecided:
-        return f"Not shown for {_listed(undecided)}" + ("; otherwise yes" if KEPT in outcomes else ""), OPEN
+        return f"Not shown for {first_names(undecided)}" + ("; otherwise yes" if KEPT in outcomes else ""), OPEN
     return "Yes, with every kind of change that was asked", GOOD
-
-
-def _listed(kinds: Sequence[str]) -> str:
-    return ", ".join(kinds[:3]) + (f" and {len(kinds) - 3} more" if len(kinds) > 3 else "")
 
 
 _WHAT = (
@@ -450,31 +431,6 @@ def _ordered(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(name for name in COLUMNS if name in frame.columns)
 
 
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-
-    return draw_figures(tables, context)
-
-
-STUDY = Study(
-    name="stability",
-    tables=tables,
-    notes=notes,
-    warnings=warnings,
-    summary=summary,
-    layouts={"stability": Layout("s", ("s_low", "s_high"), rows="variant", by="benchmark")},
-    figures=figures,
-    verdicts=verdicts,
-    variants=True,
-)
-"""The value by which tomserve knows the study."""
-
-
 SECTION = Section("stability", "Does the answer survive?", "Does the answer survive")
 FIGURE = Figure(
     "stability",
@@ -490,7 +446,7 @@ FIGURE = Figure(
 )
 
 
-def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figure of S and kappa by kind of variant, with two pictures for each model.
 
     tables: by name. context: what a guesser scores, which is not drawn: stability is not about being right.
@@ -502,21 +458,12 @@ def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
 def _drawn(tables: Tables) -> Figure:
     needed = "model strategy benchmark variant short s s_low s_high kappa kappa_low kappa_high"
     rows = rows_of(tables, "stability", needed)
-    kinds = [row for row in rows if row["variant"] != AGAIN.name and not str(row["variant"]).startswith("mean")]
-    several = len(values_of(rows, "benchmark")) > 1
     series = [readable_name(name) for name in values_of(rows, "strategy")]
     panels: list[Panel] = []
-    for model, short in short_names(values_of(rows, "model")).items():
-        for benchmark in values_of([row for row in rows if row["model"] == model], "benchmark"):
-            key = {"model": model, "benchmark": benchmark}
-            own = [row for row in kinds if key.items() <= {k: str(row[k]) for k in key}.items()]
-            floors = [
-                row
-                for row in rows
-                if row["variant"] == AGAIN.name and key.items() <= {k: str(row[k]) for k in key}.items()
-            ]
-            title = f"{short}, {readable_name(benchmark)}" if several else short
-            panels += _panels(own, floors, title, series, len(panels))
+    for title, own in rows_by_arm(rows):
+        floors = [row for row in own if row["variant"] == AGAIN.name]
+        kinds = [row for row in own if row["variant"] != AGAIN.name and not _is_mean(row)]
+        panels += _panels(kinds, floors, title, series, len(panels))
     return replace(FIGURE, panels=tuple(panels))
 
 
@@ -524,20 +471,10 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
     """The picture of S with the bands of T0, and that of kappa."""
     found: list[Panel] = []
     for value, name, domain in (("s", "S, the share that survives", (0.0, 1.0)), ("kappa", "kappa", (-0.5, 1.0))):
-        marks = [
-            Point(
-                _row(row),
-                readable_name(row["strategy"]),
-                number,
-                finite_or_none(row[f"{value}_low"]),
-                finite_or_none(row[f"{value}_high"]),
-            )
-            for row in kinds
-            if (number := finite_or_none(row[value])) is not None
-        ]
-        if not marks:
+        drawn = (point_of(row, _name(row), readable_name(row["strategy"]), value) for row in kinds)
+        if not (marks := [mark for mark in drawn if mark is not None]):
             continue
-        names = list(dict.fromkeys(_row(row) for row in kinds))
+        names = list(dict.fromkeys(_name(row) for row in kinds))
         lines = [Line(0, "")] if value == "kappa" else []
         chart = points(marks, names, series, domain, lines, name, width=300)
         bands = _bands(floors, series) if value == "s" else []
@@ -548,10 +485,6 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
         panel = f"{title}: {'S' if value == 's' else 'kappa'}"
         found.append(Panel(panel, draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))
     return found
-
-
-def _row(row: Row) -> str:
-    return readable_name(" ".join(filter(None, (str(row["short"] or ""), str(row["variant"])))))
 
 
 def _in_words(row: Row) -> str:
@@ -570,3 +503,17 @@ def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[Spec]:
         layers.append(layer("rect", data, ends, color=colour, opacity=0.16))
         layers.append(layer("rule", data, {"x": field("at:Q")}, color=colour, opacity=0.8, strokeDash=[3, 2]))
     return layers
+
+
+STUDY = Study(
+    name="stability",
+    tables=tables,
+    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    warnings=warnings,
+    summary=summary,
+    layouts={"stability": Layout("s", ("s_low", "s_high"), rows="variant", by="benchmark")},
+    figures=figures,
+    verdicts=verdicts,
+    variants=True,
+)
+"""The value by which tomserve knows the study."""

@@ -1,14 +1,13 @@
 """The tables of stability: how many answers survive each kind of variant, beside habit, noise and accuracy, and how
 they flip.
 
-The published table is that of Mohanty et al., "Functional Theory of Mind Evaluation in Large Language Models: A
-Behavioral and Causal Stability Framework", table 5, of whose cells only the average can be computed again.
+Of the published table 5 (tomserve.studies.printed) only the average can be computed again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -21,7 +20,7 @@ from tomserve.stats.paired import mcnemar
 from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.stats.stability import difference_to_floor, stability, weighted_share
-from tomserve.studies import baselines
+from tomserve.studies import baselines, printed
 from tomserve.studies.contrasts import Record, contrast, integer_codes, share
 from tomserve.studies.variant_pairs import ARM, SHORT, UNREADABLE, VariantPairs, by_arm, order_kinds, paired_codes
 from tomserve.variants import AGAIN
@@ -329,29 +328,17 @@ def variants_made(asked: VariantPairs) -> pl.DataFrame:
     )
 
 
-PRINTED: Mapping[str, tuple[str, str, str, str, str]] = {
-    "gpt-4o": ("0.74", "0.81", "0.78", "0.85", "0.80"),
-    "claude-sonnet": ("0.71", "0.79", "0.76", "0.83", "0.77"),
-    "llama3.1-70b": ("0.66", "0.74", "0.70", "0.79", "0.72"),
-    "qwen2.5-72b": ("0.63", "0.71", "0.68", "0.76", "0.70"),
-    "mistral-7b": ("0.52", "0.61", "0.55", "0.67", "0.59"),
-}
-"""The cells as printed, by model: T1 (object), T2 (person), T3 (truncation), T4 (order of choices), and the average."""
-
-KINDS = ("T1", "T2", "T3", "T4")
-
-
 def published_stability() -> pl.DataFrame:
     """The table `published_stability`: the printed cells, the mean of the four, and whether it is the printed average.
 
     The mean is rounded half up to two decimals, as the source prints it."""
     rows = []
-    for model, cells in PRINTED.items():
-        four, printed = [Decimal(cell) for cell in cells[:4]], Decimal(cells[4])
+    for model, cells in printed.TABLE_5.items():
+        *four, average = (Decimal(str(cell)) for cell in cells)
         mean = sum(four, Decimal(0)) / 4
-        agrees = mean.quantize(Decimal("0.01"), ROUND_HALF_UP) == printed
-        shares = {kind: float(cell) for kind, cell in zip(KINDS, four, strict=True)}
-        rows.append({"model": model, **shares, "mean": float(mean), "printed_average": float(printed), "same": agrees})
+        agrees = mean.quantize(Decimal("0.01"), ROUND_HALF_UP) == average
+        shares = dict(zip(printed.KINDS, cells[:4], strict=True))
+        rows.append({"model": model, **shares, "mean": float(mean), "printed_average": cells[4], "same": agrees})
     return pl.DataFrame(rows)
 
 
@@ -368,6 +355,6 @@ def stability_as_published(asked: VariantPairs) -> Iterator[Record]:
                 **{**arm, "variant": kind, "short": SHORT.get(kind, ""), "pairs": own.len(), "same": int(own.sum())},
                 **{"s": own.sum() / own.len(), "s_low": low, "s_high": high, "d": 1 - own.sum() / own.len()},
             }
-        if set(KINDS) <= set(shares):
-            mean = sum(shares[kind] for kind in KINDS) / 4
+        if set(printed.KINDS) <= set(shares):
+            mean = sum(shares[kind] for kind in printed.KINDS) / 4
             yield {**arm, "variant": "mean T1-T4", "short": "T1-T4", "s": mean, "d": 1 - mean}

@@ -10,7 +10,7 @@ person left open (status "unanswered") is no row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -56,6 +56,12 @@ def prepare_rows(
         .drop(again)
         .sort("model", "strategy", "item")
     )
+
+
+def split_by(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """The rows of each combination of values of the keys, after these values by name, in the order of the values."""
+    for values, part in rows.sort(keys, maintain_order=True).group_by(list(keys), maintain_order=True):
+        yield dict(zip(keys, values, strict=True)), part
 
 
 ORIGINAL = "original_item"

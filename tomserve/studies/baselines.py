@@ -23,28 +23,40 @@ from tomserve import benchmarks
 from tomserve.scoring.baselines import BEGINNING, GENERIC, KINDS, baseline_name
 from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies import contrasts
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows, split_by, with_columns
 from tomserve.studies.contrasts import NEW, Record, share
-from tomserve.studies.presentation import Excerpt, Figure, Row, Tables, cell, finite_or_none, percent, signed_points
+from tomserve.studies.presentation import (
+    Excerpt,
+    Figure,
+    Row,
+    Tables,
+    cell,
+    cell_of,
+    finite_or_none,
+    percent,
+    side_of,
+    signed_interval,
+)
 
-COLUMNS = (
+RULE_COLUMNS = (
     "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
 )
-"""The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.rules.KINDS) and its share
-of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
+"""The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.baselines.KINDS) and its
+share of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
 model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that test."""
 
-KNOWN = "best_rule best_rule_kind best_rule_accuracy"
-"""Those of COLUMNS that need no interval."""
+KNOWN_COLUMNS = "best_rule best_rule_kind best_rule_accuracy"
+"""Those of RULE_COLUMNS that need no interval."""
 
 EFFECTIVE = "effective"
 """The way to count by which a share of answers in clusters has the interval of as many independent answers as have its
-error (designed.designed_share)."""
+error (tomserve.stats.clustered)."""
 
 ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Record]:
-    """The records of baselines.counted from counts: by a rule's column how many rows it has right, by that name with
+    """The records of `count_rules` from counts: by a rule's column how many rows it has right, by that name with
     "said " before it of how many it says something, and the `total` of the rows. kinds: by column the rule's kind."""
     found: list[Record] = [
         {
@@ -63,7 +75,7 @@ def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Reco
 
 
 def pair_with_rule(rows: pl.DataFrame, column: str, keys: Sequence[str] = ()) -> pl.DataFrame:
-    """Each row beside what a rule has of its question, as contrasts.pair has them. column: that of the rule. keys:
+    """Each row beside what a rule has of its question, as contrasts.pair_rows has them. column: that of the rule. keys:
     further columns that are wanted."""
     return rows.select(
         *("correct", "faulty", "cluster", *keys),
@@ -75,9 +87,9 @@ def pair_with_rule(rows: pl.DataFrame, column: str, keys: Sequence[str] = ()) ->
 def rule_columns_of_sums(
     best: Record | None, sums: pl.DataFrame | None, brief: bool, stratum: str | None = None
 ) -> Record:
-    """What baselines.beside says, from the best of the rules (see `rank_rules`; None where there is none) and the sums of
-    the pairs with it (summed.of_pairs), which only the interval needs. brief: whether that is left out."""
-    names = (KNOWN if brief else COLUMNS).split()
+    """What `rule_columns` says, from the best of the rules (see `rank_rules`; None where there is none) and the sums of
+    the pairs with it (contrasts.sums_of_pairs), which only the interval needs. brief: whether that is left out."""
+    names = (KNOWN_COLUMNS if brief else RULE_COLUMNS).split()
     if best is None:
         return dict.fromkeys(names)
     found: Record = {
@@ -99,9 +111,9 @@ def rule_columns_of_sums(
 
 
 def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
-    """The share of right answers with its interval, as baselines.accuracy has it, from counts: `answers`, `right`,
+    """The share of right answers with its interval, as `accuracy` has it, from counts: `answers`, `right`,
     `unread` and, but for published intervals, `failed` and the number of `clusters`, for effective ones also
-    summed.SQUARES."""
+    contrasts.SQUARES."""
     if intervals == EFFECTIVE:
         return contrasts.effective_share_of_counts(counts)
     if intervals == "recommended":
@@ -118,9 +130,6 @@ def _defined(value: Any) -> Any:
 
 TABLE = "baselines"
 """Name of the table of all rules."""
-
-RULE_COLUMNS, KNOWN_COLUMNS = COLUMNS, KNOWN
-"""The columns that stand beside an accuracy, and those of them that need no interval (see tomserve.studies.baselines)."""
 
 NOTE = (
     "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
@@ -139,7 +148,7 @@ ABOUT = (
     "the accuracy's interval, both shares as means over these units (best_rule_estimate is the rule's): whoever is not "
     "clearly above the rule has shown nothing that the rule could not do."
 )
-"""What the columns of COLUMNS mean, for the notes of a table that has them."""
+"""What the columns of RULE_COLUMNS mean, for the notes of a table that has them."""
 
 MISSING = (
     "no baselines: the score table has no columns rule_..., so that no accuracy can be compared with what simple rules "
@@ -200,7 +209,7 @@ def rule_records(rows: pl.DataFrame, kinds: RuleKinds, keys: Sequence[str]) -> I
 
 
 def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = None, interval: bool = True) -> Record:
-    """What stands beside the accuracy of these rows: the columns of COLUMNS, or of KNOWN without `interval`.
+    """What stands beside the accuracy of these rows: the columns of RULE_COLUMNS, or of KNOWN_COLUMNS without `interval`.
 
     rows: prepared rows of one model and strategy. stratum: the column whose values are the units of the interval, such
     as "stage"; None for clusters. All are empty where the table has no rules.
@@ -218,9 +227,9 @@ def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = Non
 def accuracy(rows: pl.DataFrame, kinds: RuleKinds, intervals: str, *, brief: bool = False) -> Record:
     """The share of right answers of these rows with its interval, as `intervals` has it.
 
-    rows: prepared rows of one model and strategy. intervals: "recommended", for the `share` over clusters and what
-    stands `rule_columns` it, or "published", for the interval that takes the questions as independent and nothing beside it.
-    brief: whether the interval of the difference to the best rule is left out.
+    rows: prepared rows of one model and strategy. intervals: "recommended", for the `share` over clusters and the
+    `rule_columns` beside it, or "published", for the interval that takes the questions as independent, and nothing
+    beside it. brief: whether the interval of the difference to the best rule is left out.
     """
     if intervals == "recommended":
         return {**share(rows), **rule_columns(rows, kinds, interval=not brief)}
@@ -228,11 +237,43 @@ def accuracy(rows: pl.DataFrame, kinds: RuleKinds, intervals: str, *, brief: boo
     return share_by_intervals(counts, intervals)
 
 
+def rows_with_rules(scores: pl.LazyFrame, columns: Mapping[str, Any]) -> tuple[pl.DataFrame, RuleKinds]:
+    """The prepared rows of a score table with these further columns, by their types, and with those of its rules."""
+    kinds = RuleKinds.of(scores)
+    rows = prepare_rows(with_columns(scores, columns), (*REQUIRED, *columns, *kinds.columns))
+    return rows.collect(), kinds
+
+
+def shares_by(
+    rows: pl.DataFrame,
+    keys: Sequence[str],
+    kinds: RuleKinds,
+    intervals: str,
+    *,
+    brief: bool = True,
+    chance: bool = False,
+) -> Iterator[Record]:
+    """The `accuracy` of each model, strategy and value of the keys.
+
+    rows: prepared rows. brief: whether the interval of the difference to the best rule is left out. chance: whether a
+    column says what a blind guess among the choices (column `options`) has right.
+    """
+    for key, part in split_by(rows, ("model", "strategy", *keys)):
+        if chance:
+            key["chance"] = part.select((1 / pl.col("options")).mean()).item()
+        yield {**key, **accuracy(part, kinds, intervals, brief=brief)}
+
+
+def records_by(rows: pl.DataFrame, kinds: RuleKinds, key: str) -> Iterator[Record]:
+    """The records of the table of baselines by model, first of all questions and then by the values of the key."""
+    for frame in (rows.with_columns(pl.lit("all").alias(key)), rows):
+        yield from rule_records(frame, kinds, ("model", key))
+
+
 def place_against_rule(row: Mapping[str, Any]) -> int | None:
     """1 where the accuracy of a row is clearly above its best rule's, -1 where it is clearly below, 0 where they are
     not told apart; None where there is no rule or no interval."""
-    low, high = finite_or_none(row.get("over_rule_low")), finite_or_none(row.get("over_rule_high"))
-    return None if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
+    return side_of(row.get("over_rule_low"), row.get("over_rule_high"))
 
 
 _PLACES = {1: "clearly above", 0: "not told apart from", -1: "clearly below"}
@@ -248,8 +289,7 @@ def compare_with_rule(row: Mapping[str, Any]) -> str:
         accuracy = finite_or_none(row.get("accuracy"))
         side = "beside" if accuracy is None else "above" if accuracy > share else "below" if accuracy < share else "as"
         return f"{side} {rule})"
-    low, high = signed_points(row["over_rule_low"]), signed_points(row["over_rule_high"])
-    return f"{_PLACES[where]} {rule}; difference {signed_points(row['over_rule'])} [{low}, {high}] points{_means(row)})"
+    return f"{_PLACES[where]} {rule}; difference {signed_interval(row, 'over_rule')} points{_means(row)})"
 
 
 def _means(row: Mapping[str, Any]) -> str:
@@ -301,7 +341,7 @@ def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.Da
     """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row, for
     each strategy in turn where it differs, because they were asked different questions.
 
-    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of KNOWN. The
+    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of KNOWN_COLUMNS. The
     table stays as it is where no rule is known.
     """
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
@@ -333,7 +373,7 @@ READING = (
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     """For the terminal, by model: each accuracy beside its best rule, and their difference with its 95% interval.
 
-    shares: rows of accuracy over all classes, with the columns of COLUMNS, or of KNOWN, and those named by `keys`. None
+    shares: rows of accuracy over all classes, with the columns of RULE_COLUMNS, or of KNOWN_COLUMNS, and those named by `keys`. None
     where no rule is known.
     """
     if "best_rule" not in shares.columns:
@@ -342,16 +382,9 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
         paired = "over_rule" in part.columns
         share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
-        columns = [
-            pl.col(share).map_elements(cell, pl.String, skip_nulls=False).alias("right"),
-            pl.col("best_rule").alias("best simple rule"),
-            pl.col(rule).map_elements(cell, pl.String, skip_nulls=False).alias("rule's"),
-        ]
+        columns = [cell_of(share, "right"), pl.col("best_rule").alias("best simple rule"), cell_of(rule, "rule's")]
         if paired:
-            ends = [
-                pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
-                for name in ("over_rule", "over_rule_low", "over_rule_high")
-            ]
+            ends = map(cell_of, ("over_rule", "over_rule_low", "over_rule_high"))
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
         title = f"{model}: is it above the best rule that follows nobody's belief?"
         found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,), READING if paired else READING_COUNTED))
@@ -370,7 +403,7 @@ def missing_warnings(tables: Tables) -> list[str]:
 
 
 def drop_rule_columns(frame: pl.DataFrame, kinds: RuleKinds) -> pl.DataFrame:
-    """The table of shares without the columns of COLUMNS, where the score table has rules that say nothing of any
+    """The table of shares without the columns of RULE_COLUMNS, where the score table has rules that say nothing of any
     question, as of open ones."""
     there = [name for name in RULE_COLUMNS.split() if name in frame.columns]
     silent = there and kinds.columns and frame[there[0]].is_null().all()
@@ -378,7 +411,7 @@ def drop_rule_columns(frame: pl.DataFrame, kinds: RuleKinds) -> pl.DataFrame:
 
 
 def drop_rule_notes(notes: Mapping[str, str], tables: Tables) -> dict[str, str]:
-    """The notes without what the columns of COLUMNS mean, where a table has none of them."""
+    """The notes without what the columns of RULE_COLUMNS mean, where a table has none of them."""
     first = RULE_COLUMNS.split()[0]
     bare = {name for name in notes if name in tables and first not in tables[name].columns}
     return {name: text.replace(ABOUT, "").strip() if name in bare else text for name, text in notes.items()}

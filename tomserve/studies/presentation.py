@@ -10,7 +10,7 @@ A study makes these values. The terminal and the report show them, and know noth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -232,6 +232,19 @@ ABOUT_WORST = (
 )
 """What the columns of an effect mean, for the notes of studies."""
 
+ABOUT_PROMPTING = (
+    "Each strategy (way of asking) against {}, which asks for the answer alone, on the same questions. "
+    f"{ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}"
+)
+"""What the table `prompting_effects` means, with a place for the name of the strategy that the others are compared
+with."""
+
+ABOUT_INDEPENDENT = (
+    "its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) with the normal distribution."
+)
+SHARE_INDEPENDENT = f"The share of right answers; {ABOUT_INDEPENDENT}"
+"""What a share of right answers with a published interval means."""
+
 POPULATIONS = {
     "new stages": "stages that have not been written yet (a stage is a setting with its people, things and stories)",
     "these stages": "further stories of the very stages that were asked, and of no others",
@@ -289,6 +302,28 @@ def cell(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "?"
     return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
+
+
+def cell_of(column: str, name: str = "", missing: str = "?") -> pl.Expr:
+    """A column of shares, or of their differences, as cells (see `cell`). name: of the new column, by default the same.
+    missing: what stands where there is no value."""
+    text = pl.col(column).map_elements(cell, pl.String, skip_nulls=False)
+    if missing != "?":
+        text = pl.when(pl.col(column).is_null()).then(pl.lit(missing)).otherwise(text)
+    return text.alias(name or column)
+
+
+def interval_cell(value: str, low: str, high: str, name: str = "", missing: str = "?") -> pl.Expr:
+    """A column with its interval as cells, such as .50 [.40, .60]; the value alone where there is no interval."""
+    alone, *ends = (cell_of(column, missing=missing) for column in (value, low, high))
+    both = pl.format("{} [{}, {}]", alone, *ends)
+    return pl.when(pl.col(low).is_null()).then(alone).otherwise(both).alias(name or value)
+
+
+def several(frame: pl.DataFrame, *columns: str) -> list[str]:
+    """Those of the columns that the table has and that hold more than one value, which a reader needs to tell rows
+    apart."""
+    return [name for name in columns if name in frame.columns and frame[name].n_unique() > 1]
 
 
 def p_value(value: float) -> str:
@@ -349,6 +384,15 @@ def _unsigned(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
+def signed_interval(row: Row, value: str, low: str = "", high: str = "") -> str:
+    """A difference of shares in percentage points with its interval, such as −29 [−40, −18].
+
+    value, low, high: columns of the row; by default the ends are those of `value` with _low and _high.
+    """
+    names = (value, low or f"{value}_low", high or f"{value}_high")
+    return "{} [{}, {}]".format(*(signed_points(row[name]) for name in names))
+
+
 def signed_points(share: object) -> str:
     """A difference of shares in percentage points with its sign: −29, or "undefined" where there is none."""
     value = finite_or_none(share)
@@ -363,11 +407,27 @@ def sign(row: Row) -> int:
     It is clear where its interval does not hold zero and, where the noise floor was measured, it is larger than what
     the server's batching alone could move (noise_high).
     """
-    low, high = finite_or_none(row.get("rd_low")), finite_or_none(row.get("rd_high"))
     effect, noise = finite_or_none(row.get("risk_difference")), finite_or_none(row.get("noise_high"))
     if noise is not None and effect is not None and abs(effect) <= noise:
         return 0
-    return 0 if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
+    return side_of(row.get("rd_low"), row.get("rd_high")) or 0
+
+
+def side_of(low: object, high: object, at: float = 0.0) -> int | None:
+    """1 where an interval lies above a value, -1 where it lies below it, 0 where it holds it; None without an
+    interval."""
+    least, most = finite_or_none(low), finite_or_none(high)
+    return None if least is None or most is None else 1 if least > at else -1 if most < at else 0
+
+
+def capitalized(text: str) -> str:
+    """The text with a capital first letter, and the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def first_names(names: Sequence[str], most: int = 3) -> str:
+    """The first names of a list, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def who(strategy: object, part: object, parts: Mapping[str, str]) -> str:

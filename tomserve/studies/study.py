@@ -29,6 +29,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -41,17 +42,16 @@ from tomserve.content.python_file import describe_failure, load_module
 from tomserve.errors import ConfigError, ContentError, Interrupted, one_of
 from tomserve.scoring.table import MEASURED
 from tomserve.studies import baselines
-from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, with_columns
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, split_by
 from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import Record, prompting_effects, share
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_TESTS,
-    ABOUT_WORST,
+    ABOUT_PROMPTING,
     BAD,
     GOOD,
     OPEN,
+    SHARE_INDEPENDENT,
     Card,
     Chance,
     Context,
@@ -95,19 +95,38 @@ def tables_by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFram
         yield str(model), {n: table.filter(model=model) for n, table in tables.items() if "model" in table.columns}
 
 
-def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps.
+def overall_verdicts(
+    tables: Tables,
+    context: Context,
+    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]] = lambda own: (),
+    whole: str = "",
+    plain: Sequence[str] = (),
+) -> Sequence[Verdict]:
+    """For each model a line for each strategy beside chance and the best rule, the cards of the study, and whether
+    other ways of asking help; without cards the verdicts of a study that has none of its own.
 
-    tables: by name. context: what a guesser scores.
+    tables: by name. context: what a guesser scores. cards: made of the tables of one model. whole: the column that is
+    "all" in those rows of the table of baselines that are about all questions. plain: strategies that ask for the
+    answer alone, whose effects are left out.
     """
     verdicts = []
     for model, own in tables_by_model(tables):
-        effects = own.get("prompting_effects", pl.DataFrame())
-        card = effect_cards(effects) if has_rows(own, "prompting_effects", EFFECT) else None
         rules = own.get(baselines.TABLE)
-        lines = accuracy_lines(own["accuracy"], context.chance.get("all"), rules)
-        verdicts.append(Verdict(model, lines, (card,) if card else ()))
+        if whole:
+            rules = rules.filter(pl.col(whole) == "all") if has_rows(own, baselines.TABLE, whole) else None
+        more = [*cards(own)]
+        if has_rows(own, "prompting_effects", EFFECT):
+            effects = own["prompting_effects"]
+            effects = effects.filter(~pl.col("treatment").is_in(plain)) if plain else effects
+            more += [effect_cards(effects)] if effects.height else []
+        verdicts.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(more)))
     return verdicts
+
+
+def frames_of(made: Mapping[str, Iterable[Record]]) -> dict[str, pl.DataFrame]:
+    """A table of each set of records, by name; those without records are left out."""
+    listed = {name: list(records) for name, records in made.items()}
+    return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in listed.items() if rows}
 
 
 def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFrame | None = None) -> tuple[str, ...]:
@@ -214,9 +233,9 @@ def _all_tables(tables: Tables) -> Sequence[Excerpt]:
 class FileCounting:
     """How the tables of a study are counted file by file, where its answers lie in many files.
 
-    columns: gives, for a score table, the columns that `tables` needs of its prepared rows (studies.rows.prepared).
-    tables: makes all tables of the prepared rows of every file (see tomserve.studies.breakdowns), of the rules of all of
-    them, and of the way to count. They are those that Study.tables makes of the same rows.
+    columns: gives, for a score table, the columns that `tables` needs of its prepared rows (answer_rows.prepare_rows).
+    tables: makes all tables of the prepared rows of every file (see tomserve.studies.breakdowns), of the rules of all
+    of them, and of the way to count. They are those that Study.tables makes of the same rows.
     """
 
     columns: Callable[[pl.LazyFrame], Sequence[str]]
@@ -543,10 +562,6 @@ ABOUT_OFFICIAL = (
 )
 OFFICIAL = "metric_official"
 """The column that says of a reply whether it is right by the authors' reading; empty where that does not apply."""
-_INDEPENDENT = (
-    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
-    "with the normal distribution."
-)
 EXTRA = {"options": pl.Int64}
 """Further columns: how many choices the question has, where the score table says it."""
 
@@ -577,35 +592,32 @@ def study_in_parts(
         columns |= {unit: pl.String, **factors}
 
     def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-        kinds = baselines.RuleKinds.of(scores)
-        wanted = with_columns(scores, columns)
-        rows = prepare_rows(wanted, (*REQUIRED, *columns, *kinds.columns)).collect()
-        made: dict[str, list[Record]] = {
-            "accuracy": list(by_part(rows, (), kinds, intervals, brief=False)),
-            baselines.TABLE: list(baselines.rule_records(rows, kinds, ("model",))),
+        rows, kinds = baselines.rows_with_rules(scores, columns)
+        shares = partial(baselines.shares_by, rows, kinds=kinds, intervals=intervals, chance=True)
+        made: dict[str, Iterable[Record]] = {
+            "accuracy": map(_chance_last, shares((), brief=False)),
+            baselines.TABLE: baselines.rule_records(rows, kinds, ("model",)),
         }
-        made |= {table: list(by_part(rows, tuple(keys), kinds, intervals)) for table, keys in parts.items()}
+        made |= {table: map(_chance_last, shares(tuple(keys))) for table, keys in parts.items()}
         if official is not None:
-            made["official"] = list(official_reading(rows, tuple(official)))
+            made["official"] = official_reading(rows, tuple(official))
         if intervals == "recommended":
-            made |= {table: list(joint_accuracy(rows, unit, tuple(keys))) for table, (unit, keys) in sets.items()}
-            made["prompting_effects"] = list(prompting_effects(rows, baseline))
-        found = {table: pl.DataFrame(records, infer_schema_length=None) for table, records in made.items() if records}
-        return {**found, **printed}
+            made |= {table: joint_accuracy(rows, unit, tuple(keys)) for table, (unit, keys) in sets.items()}
+            made["prompting_effects"] = prompting_effects(rows, baseline)
+        return {**frames_of(made), **printed}
 
     def noted(intervals: str) -> Mapping[str, str]:
-        of_parts = {table: f"{notes[table]} {_INDEPENDENT}" for table in parts}
+        of_parts = {table: f"{notes[table]} {SHARE_INDEPENDENT}" for table in parts}
         shared = {baselines.TABLE: baselines.NOTE, **{table: notes[table] for table in printed}}
         if official is not None:
             shared["official"] = ABOUT_OFFICIAL
         if intervals == "published":
-            return {"accuracy": _INDEPENDENT, **of_parts, **shared}
+            return {"accuracy": SHARE_INDEPENDENT, **of_parts, **shared}
         return {
             "accuracy": f"All questions: {ABOUT_SHARE} {baselines.ABOUT}",
             **{table: f"{notes[table]} {ABOUT_SHARE}" for table in parts},
             **{table: f"{notes[table]} {ABOUT_TOGETHER}" for table in sets},
-            "prompting_effects": f"Each strategy (way of asking) against {baseline}, which asks for the answer alone, "
-            f"on the same questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+            "prompting_effects": ABOUT_PROMPTING.format(baseline),
             **shared,
         }
 
@@ -617,19 +629,8 @@ def study_in_parts(
     return Study(name=name, tables=tables, notes=noted, summary=summary, warnings=baselines.missing_warnings)
 
 
-def by_part(
-    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, *, brief: bool = True
-) -> Iterator[Record]:
-    """A share for each model, strategy and value of the keys, with the chance of a blind guess.
-
-    rows: prepared rows with the column `options`, without which chance is unknown. brief: whether the
-    interval of the difference to the best rule is left out.
-    """
-    named = ["model", "strategy", *keys]
-    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
-        chance = part.select((1 / pl.col("options")).mean()).item()
-        found = baselines.accuracy(part, kinds, intervals, brief=brief)
-        yield {**dict(zip(named, key, strict=True)), **found, "chance": chance}
+def _chance_last(record: Record) -> Record:
+    return {**{name: value for name, value in record.items() if name != "chance"}, "chance": record["chance"]}
 
 
 def joint_accuracy(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterator[Record]:
@@ -649,12 +650,11 @@ def joint_accuracy(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterat
         (1 / pl.col("options")).product().alias("chance"),
         pl.col("options").is_null().any().alias("open"),
     )
-    for key, part in whole.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+    for key, part in split_by(whole, named):
         found, questions = share(part), int(part["questions"].sum())
         each = int(part["right"].sum()) / questions
         yield {
-            **dict(zip(named, key, strict=True)),
-            **{"sets": part.height, "questions": questions, "all_right": found["accuracy"]},
+            **{**key, "sets": part.height, "questions": questions, "all_right": found["accuracy"]},
             **{"ci_low": found["ci_low"], "ci_high": found["ci_high"], "accuracy": each},
             "expected": part.select((pl.lit(each) ** pl.col("questions")).mean()).item(),
             "chance": None if part["open"].any() else part["chance"].mean(),
@@ -668,14 +668,11 @@ def official_reading(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record
     rows: prepared rows with the column OFFICIAL. Those in which it is empty are left out, as are strategies that ask
     for JSON, of which most are empty and the rest no JSON.
     """
-    named = ["model", "strategy", *keys]
     free = rows.filter(pl.col(OFFICIAL).is_not_null().mean().over("model", "strategy") > 0.5)
-    read = free.drop_nulls(OFFICIAL).sort(named, maintain_order=True)
-    for key, part in read.group_by(named, maintain_order=True):
+    for key, part in split_by(free.drop_nulls(OFFICIAL), ("model", "strategy", *keys)):
         ours, theirs = part["correct"], part[OFFICIAL]
         yield {
-            **dict(zip(named, key, strict=True)),
-            **{"replies": part.height, "accuracy": ours.mean(), "official_accuracy": theirs.mean()},
+            **{**key, "replies": part.height, "accuracy": ours.mean(), "official_accuracy": theirs.mean()},
             **{"only_ours": int((ours & ~theirs).sum()), "only_official": int((~ours & theirs).sum())},
             "unread": int(part["unread"].sum()),
         }

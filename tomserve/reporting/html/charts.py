@@ -439,6 +439,25 @@ def draw_figure(figure: Figure, make: Callable[[], Figure]) -> Figure:
     )
 
 
+def panel(figure: Figure, title: str, chart: Spec, words: Iterable[str], place: int) -> Panel:
+    """A panel of a figure, whose text alternative says every mark. words: of each mark (see Point.in_words). place:
+    which panel of the figure it is."""
+    label = f"{figure.title}: {title}. {'; '.join(words)}."
+    return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
+
+
+def rows_by_arm(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of each model and benchmark under a title, which names the benchmark where there are several."""
+    models, several = short_names(values_of(rows, "model")), len(values_of(rows, "benchmark")) > 1
+    found = []
+    for model, short in models.items():
+        of_model = [row for row in rows if row["model"] == model]
+        for benchmark in values_of(of_model, "benchmark"):
+            title = f"{short}, {readable_name(benchmark)}" if several else short
+            found.append((title, [row for row in of_model if str(row["benchmark"]) == benchmark]))
+    return found
+
+
 def _no_lines(part: str) -> Sequence[Line]:
     del part
     return ()
@@ -480,24 +499,24 @@ def small_multiples(
             if marks:
                 chart = points(marks, names, series, axis.domain, axis.lines(part), axis.title, width=width,
                                first=axis.first)  # fmt: skip
-                label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
-                panels.append(Panel(title, draw(chart, label, f"{figure.name}-{len(panels)}")))
+                panels.append(panel(figure, title, chart, map(Point.in_words, marks), len(panels)))
     return replace(figure, panels=tuple(panels))
 
 
 def _points(rows: Sequence[Row], row: str, series: str, value: str, low: str, high: str) -> list[Point]:
-    return [
-        Point(
-            readable_name(one[row]),
-            readable_name(one[series]),
-            number,
-            finite_or_none(one.get(low)),
-            finite_or_none(one.get(high)),
-            finite_or_none(one.get("other")),
-        )
-        for one in rows
-        if (number := finite_or_none(one[value])) is not None
-    ]
+    found = (point_of(one, readable_name(one[row]), readable_name(one[series]), value, (low, high)) for one in rows)
+    return [point for point in found if point is not None]
+
+
+def point_of(row: Row, name: str, series: str, value: str, ends: tuple[str, str] | None = None) -> Point | None:
+    """The mark of a row of a table, in that row and series of the chart; None where it has no value.
+
+    value, ends: the columns that hold the value and the ends of its interval, by default `value` with _low and _high.
+    """
+    if (number := finite_or_none(row[value])) is None:
+        return None
+    low, high = (finite_or_none(row.get(end)) for end in ends or (f"{value}_low", f"{value}_high"))
+    return Point(name, series, number, low, high, finite_or_none(row.get("other")))
 
 
 def chance_lines(chance: Mapping[str, float], part: str) -> list[Line]:
