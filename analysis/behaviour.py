@@ -20,7 +20,7 @@ import polars as pl
 from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples, zero_line
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
-from tomserve.studies import Excerpt, Figure, Section, Study, baselines, printed
+from tomserve.studies import Excerpt, Figure, Section, Study, baselines, published_tables
 from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.breakdowns import MACRO, TaskRows, is_mean, order_dimensions, task_rows
 from tomserve.studies.contrasts import Record, effects_within, integer_codes
@@ -262,8 +262,8 @@ def _defined(value: float) -> float | None:
 def published_table() -> pl.DataFrame:
     """The table `published_behaviour`: the printed cells as shares, and the mean of the three types of task, from which
     the printed overall share differs in every row."""
-    means = [round(sum(cells[1:4]) / 300, 3) for cells in printed.TABLE_3.values()]
-    return printed.behaviour().with_columns(mean_of_tasks=pl.Series(means))
+    means = [round(sum(cells[1:4]) / 300, 3) for cells in published_tables.TABLE_3.values()]
+    return published_tables.behaviour().with_columns(mean_of_tasks=pl.Series(means))
 
 
 _READING = (

@@ -28,7 +28,7 @@ from tomserve.causal.table import (
     read_outcomes,
 )
 from tomserve.stats.selection import NOTHING
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict, printed
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict, published_tables
 from tomserve.studies.presentation import (
     Row,
     Tables,
@@ -658,7 +658,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         rows = [row for one in found for row in make(one)]
         schema = causal_tables.HEADLINE if name == "headline" else None
         frames[name] = pl.DataFrame(rows, schema, infer_schema_length=None).fill_nan(None)
-    frames["published_causal"] = printed.causal().drop("alpha").drop_nulls()
+    frames["published_causal"] = published_tables.causal().drop("alpha").drop_nulls()
     return {name: frame for name, frame in frames.items() if frame.height}
 
 

@@ -26,7 +26,7 @@ from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, LAYERS, Formula, Mo
 from tomserve.stats.paper_formulas import paper_compat, printed_formula
 from tomserve.stats.proportions import Interval
 from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores, ranking_share, rankings, swap
-from tomserve.studies import answer_rows, breakdowns, people, printed
+from tomserve.studies import answer_rows, breakdowns, people, published_tables
 from tomserve.studies.contrasts import Record, contrast, integer_codes, pair_rows
 
 from .layers import (
@@ -459,7 +459,7 @@ SOURCE, OURS = "source", "ours"
 def printed_scores() -> pl.DataFrame:
     """The table `paper_compat`: printed scores, what reproduces them, what the printed formula gives, and FToM_BS."""
     rows = []
-    for model, (b, c, s, score, kind, rank) in printed.TABLE_6.items():
+    for model, (b, c, s, score, kind, rank) in published_tables.TABLE_6.items():
         # Decimals, since a half is to be rounded up as the source does: .335 + .16 = .495 is printed as .50.
         made = Decimal(str(round(paper_compat(b, c, s), 9)))
         rounded = float(made.quantize(Decimal("0.01"), ROUND_HALF_UP))
@@ -471,7 +471,7 @@ def printed_scores() -> pl.DataFrame:
                 "same": None if score is None else rounded == score,
                 "printed_formula": None if c is None else round(printed_formula(b, c, s), 4),
                 # The source prints an S of people, which nobody measured.
-                "b_s_renormalised": None if kind == printed.REFERENCE else round(FTOM_1.without_c(b, s), 4),
+                "b_s_renormalised": None if kind == published_tables.REFERENCE else round(FTOM_1.without_c(b, s), 4),
             }
         )
     return pl.DataFrame(rows)
@@ -479,7 +479,7 @@ def printed_scores() -> pl.DataFrame:
 
 def published_and_ours(found: ModelLayers) -> dict[str, pl.DataFrame]:
     """The tables `published_behaviour`, `published_causal` and `published_stability`: the source's rows, then ours."""
-    quoted = {"behaviour": printed.behaviour(), "causal": printed.causal(), "stability": printed.stability()}
+    quoted = {"behaviour": published_tables.behaviour(), "causal": published_tables.causal(), "stability": published_tables.stability()}
     ours = {"behaviour": _behaviour, "causal": _causal, "stability": _stability}
     made = {}
     for name, frame in quoted.items():
@@ -499,9 +499,9 @@ def _behaviour(found: ModelLayers, model: str) -> list[Record]:
         if strategy not in {name for (who, _), name in found.plain.items() if who == model}:
             continue
         row: Record = {"overall": part["correct"].mean()}
-        for name in printed.BEHAVIOUR_COLUMNS[1:4]:
+        for name in published_tables.BEHAVIOUR_COLUMNS[1:4]:
             row[name] = part.filter(pl.col("task").str.starts_with(name))["correct"].mean()
-        row |= {name: part.filter(dimension=name)["correct"].mean() for name in printed.BEHAVIOUR_COLUMNS[4:]}
+        row |= {name: part.filter(dimension=name)["correct"].mean() for name in published_tables.BEHAVIOUR_COLUMNS[4:]}
         rows.append(row)
     return rows
 
@@ -529,7 +529,7 @@ def _stability(found: ModelLayers, model: str) -> list[Record]:
     ):
         if found.plain.get((model, str(benchmark) or "items")) == strategy:
             shares = {str(short): s for short, s in part.select("short", "s").iter_rows()}
-            row: Record = {kind: shares.get(kind) for kind in printed.KINDS}
+            row: Record = {kind: shares.get(kind) for kind in published_tables.KINDS}
             rows.append({**row, "average": shares.get("T1-T4")})
     return rows
 

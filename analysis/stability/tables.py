@@ -1,7 +1,7 @@
 """The tables of stability: how many answers survive each kind of variant, beside habit, noise and accuracy, and how
 they flip.
 
-Of the published table 5 (tomserve.studies.printed) only the average can be computed again.
+Of the published table 5 (tomserve.studies.published_tables) only the average can be computed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tomserve.stats.paired import mcnemar
 from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.stats.stability import difference_to_floor, stability, weighted_share
-from tomserve.studies import baselines, printed
+from tomserve.studies import baselines, published_tables
 from tomserve.studies.contrasts import Record, contrast, integer_codes, share
 from tomserve.studies.variant_pairs import ARM, SHORT, UNREADABLE, VariantPairs, by_arm, order_kinds, paired_codes
 from tomserve.variants import AGAIN
@@ -333,11 +333,11 @@ def published_stability() -> pl.DataFrame:
 
     The mean is rounded half up to two decimals, as the source prints it."""
     rows = []
-    for model, cells in printed.TABLE_5.items():
+    for model, cells in published_tables.TABLE_5.items():
         *four, average = (Decimal(str(cell)) for cell in cells)
         mean = sum(four, Decimal(0)) / 4
         agrees = mean.quantize(Decimal("0.01"), ROUND_HALF_UP) == average
-        shares = dict(zip(printed.KINDS, cells[:4], strict=True))
+        shares = dict(zip(published_tables.KINDS, cells[:4], strict=True))
         rows.append({"model": model, **shares, "mean": float(mean), "printed_average": cells[4], "same": agrees})
     return pl.DataFrame(rows)
 
@@ -355,6 +355,6 @@ def stability_as_published(asked: VariantPairs) -> Iterator[Record]:
                 **{**arm, "variant": kind, "short": SHORT.get(kind, ""), "pairs": own.len(), "same": int(own.sum())},
                 **{"s": own.sum() / own.len(), "s_low": low, "s_high": high, "d": 1 - own.sum() / own.len()},
             }
-        if set(printed.KINDS) <= set(shares):
-            mean = sum(shares[kind] for kind in printed.KINDS) / 4
+        if set(published_tables.KINDS) <= set(shares):
+            mean = sum(shares[kind] for kind in published_tables.KINDS) / 4
             yield {**arm, "variant": "mean T1-T4", "short": "T1-T4", "s": mean, "d": 1 - mean}

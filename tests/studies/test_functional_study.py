@@ -20,7 +20,7 @@ from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import KINDS, answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.functional import weighted_formula
-from tomserve.studies import Analysis, Card, Context, compute, printed
+from tomserve.studies import Analysis, Card, Context, compute, published_tables
 from tomserve.studies.comparison import combine_scores
 
 FACTS = DATA.parent / "facts/published_functional"
@@ -189,14 +189,14 @@ def test_sizes_are_read_from_names() -> None:
 @pytest.mark.parametrize(
     ("name", "table", "cells"),
     [
-        ("3_behaviour", printed.TABLE_3, lambda line: tuple(int(line[one]) for one in printed.BEHAVIOUR_COLUMNS)),
+        ("3_behaviour", published_tables.TABLE_3, lambda line: tuple(int(line[one]) for one in published_tables.BEHAVIOUR_COLUMNS)),
         (
             "4_causal",
-            printed.TABLE_4,
+            published_tables.TABLE_4,
             lambda line: (number(line["peak_net_effect"]), line["peak_layers"] or None, line["alpha_range"] or None),
         ),
-        ("5_stability", printed.TABLE_5, lambda line: tuple(map(float, list(line.values())[1:]))),
-        ("6_ftom", printed.TABLE_6, lambda line: (*map(number, FTOM(line)), line["kind"], rank(line))),
+        ("5_stability", published_tables.TABLE_5, lambda line: tuple(map(float, list(line.values())[1:]))),
+        ("6_ftom", published_tables.TABLE_6, lambda line: (*map(number, FTOM(line)), line["kind"], rank(line))),
     ],
 )
 def test_the_cells_are_those_that_the_source_prints(
