@@ -39,7 +39,7 @@ from tomserve.studies.presentation import (
 )
 from tomserve.studies.study import (
     frames_of,
-    overall_verdicts,
+    model_verdicts,
 )
 
 PLAIN = ("vanilla", "bigtom_0shot")
@@ -55,7 +55,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    return overall_verdicts(tables, context, lambda own: (*_both(own), *_harder(own)), "condition", PLAIN)
+    return model_verdicts(tables, context, lambda own: (*_both(own), *_harder(own)), "condition", PLAIN)
 
 
 def _usual(own: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:

@@ -35,7 +35,7 @@ from tomserve.studies.presentation import (
     percent,
     readable_name,
 )
-from tomserve.studies.study import frames_of, has_rows, overall_verdicts
+from tomserve.studies.study import frames_of, has_rows, model_verdicts
 
 _NEEDED = "strategy form accuracy chance best_rule best_rule_accuracy"
 
@@ -46,7 +46,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    return overall_verdicts(tables, context, _follows, "form")
+    return model_verdicts(tables, context, _follows, "form")
 
 
 _ANSWERS: dict[int | None, tuple[str, str]] = {

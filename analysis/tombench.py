@@ -36,7 +36,7 @@ from tomserve.studies.presentation import (
 from tomserve.studies.study import (
     frames_of,
     has_rows,
-    overall_verdicts,
+    model_verdicts,
 )
 
 HUMAN = {
@@ -244,7 +244,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    return overall_verdicts(tables, context, _compared, "language", (BASELINE, DIRECT, VOTE))
+    return model_verdicts(tables, context, _compared, "language", (BASELINE, DIRECT, VOTE))
 
 
 def _compared(own: dict[str, pl.DataFrame]) -> Iterator[Card]:

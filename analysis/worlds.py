@@ -33,7 +33,7 @@ from tomserve.studies.presentation import (
     readable_name,
     sign,
 )
-from tomserve.studies.study import frames_of, overall_verdicts
+from tomserve.studies.study import frames_of, model_verdicts
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -42,7 +42,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    return overall_verdicts(tables, context, _follows, "family")
+    return model_verdicts(tables, context, _follows, "family")
 
 
 def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:

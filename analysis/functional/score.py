@@ -479,7 +479,11 @@ def printed_scores() -> pl.DataFrame:
 
 def published_and_ours(found: ModelLayers) -> dict[str, pl.DataFrame]:
     """The tables `published_behaviour`, `published_causal` and `published_stability`: the source's rows, then ours."""
-    quoted = {"behaviour": published_tables.behaviour(), "causal": published_tables.causal(), "stability": published_tables.stability()}
+    quoted = {
+        "behaviour": published_tables.behaviour(),
+        "causal": published_tables.causal(),
+        "stability": published_tables.stability(),
+    }
     ours = {"behaviour": _behaviour, "causal": _causal, "stability": _stability}
     made = {}
     for name, frame in quoted.items():

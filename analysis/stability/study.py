@@ -126,10 +126,12 @@ def _shares(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _accuracy(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
-        *("model", "strategy", *several(frame, "benchmark"), _kind()),
+        *("model", "strategy", *several(frame, "benchmark")),
+        _kind(),
         *(cell_of("accuracy_original", "before"), cell_of("accuracy_variant", "after")),
         interval_cell("difference", "difference_low", "difference_high", "difference [95%]"),
-        *(cell_of("s_right", "S right"), cell_of("s_wrong", "S wrong"), "gained", "lost"),
+        *(cell_of("s_right", "S right"), cell_of("s_wrong", "S wrong")),
+        *("gained", "lost"),
     )
 
 

@@ -189,7 +189,11 @@ def test_sizes_are_read_from_names() -> None:
 @pytest.mark.parametrize(
     ("name", "table", "cells"),
     [
-        ("3_behaviour", published_tables.TABLE_3, lambda line: tuple(int(line[one]) for one in published_tables.BEHAVIOUR_COLUMNS)),
+        (
+            "3_behaviour",
+            published_tables.TABLE_3,
+            lambda line: tuple(int(line[one]) for one in published_tables.BEHAVIOUR_COLUMNS),
+        ),
         (
             "4_causal",
             published_tables.TABLE_4,

@@ -384,7 +384,7 @@ def _unsigned(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
-def signed_interval(row: Row, value: str, low: str = "", high: str = "") -> str:
+def signed_interval(row: Mapping[str, Any], value: str, low: str = "", high: str = "") -> str:
     """A difference of shares in percentage points with its interval, such as −29 [−40, −18].
 
     value, low, high: columns of the row; by default the ends are those of `value` with _low and _high.

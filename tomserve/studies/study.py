@@ -95,15 +95,20 @@ def tables_by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFram
         yield str(model), {n: table.filter(model=model) for n, table in tables.items() if "model" in table.columns}
 
 
-def overall_verdicts(
+def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps."""
+    return model_verdicts(tables, context, lambda own: ())
+
+
+def model_verdicts(
     tables: Tables,
     context: Context,
-    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]] = lambda own: (),
+    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]],
     whole: str = "",
     plain: Sequence[str] = (),
 ) -> Sequence[Verdict]:
     """For each model a line for each strategy beside chance and the best rule, the cards of the study, and whether
-    other ways of asking help; without cards the verdicts of a study that has none of its own.
+    other ways of asking help.
 
     tables: by name. context: what a guesser scores. cards: made of the tables of one model. whole: the column that is
     "all" in those rows of the table of baselines that are about all questions. plain: strategies that ask for the
@@ -112,7 +117,7 @@ def overall_verdicts(
     verdicts = []
     for model, own in tables_by_model(tables):
         rules = own.get(baselines.TABLE)
-        if whole:
+        if whole and rules is not None:
             rules = rules.filter(pl.col(whole) == "all") if has_rows(own, baselines.TABLE, whole) else None
         more = [*cards(own)]
         if has_rows(own, "prompting_effects", EFFECT):
