@@ -22,7 +22,7 @@ import polars as pl
 
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.score import SAMPLED
-from tomserve.stats.clustered import repeated_of_sums, sums_mean
+from tomserve.stats.clustered import repeated_share, sums_mean
 from tomserve.studies import Excerpt, Study, baselines
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
 from tomserve.studies.baselines import EFFECTIVE as EFFECTIVE_WAY
@@ -179,7 +179,7 @@ def _sample_records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[s
     """The four rows of one model and strategy, from the sums of its clusters."""
     asked, read = int(sums["samples"].sum()), int(sums["samples_read"].sum())
     for measure in MEASURES:
-        found = repeated_of_sums(sums[measure].to_numpy(), sums["questions"].to_numpy())
+        found = repeated_share(sums[measure].to_numpy(), sums["questions"].to_numpy())
         yield {
             "model": arm[0],
             "strategy": arm[1],

@@ -12,6 +12,7 @@ from _tally import Key, Tally, agrees
 from scipy.special import expit
 
 from tomserve.stats import association, clustered
+from tomserve.stats.clusters import cluster_means
 from tomserve.stats.effects import Effect
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ def stories(tally: Tally, rng: np.random.Generator, given: tuple[int, float, flo
     chance = expit(np.repeat(means, count) + rng.normal(0, 1, 2 * count))
     right = (rng.random(chance.size * QUESTIONS) < np.repeat(chance, QUESTIONS)).astype(float)
     story = np.repeat(np.arange(2 * count), QUESTIONS)
-    found = clustered.unmatched_effect(right, story >= count, story)
+    found = clustered.unmatched_effect(*cluster_means(right, story, (story >= count).astype(np.intp)))
     _noted(tally, ("other stories in each arm", where, at), found, true)
     shared = rng.normal(0, 0.9, count)
     own = np.sqrt(1 - 0.81)  # so that the marginal probabilities stay those of a standard deviation of 1

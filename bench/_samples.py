@@ -22,7 +22,7 @@ def samples(tally: Tally, rng: np.random.Generator, given: tuple[int, float], in
     right = _drawn(rng, count, base)
     cluster = np.repeat(np.arange(count), ITEMS)
     for (measure, values), true in zip(_measures(right).items(), _true(base), strict=True):
-        found = repeated_share(values, cluster)
+        found = repeated_share(np.bincount(cluster, values).astype(float), np.bincount(cluster))
         key = Key("samples", "coverage", f"{measure} of {ASKED} samples", f"{count} clusters", measure == "mean")
         tally.interval(key, str(base), (found.low, found.high), true)
 

@@ -47,7 +47,7 @@ from tomserve.stats.clustered import (
     pair_sums,
     pairs_intervals,
 )
-from tomserve.stats.equivalence import ONE_SIDED, TOST, units_for_margin, verdict
+from tomserve.stats.equivalence import ONE_SIDED, TOST, Bounds, units_for_margin, verdict
 from tomserve.stats.power import detectable_sd
 from tomserve.studies.comparison_tables import GRADES, PairedGrades
 
@@ -179,6 +179,11 @@ def graded(one: Floats, other: Floats, index: Codes) -> tuple[float, float]:
     return found.low, found.high
 
 
+def share_by_clusters(outcome: npt.ArrayLike, index: Codes) -> Bounds:
+    """The share of an outcome with the interval that counts clusters."""
+    return clustered_share(float(np.sum(outcome)), np.bincount(index))
+
+
 def coverage(design: Design, replications: int, seed: int) -> dict[str, float]:
     """How often intervals hold the truth, by what they are of."""
     rng, limit = design.rng(seed, 3), norm.ppf(design.share)
@@ -195,7 +200,7 @@ def coverage(design: Design, replications: int, seed: int) -> dict[str, float]:
         same = rng.random(index.size) < SAME_WRONG
         seen = {"right": a, "harmful flips": a & ~b, "churn": (a != b) | (~a & ~b & ~same)}
         for name, outcome in seen.items():
-            for called, interval in ((name, designed_share), (f"({name}, n = clusters)", clustered_share)):
+            for called, interval in ((name, designed_share), (f"({name}, n = clusters)", share_by_clusters)):
                 found = interval(outcome, index)
                 held[called] += found.low - 1e-9 <= truth[name] <= found.high + 1e-9
         ends = graded(one + limit, other + limit - 0.3, index)

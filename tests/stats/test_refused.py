@@ -9,7 +9,7 @@ import pytest
 
 from tomserve.stats.accuracy import task_mean
 from tomserve.stats.association import phi
-from tomserve.stats.clustered import clustered_share, matched_effect, paired_effect, unmatched_effect
+from tomserve.stats.clustered import matched_effect, paired_effect
 from tomserve.stats.paired import mcnemar, moderate_tests
 from tomserve.stats.selection import above_all, sign_flips
 from tomserve.stats.stability import stability
@@ -21,8 +21,6 @@ from tomserve.stats.stability import stability
         (lambda: phi([1], [1, 0]), "equal lengths"),
         (lambda: matched_effect([1.0], [True, False], ["a"], ["s"]), "equal lengths"),
         (lambda: paired_effect([1.0], [1.0, 0.0], ["a"]), "equal lengths"),
-        (lambda: unmatched_effect([1.0], [True], ["a", "b"]), "equal lengths"),
-        (lambda: clustered_share([1.0], ["a", "b"]), "equal lengths"),
         (lambda: task_mean([1, 0], [0.5], ["a", "a"], ["x", "y"]), "columns of one length"),
         (lambda: task_mean([], [], [], []), "at least one answer"),
         (lambda: sign_flips(np.zeros((5, 2)), np.arange(4)), "equal lengths"),

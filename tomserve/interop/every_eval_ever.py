@@ -29,7 +29,7 @@ from tomserve.interop.inspect_export import token_counts
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, Transcript, Transcripts
 from tomserve.runs.progress import Listener
 from tomserve.serving.presets import Preset
-from tomserve.stats.clustered import repeated_of_sums
+from tomserve.stats.clustered import repeated_share
 from tomserve.status import OK
 from tomserve.studies import contrasts
 
@@ -219,7 +219,7 @@ class _ResultCounts:
         error = math.sqrt(sum(sum(one - mean for one in values) ** 2 for values in by_cluster.values())) / len(means)
         if self.repeats > 1:
             sums = np.array([math.fsum(values) for values in by_cluster.values()])
-            interval = repeated_of_sums(sums, np.array([len(values) for values in by_cluster.values()]))
+            interval = repeated_share(sums, np.array([len(values) for values in by_cluster.values()]))
             low, high, method = interval.low, interval.high, interval.method
         else:
             counts = {"answers": len(means), "right": sum(means.values()), "failed": 0, "clusters": len(by_cluster)}

@@ -219,8 +219,6 @@ def _arrays(rows: pl.DataFrame, *columns: str) -> list[array[int]]:
     return [array("Q", rows[column].to_list()) for column in columns]
 
 
-__all__ = ["NOISE", "ItemFile", "NoiseFile", "Problems", "ResponseFile", "Row"]
-
 Row = dict[str, Any]
 
 NOISE = "noise.jsonl"

@@ -31,7 +31,6 @@ from tomserve.stats.clusters import (
     Cells,
     Codes,
     check_same_length,
-    cluster_means,
     effective_n,
     effective_n_of,
     matched_cells,
@@ -216,19 +215,6 @@ def _design(pairs: PairSums, d: Floats, *, strata: bool) -> Design:
     return Design(tasks, tasks, few, score, what, excludes)
 
 
-def paired_estimate(
-    treated_outcome: npt.ArrayLike,
-    control_outcome: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike | None = None,
-) -> float:
-    """The estimate of `paired_effect` alone, without interval and tests; nan where there is no unit.
-
-    Parameters as there. Raises ValueError for columns of unequal length.
-    """
-    return pairs_estimate(pair_sums(treated_outcome, control_outcome, cluster, stratum))
-
-
 def pairs_estimate(pairs: PairSums) -> float:
     """The estimate of `pairs_effect` alone, without interval and tests; nan where there is no unit."""
     t, c = pairs.by_unit(pairs.treated), pairs.by_unit(pairs.control)
@@ -243,24 +229,6 @@ def bounds(pairs: PairSums, failed_treated: npt.ArrayLike, failed_control: npt.A
     """
     t, c = pairs.treated + np.asarray(failed_treated), pairs.control + np.asarray(failed_control)
     return pairs_estimate(replace(pairs, control=c)), pairs_estimate(replace(pairs, treated=t))
-
-
-__all__ = [
-    "cells_effect",
-    "clustered_mean",
-    "clustered_share",
-    "counted_share",
-    "effective_share",
-    "matched_effect",
-    "new_units_share",
-    "paired_effect",
-    "paired_estimate",
-    "sizes_share",
-    "sums_mean",
-    "units_share",
-    "unmatched_effect",
-    "unmatched_means",
-]
 
 
 def matched_effect(
@@ -302,29 +270,13 @@ def cells_effect(cells: Cells, level: float = 0.95) -> Effect:
     return unit_effect(t, c, Design(sum(arms), min(arms), few, score, method), level)
 
 
-def unmatched_effect(
-    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95
-) -> Effect:
+def unmatched_effect(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Effect:
     """Effect between two sets of different clusters: the difference of the means of their cluster means.
 
     The population is further clusters of both kinds. Interval and p are Welch's t test (Biometrika 34:28, 1947; scipy's
     `ttest_ind`), which assumes independent clusters and means that are about normal, but no equal variances. With zero
     variance in both arms, or an arm of one cluster, the interval is Newcombe's for an effective number of answers, as
     in `matched_effect`. Without pairs there is no sign to flip, so p_sign_flip and p_smallest are nan.
-
-    outcome, treated, cluster: columns as the module describes [answers].
-    level: of confidence, .95 by default.
-
-    Raises ValueError for columns of unequal length.
-    """
-    y, arm, clusters = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(cluster)
-    check_same_length(y, arm, clusters)
-    known = ~np.isnan(y)
-    return unmatched_means(*cluster_means(y[known], clusters[known], arm[known].astype(np.intp)), level)
-
-
-def unmatched_means(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Effect:
-    """The effect of `unmatched_effect` from the clusters' means, which are all that it is made of.
 
     means, of_arm, sizes: of each cluster its mean outcome, 1 where it is treated and 0 where not, and its number of
     answers [clusters].
@@ -355,47 +307,22 @@ def unmatched_means(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer]
     return Effect(share1 - share0, low, high, p, *flips, share1, share0, ratio, n1 + n0, n1 + n0, method, few)
 
 
-def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """Share k/n of right answers with Wilson's interval for n = clusters, for further clusters drawn as these were.
-
-    It assumes that clusters are independent, and is conservative (as if all answers of a cluster were equal), which
-    suits a class with few tasks.
-
-    outcome, cluster: columns as the module describes [answers].
-    level: of confidence, .95 by default.
-
-    nan where there is no answer. Raises ValueError for columns of unequal length.
-    """
-    y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
-    check_same_length(y, clusters)
-    known = ~np.isnan(y)
-    return sizes_share(float(y[known].sum()), np.unique(clusters[known], return_counts=True)[1], level=level)
-
-
-def effective_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float, level: float = 0.95) -> Interval:
-    """Share k/n of right answers with Wilson's interval for an effective number of answers, for further clusters.
-
-    n in Wilson's interval is `clusters.effective_n`: the answers divided by the design effect that the intra-class
-    correlation implies. It assumes independent clusters and that the correlation, which is best pooled over classes
-    (`clusters.intraclass`), holds for this class. With a correlation of 1, or an unknown one (nan), it is
-    `clustered_share`, which is preferred where clusters have two or three answers and little is to be gained.
-
-    outcome, cluster: columns as the module describes [answers]. icc: in [0, 1], or nan. level: of confidence.
-
-    nan where there is no answer. Raises ValueError for columns of unequal length, or an icc outside [0, 1].
-    """
-    y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
-    check_same_length(y, clusters)
-    known = ~np.isnan(y)
-    sizes = np.unique(clusters[known], return_counts=True)[1]
-    return sizes_share(float(y[known].sum()), sizes, icc, level)
-
-
-def sizes_share(
+def clustered_share(
     right: float, sizes: npt.NDArray[np.integer], icc: float | None = None, level: float = 0.95
 ) -> Interval:
-    """The share of `effective_share` or, without an intra-class correlation, that of `clustered_share`, from the number
-    of right answers and the numbers of answers of all clusters [clusters], which are all that they are made of."""
+    """Share k/n of right answers with Wilson's interval for further clusters drawn as these were.
+
+    It assumes independent clusters. Without `icc` n in Wilson's interval is the number of clusters, which is
+    conservative (as if all answers of a cluster were equal) and suits a class with few tasks, or clusters of two or
+    three answers. With it n is `clusters.effective_n`: the answers divided by the design effect that the correlation
+    implies. The correlation is best pooled over classes (`clusters.intraclass`), and is assumed to hold for this class.
+
+    right: the number of right answers. sizes: the numbers of answers of all clusters [clusters].
+    icc: the intra-class correlation, in [0, 1]; nan where it is unknown, which counts as 1; None to count clusters.
+    level: of confidence, .95 by default.
+
+    nan where there is no answer. Raises ValueError for an icc outside [0, 1].
+    """
     total = int(sizes.sum())
     if icc is None or not total:
         return counted_share(right, total, sizes.size, level)
@@ -553,32 +480,22 @@ def summed_share(sums: ClusterSums, level: float = 0.95) -> Interval:
     return Interval(share, found.low, found.high, f"Wilson, effective n = {counted:.1f} of {total:.0f}")
 
 
-def repeated_share(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
+def repeated_share(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
     """The mean of shares, one for each item, with an interval for further items of further clusters, sampled anew.
 
     Samples are nested in items and items in clusters, so that the spread between clusters holds the chance of all
-    three, and no correlation has to be estimated. The error is cluster-robust (`clustered_mean`; Cameron and
-    Miller, J Hum Resour 50:317, 2015), taken to the logit scale by the delta method as for proportions in surveys (Rust
-    and Rao, Stat Methods Med Res 5:283, 1996), with a t quantile of clusters - 1 df: it stays in [0, 1] and covers
-    better near 0 and 1 (bench/coverage.py, section samples). It assumes independent clusters. Where all clusters have
-    the same share, or there is one, the interval is Wilson's with n = clusters.
+    three, and no correlation has to be estimated. The error is cluster-robust (`clustered_mean`; Cameron and Miller, J
+    Hum Resour 50:317, 2015), taken to the logit scale by the delta method as for proportions in surveys (Rust and Rao,
+    Stat Methods Med Res 5:283, 1996), with a t quantile of clusters - 1 df: it stays in [0, 1] and covers better near 0
+    and 1 (bench/coverage.py, section samples). It assumes independent clusters. Where all clusters have the same share,
+    or there is one, the interval is Wilson's with n = clusters.
 
-    values: of each item the share of its samples that are right, in [0, 1]; or 0 and 1, where something is said of all
-    samples of an item together [items]. nan values are left out. cluster: the cluster of each item [items]. level: of
-    confidence.
+    sums: of each cluster the sum over its items of the share of samples that are right, in [0, 1]; or of 0 and 1, where
+        something is said of all samples of an item together [clusters].
+    sizes: the numbers of items, each above zero [clusters]. level: of confidence, .95 by default.
 
-    nan where there is no value. Raises ValueError for columns of unequal length.
+    nan where there is no cluster.
     """
-    y, names = np.asarray(values, dtype=float), np.asarray(cluster)
-    check_same_length(y, names)
-    known = ~np.isnan(y)
-    _, codes, sizes = np.unique(names[known], return_inverse=True, return_counts=True)
-    return repeated_of_sums(np.asarray(np.bincount(codes, weights=y[known]), dtype=float), sizes, level)
-
-
-def repeated_of_sums(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
-    """The share of `repeated_share` from the sum of the values of each cluster and their number, which is above zero
-    [clusters]."""
     found, clusters = sums_mean(sums, sizes, level), sums.size
     share = found.estimate
     if math.isnan(share):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.clusters import Codes, cells_of, check_same_length, cluster_means
+from tomserve.stats.clusters import Codes, cells_of
 from tomserve.stats.paired import SHARED, moderate_tests, sign_flip, t_p, varies
 
 Floats = npt.NDArray[np.float64]
@@ -39,9 +39,7 @@ class Failures:
     sd: float
 
 
-def matched_failures(
-    failed: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike
-) -> Failures:
+def matched_failures(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.integer]) -> Failures:
     """Test whether treated and control clusters of the same strata fail equally often, for further strata.
 
     A t test over the strata (strata - 1 df) of the difference of the arms' means of arcsin(sqrt((n f + 3/8) / (n +
@@ -52,23 +50,8 @@ def matched_failures(
     sign flips. It suits arms of about as many clusters: with ten treated clusters to one of control and 2% of failures
     it rejected a true hypothesis in .09 to .10; there take `strata.permutation_p` of the failures.
 
-    failed: 1 failed, 0 did not, nan not asked [answers]; treated, cluster, stratum: columns as
-        `tomserve.stats.clustered` describes [answers]; strata without both arms are left out.
-
-    Raises ValueError for columns of unequal length.
-    """
-    y, arm = np.asarray(failed, dtype=float), np.asarray(treated, dtype=bool)
-    clusters, strata = np.asarray(cluster), np.asarray(stratum)
-    check_same_length(y, arm, clusters, strata)
-    known = ~np.isnan(y)
-    _, codes = np.unique(strata[known], return_inverse=True)
-    return failures_of_cells(*cluster_means(y[known], clusters[known], codes * 2 + arm[known]))
-
-
-def failures_of_cells(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.integer]) -> Failures:
-    """The test of `matched_failures` from the clusters' shares of failures, which are all that it is made of.
-
-    means, of_cell, sizes: as `cells.cells_of` has them, of failures [clusters].
+    means, of_cell, sizes: as `clusters.cells_of` has them, of failures [clusters]; strata without both arms are left
+        out.
     """
     if not means.size:
         return _failures(*(np.empty(0),) * 4)
@@ -79,29 +62,18 @@ def failures_of_cells(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.integ
     return _failures(shares[:, 1], shares[:, 0], cells[:, 1], cells[:, 0])
 
 
-def paired_failures(failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike, unit: npt.ArrayLike) -> Failures:
+def paired_failures(
+    failed_treated: npt.NDArray[Any], failed_control: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
+) -> Failures:
     """Test whether two conditions fail equally often on the same items, for further units (clusters or strata).
 
     The test of `matched_failures`, with the share of failures of each unit under both conditions. Under the hypothesis
     the conditions could be exchanged in every unit, so that differences are symmetric around zero, where a t test over
     few units rejects seldom rather than often.
 
-    failed_treated, failed_control: 1 failed, 0 did not, of the same items in the same order [items], none missing.
-    unit: the cluster or stratum of each item [items].
-
-    Raises ValueError for columns of unequal length.
+    failed_treated, failed_control: how many of its items failed under either condition, and sizes: how many it has, of
+        each unit [units].
     """
-    t, c, units = np.asarray(failed_treated, dtype=float), np.asarray(failed_control, dtype=float), np.asarray(unit)
-    check_same_length(t, c, units)
-    _, index, sizes = np.unique(units, return_inverse=True, return_counts=True)
-    return failures_of_units(np.bincount(index, t), np.bincount(index, c), sizes)
-
-
-def failures_of_units(
-    failed_treated: npt.NDArray[Any], failed_control: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
-) -> Failures:
-    """The test of `paired_failures` from how many of the items of each unit failed under either condition, and how many
-    there are [units]."""
     shares = failed_treated / sizes, failed_control / sizes
     return _failures(*shares, *(_arcsine_scale(share, sizes) for share in shares))
 

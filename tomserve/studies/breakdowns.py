@@ -18,7 +18,7 @@ import polars as pl
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS
 from tomserve.scoring.table import COLUMNS
-from tomserve.stats.clustered import unmatched_means
+from tomserve.stats.clustered import unmatched_effect
 from tomserve.studies import answer_rows, baselines, contrasts
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, with_columns
 from tomserve.studies.answer_rows import READ as PREPARED
@@ -534,7 +534,7 @@ def _difference(sums: pl.DataFrame, name: str, value: object) -> Record:
         return {**{one: found[one] for one in shown}, "pairing": "within clusters",
                 **{one: found[one] for one in ("noise", "noise_high")}}  # fmt: skip
     answers = sums["answers"].to_numpy()
-    effect = unmatched_means(sums["right"].to_numpy() / answers, treated.cast(pl.Int64).to_numpy(), answers)
+    effect = unmatched_effect(sums["right"].to_numpy() / answers, treated.cast(pl.Int64).to_numpy(), answers)
     return {
         **{"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high},
         **{"share_treated": effect.share_treated, "share_control": effect.share_control, "p": effect.p},

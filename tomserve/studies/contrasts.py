@@ -289,7 +289,7 @@ def share_of_sums(sums: pl.DataFrame, stratum: str | None = None, icc: float | N
         means = means_of_units(right / answers, unit, int(unit.max()) + 1) if unit.size else np.empty(0)
         found = clustered.units_share(means)
     else:
-        found = clustered.sizes_share(float(right.sum()), answers, icc)
+        found = clustered.clustered_share(float(right.sum()), answers, icc)
     counts = {name: sums[name].sum() for name in counts_of(sums)}
     return _share_record({**counts, "clusters": sums["cluster"].n_unique()}, found, NEW if stratum else NEW_TASKS)
 
@@ -321,7 +321,7 @@ def square_sums() -> list[pl.Expr]:
 
 
 def effective_share_of_counts(counts: Mapping[str, Any]) -> Record:
-    """The record of `share_of_counts` with the interval of designed.designed_share, from the same counts and those of
+    """The record of `share_of_counts` with the interval of clustered.designed_share, from the same counts and those of
     SQUARES."""
     sums = (float(counts[name]) for name in ("answers", "right", *SQUARES))
     return _share_record(
@@ -371,7 +371,7 @@ def contrast_of_sums(sums: pl.DataFrame, stratum: str | None = None, target: str
     return {
         **effect_columns(effect, target or (NEW if stratum else NEW_TASKS)),
         **test_columns(effect, summed.by_unit(summed.treated) - summed.by_unit(summed.control)),
-        "p_failure": failures.failures_of_units(of_units[0], of_units[1], summed.sizes()).p,
+        "p_failure": failures.paired_failures(of_units[0], of_units[1], summed.sizes()).p,
         **side_columns(side(""), side("control_"), bool(n)),
         **bound_columns(effect, clustered.bounds(kept, *failed)),
         "gained": gained,
@@ -403,7 +403,7 @@ def matched_contrast_of_sums(sums: pl.DataFrame, treated: pl.Series, stratum: st
     cells = cells_of(sums["right"].to_numpy() / answers, of_cell, answers)
     effect = clustered.cells_effect(cells)
     failed = sums["failed"].to_numpy()
-    failure = failures.failures_of_cells(failed / answers, of_cell, answers)
+    failure = failures.matched_failures(failed / answers, of_cell, answers)
     both = np.isin(unit, np.intersect1d(unit[arm], unit[~arm]))
     again, changed = (sums[name].to_numpy() if name in sums.columns else None for name in NOISE)
 

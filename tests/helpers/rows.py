@@ -1,0 +1,45 @@
+"""Estimators over clusters of answers, from one row for each answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tomserve.stats import clustered, failures
+from tomserve.stats.clusters import cluster_means
+from tomserve.stats.effects import Effect
+from tomserve.stats.proportions import Interval
+
+
+def _sums(outcome: npt.ArrayLike, cluster: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Of each cluster the sum of the outcomes that are not missing, and their number."""
+    y = np.asarray(outcome, dtype=float)
+    known = ~np.isnan(y)
+    _, codes, sizes = np.unique(np.asarray(cluster)[known], return_inverse=True, return_counts=True)
+    return np.bincount(codes, y[known], minlength=sizes.size), sizes
+
+
+def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float | None = None) -> Interval:
+    sums, sizes = _sums(outcome, cluster)
+    return clustered.clustered_share(float(sums.sum()), sizes, icc)
+
+
+def repeated_share(values: npt.ArrayLike, cluster: npt.ArrayLike) -> Interval:
+    return clustered.repeated_share(*_sums(values, cluster))
+
+
+def unmatched_effect(outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike) -> Effect:
+    arm = np.asarray(treated, dtype=np.intp)
+    return clustered.unmatched_effect(*cluster_means(np.asarray(outcome, dtype=float), np.asarray(cluster), arm))
+
+
+def matched_failures(*columns: npt.ArrayLike) -> failures.Failures:
+    """columns: failed, treated, cluster, stratum."""
+    failed, treated, cluster, stratum = map(np.asarray, columns)
+    codes = np.unique(stratum, return_inverse=True)[1] * 2 + treated.astype(bool)
+    return failures.matched_failures(*cluster_means(failed.astype(float), cluster, codes))
+
+
+def paired_failures(treated: npt.ArrayLike, control: npt.ArrayLike, unit: npt.ArrayLike) -> failures.Failures:
+    (one, sizes), (other, _) = _sums(treated, unit), _sums(control, unit)
+    return failures.paired_failures(one, other, sizes)
