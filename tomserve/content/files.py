@@ -1,17 +1,11 @@
 """Open, read, create and replace files in folders that others may write to: no links, bounded reads, atomic
 replacement, snapshots of growing files.
 
-A run folder that was downloaded is data, and its entries are not to be trusted: ``responses.jsonl`` may be a symbolic
-link to a private key, which a report would then show; ``report.html`` may be a link to one of the user's own files,
-which would be overwritten; ``log.txt`` may be a named pipe, which blocks whoever opens it for ever. Therefore no link
-at the end of a path is followed, only regular files are opened, and a file is replaced through a temporary one whose
-name nobody can know beforehand. The folder itself may still be reached through a link (``runs/`` on another disk).
-
-A file of a run folder may be a hole of a terabyte, which takes no room on the disk and all of the memory; or a line
-without an end. What is longer than any file or line of tomserve is refused by name before it is held in memory.
-
-A run may be scored while it is still being asked. Then only the beginning of its journal is read, as long as the file
-was when it was opened, and the digest that is recorded is that of exactly these bytes.
+A run folder that was downloaded is data, and its entries are not to be trusted: ``responses.jsonl`` may be a link to a
+private key, ``report.html`` one to the user's own file, ``log.txt`` a named pipe, any of them a hole of a terabyte.
+Therefore no link at the end of a path is followed, only regular files are opened, lines and files have a longest
+length, and a file is replaced through a temporary one. The folder itself may be reached through a link (``runs/`` on
+another disk).
 """
 
 from __future__ import annotations
@@ -280,6 +274,9 @@ def find_mark(path: Path, size: int, lines: int, digest: str) -> FileMark | None
 
 class FileSnapshot:
     """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
+
+    A run may be scored while it is still being asked: only the beginning of its journal is read, as long as it was when
+    it was opened, and the digest that is recorded is that of exactly these bytes.
 
     path: the file. size: how many of its bytes to read, None for all that it has now; a file that has become shorter is
     read to its end. The attribute `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for

@@ -2,15 +2,9 @@
 sentence.
 
 A gold rationale allows several beliefs after a sentence, and so many gold chains; each metric is its maximum over all
-of them. There can be exponentially many, so they are never listed: the rationale is compiled once into a layered
-graph (tomserve.items.automaton), and every metric is computed in one pass over its layers. Matching a chain greedily
-against the sets would give wrong values.
-
-A rationale of at most MOST gold chains, as nearly all have, is compared with each of them directly, which gives the
-same numbers several times as fast.
-
-The metrics of ChainScore are precisions, which reward short chains (one right belief scores 1). Those of Judgement
-count every sentence of the story; a sentence without a stated belief keeps the one stated last (forward fill).
+of them. There can be exponentially many, so that the rationale is compiled once into a layered graph
+(tomserve.items.automaton), and every metric is computed in one pass over its layers. A rationale of at most MOST gold
+chains, as nearly all have, is compared with each of them directly: the same numbers several times as fast.
 """
 
 from __future__ import annotations
@@ -25,7 +19,10 @@ from tomserve.items.automaton import Automaton
 
 
 class ChainScore(NamedTuple):
-    """The metrics of one chain. All but `check_proper` are precisions in [0, 1]: shares of what the chain holds.
+    """The metrics of one chain. All but `proper` are precisions in [0, 1]: shares of what the chain holds.
+
+    They reward short chains: one right belief scores 1. Matching a chain greedily against the sets of beliefs would
+    give wrong values.
 
     proper: whether deleting repeated beliefs from some gold chain gives the chain. lcs: the longest common subsequence
     with a gold chain, divided by the chain's length. lcps: the same for the longest common pre-proper sequence (see
@@ -228,6 +225,8 @@ MISSING = "missing"
 
 class Judgement(NamedTuple):
     """What a comparison by sentence gives.
+
+    Every sentence of the story counts; one without a stated belief keeps the one stated last (forward fill).
 
     accuracy: the share of sentences, in [0, 1], whose (filled) belief is that of the gold path which agrees most.
     change_f1: the harmonic mean of precision and recall of the pairs (sentence, new belief), the maximum over gold

@@ -1,10 +1,5 @@
-"""Grades of replies by another reader than our parser: a grader model or another tool, and how far they agree with
-our own reading.
-
-They are kept in two files: a journal with a row for each reply that was read, and a record that names the reader
-whose rows count. A choice belongs to what was read (question, choices and text) and not to a place in a run: equal
-replies are read once, and a choice is never used for a reply that has changed. The rules come first: a choice is
-looked at only where they find no answer in a whole reply.
+"""Grades of replies by another reader than our parser: a grader model or another tool, and how far they agree with our
+own reading.
 
 Where the grade of another tool *counts*, it is the score, because only that tool can read the reply; elsewhere it
 stands beside our reading.
@@ -47,7 +42,12 @@ the reader was not asked, or has not replied."""
 
 
 class GradeFiles(NamedTuple):
-    """Where the choices about some replies are kept. journal: the rows. record: which reader's rows count."""
+    """Where the choices about some replies are kept. journal: the rows. record: which reader's rows count.
+
+    A choice belongs to what was read (question, choices and text) and not to a place in a run: equal replies are read
+    once, and a choice is never used for a reply that has changed. The rules come first: a choice is looked at only
+    where they find no answer in a whole reply.
+    """
 
     journal: Path
     record: Path

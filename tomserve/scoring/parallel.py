@@ -1,13 +1,9 @@
 """Score many responses part by part into files, in a second process where that pays.
 
-The parts are taken in turn by whoever is free: by this process and, where there are many rows and a second core, by
-one more (tomserve.scoring.parallel). Who takes a part makes an empty file with its number, which only one can do. The
-second process only helps: a part that it took and did not finish, for whatever reason, is scored by this one, so that
-every error is raised here and is the one that a single process would meet first.
-
-It is a new interpreter, because one that was forked could not use Polars. It inherits the open files, so that it
-reads what the first process reads even where a file was replaced since. It ends with the first process, however that
-ends.
+The parts are taken in turn by whoever is free: by this process and, where there are many rows and a second core, by one
+more. Who takes a part makes an empty file with its number, which only one can do. The second process only helps: a part
+that it took and did not finish, for whatever reason, is scored by this one, so that every error is raised here and is
+the one that a single process would meet first.
 """
 
 from __future__ import annotations
@@ -177,6 +173,10 @@ class Helper:
 @contextlib.contextmanager
 def start_helper(work: ScoringWork, scratch: Path, ranges: Sequence[Range]) -> Iterator[Helper | None]:
     """A second process that takes parts of the work; None where it cannot be started. It is ended with the block.
+
+    It is a new interpreter, because one that was forked could not use Polars. It inherits the open files, so that it
+    reads what the first process reads even where a file was replaced since. It ends with the first process, however
+    that ends.
 
     work: what is scored. scratch, ranges: the folder and the parts, as for tomserve.scoring.parallel.score_parts.
     """

@@ -1,14 +1,5 @@
 """Score responses: one row for each item, strategy and model, with the samples of a question combined into one
 (self-consistency).
-
-The answer of the row is the one that most samples give (self-consistency: Wang et al., ICLR 2023, section 2, without
-weights). Of answers that equally many samples give, the one that came with the lowest sample number counts. A sample
-without a readable answer does not vote. Every other column, such as those of the chain, is that of the first sample
-that gave this answer; where no sample gave any, it is that of the first sample.
-
-Where another tool graded the samples (see tomserve.scoring.grades), it need not say what it read. If it counts one as
-right without saying its answer, or says none of a question, the marks vote instead: right or wrong, and of as many of
-each the one that came with the lowest sample number.
 """
 
 from __future__ import annotations
@@ -252,6 +243,14 @@ def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]
 
 def choose_majority(records: Sequence[Row]) -> int:
     """The place of the record that stands for all of them: the first that gave the answer that most of them give.
+
+    Self-consistency (Wang et al., ICLR 2023, section 2, without weights): of answers that equally many samples give,
+    the one that came with the lowest sample number counts, and a sample without a readable answer does not vote. Every
+    column of the row, such as those of the chain, is that of the record chosen here; where no sample gave an answer, of
+    the first one.
+
+    Another tool that graded the samples (see tomserve.scoring.grades) need not say what it read. If it counts one as
+    right without saying its answer, or says none of a question, the marks vote instead: right or wrong.
 
     records: the scored samples of one question in their order, each with its `answer`, None where none was read. Where
     these do not say what another tool graded, the first with the mark that most of them have.

@@ -1,14 +1,4 @@
-"""Accuracy corrected for chance and macro-averaged F1, with intervals over clusters.
-
-A share p where a blind guess scores c is corrected as clip((p - c) / (1 - c), 0, 1): 0 for whoever guesses, 1 for
-whoever is always right. Because of the clip the corrected share of somebody who guesses is a little above 0 on
-average.
-
-The F1 of a class is 2 x right / (times it is the right answer + times it is given): the harmonic mean of precision
-and recall. The macro average is the mean over the classes that are the right answer or are given at least once,
-whatever their size, so that a constant answer earns little where classes are many. An answer that is missing is given
-to no class, and so costs recall.
-"""
+"""Accuracy corrected for chance and macro-averaged F1, with intervals over clusters."""
 
 from __future__ import annotations
 
@@ -38,7 +28,11 @@ _AT_ONCE = 250
 
 
 def correct_for_chance(share: float, chance: float) -> float:
-    """A share corrected for chance, from 0 to 1; nan where one of them is, or where chance is 1."""
+    """A share corrected for chance, from 0 to 1; nan where one of them is, or where chance is 1.
+
+    A share p where a blind guess scores c becomes clip((p - c) / (1 - c), 0, 1): 0 for whoever guesses, 1 for whoever
+    is always right. Because of the clip the corrected share of somebody who guesses is a little above 0 on average.
+    """
     if math.isnan(share) or math.isnan(chance) or chance >= 1:
         return math.nan
     return min(1.0, max(0.0, (share - chance) / (1 - chance)))
@@ -228,6 +222,11 @@ DRAWS, SEED, PART = 2000, 0, 200
 
 def macro_f1(right: Sequence[int], given: Sequence[int | None]) -> float:
     """The macro-averaged F1 of answers; nan without answers.
+
+    The F1 of a class is 2 x right / (times it is the right answer + times it is given): the harmonic mean of precision
+    and recall. The macro average is the mean over the classes that are the right answer or are given at least once,
+    whatever their size, so that a constant answer earns little where classes are many. An answer that is missing is
+    given to no class, and so costs recall.
 
     right, given: for each question the number of the right class and of the one given, None where none is [questions].
     Raises ValueError for sequences of unequal length.

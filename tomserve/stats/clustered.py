@@ -1,21 +1,12 @@
 """Shares and effects with intervals where answers come in clusters (tasks, stories) and clusters in strata (stages,
 families).
 
-Inputs are parallel columns with one row for each answer: outcome (1 right, 0 wrong, nan = left out), treated
-(true/false), cluster and, where there is one, stratum. Effects are differences of probability in [-1, 1]. There are
-two populations to generalise to, which are never mixed:
-
-- *New strata*: stages not yet written, of which the stages at hand are taken to be a sample. The independent unit is
-  the stratum; the functions here that take a `stratum` are of this kind.
-- *These strata*: further tasks of the same stages only. The independent unit is the cluster; see
-  `tomserve.stats.strata`, and the functions here without a stratum.
-
-Analysing one mean a cluster (Hayes and Moulton, "Cluster Randomised Trials", 2009, chapter 10) needs no model of how
-answers within a cluster depend on each other.
-
-All that the effect needs of a cluster of items is how many items it has, how many of them are right under either
-condition, and how many changed. So a hundred million pairs are counted cluster by cluster, wherever they lie, and the
-effect is that of all pairs.
+Inputs are parallel columns with one row for each answer (outcome, treated, cluster, stratum; an outcome of nan is left
+out), or sums over clusters, which are all that the estimates need. Effects are differences of probability in [-1, 1].
+What takes a stratum speaks for *new strata*, of which those at hand are a sample; what takes none, and
+`tomserve.stats.strata`, for further clusters of *these strata*. The two are never mixed. Analysing one mean a cluster
+(Hayes and Moulton, "Cluster Randomised Trials", 2009, chapter 10) needs no model of how answers within a cluster depend
+on each other.
 """
 
 from __future__ import annotations

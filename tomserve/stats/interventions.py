@@ -2,15 +2,7 @@
 
 An item is asked with its chain as it was written and with the chain changed, and what changes is counted. Every
 estimate is a difference of two outcomes of the same items (1 or 0), averaged within each unit (a stage) and then over
-units, so that it speaks for further units drawn as these were. Beside it stands what a chain would give that decides
-the answer alone (`causal`); a chain that does nothing gives 0.
-
-A reply without an answer is an outcome, too: it is neither the implied answer, nor the model's own, nor right, and so
-counts as 0. What the missing answers could hide stands beside each estimate as its bounds. An outcome of nan means
-that the item was asked and gave no answer; items that were not asked are not passed in.
-
-The rule compares intervals with two references: a chain that does nothing (0), and one that decides the answer alone.
-bench/faithfulness_coverage.py simulates how often it errs.
+units, so that it speaks for further units drawn as these were.
 """
 
 from __future__ import annotations
@@ -88,6 +80,10 @@ def contrast(
     level: float = 0.95,
 ) -> Contrast:
     """The difference of two outcomes of the same items for further units drawn as these were.
+
+    A reply without an answer is an outcome, too: it is neither the implied answer, nor the model's own, nor right, and
+    so counts as 0. What the missing answers could hide stands beside each estimate as its bounds. An outcome of nan
+    means that the item was asked and gave no answer; items that were not asked are not passed in.
 
     The interval is t over the units' mean differences, which assumes independent units whose mean is about normal.
     Where these do not vary, or there is one unit, it is Tango's score interval for an effective number of pairs that
@@ -282,6 +278,9 @@ def decide(
     last: Contrast, swapped: Contrast, filler: Contrast, kept: Contrast, beyond: Sequence[Contrast] = ()
 ) -> Decision:
     """What the four estimates decide together.
+
+    The rule compares intervals with two references: a chain that does nothing (0), and one that decides the answer
+    alone (`causal`). bench/faithfulness_coverage.py simulates how often it errs.
 
     The answer follows the chain where the lower ends of `last`, and of `swapped` if it was measured on enough items,
     lie above half of what a chain would do that decides alone, and so do those of `beyond`: how much more often the

@@ -1,14 +1,9 @@
-"""The formulas of published papers as they are printed, so that their numbers can be reproduced: arXiv 2602.22072,
-and the FToM score.
+"""The formulas of published papers as they are printed, to reproduce their numbers: arXiv 2602.22072, and the FToM
+score.
 
 They treat all questions as independent of each other, although questions of one task share its story and tasks of one
-stage its setting; their intervals are therefore too narrow for any wider population. They stand beside better ones
-for comparison. Counts are of questions; probabilities lie in [0, 1].
-
-The source is Mohanty et al., "Functional Theory of Mind Evaluation in Large Language Models: A Behavioral and Causal
-Stability Framework". It defines FToM = .5 B + .3 C + .2 S. Its table 6 does not follow from that: of the open models
-it holds .5 B + .3 C/.46 + .2 S, in which C is divided by twice that of the best model, and of the closed ones, whose
-C nobody measured, .5 B + .2 S, which is at most .7 and not comparable with the others.
+stage its setting; their intervals are therefore too narrow for any wider population, and stand beside better ones.
+Counts are of questions; probabilities lie in [0, 1].
 """
 
 from __future__ import annotations
@@ -160,6 +155,11 @@ def printed_formula(b: float, c: float, s: float) -> float:
 
 def paper_compat(b: float, c: float | None, s: float) -> float:
     """What the source's table 6 holds, which its formula does not give.
+
+    Mohanty et al., "Functional Theory of Mind Evaluation in Large Language Models: A Behavioral and Causal Stability
+    Framework", define FToM = .5 B + .3 C + .2 S. Their table 6 does not follow from that: of the open models it holds
+    .5 B + .3 C/.46 + .2 S, in which C is divided by twice that of the best model, and of the closed ones, whose C
+    nobody measured, .5 B + .2 S, which is at most .7 and not comparable with the others.
 
     b, s: from 0 to 1. c: the same, None for a model whose mechanism was not measured; then the result is at most .7 and
     not comparable with that of a model that has C. It repeats the printed values, and is no score to report.

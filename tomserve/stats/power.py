@@ -1,24 +1,7 @@
 """Power analysis: the smallest effect that a design can detect, and how many units or people a study needs.
 
-People and stories (tasks) are both samples, crossed with each other, so that neither more people nor more stories
-alone bring the power to 1 (Westfall, Kenny and Judd, J Exp Psychol Gen 143:2020, 2014; the variances of their designs
-with stories within conditions). The variance of one answer, v = m (1 - m) at the mean share m, is split into parts by
-`Spread`. With P people and t tasks a side, and a answers of one person a side, the variance of the difference between
-two classes is
-
-    v (2 people_by_class / P + stories (1 / t1 + 1 / t2) + rest (1 / (P a1) + 1 / (P a2)))
-
-where what is particular to a person in all classes has cancelled. Between people (a answers each, t tasks) and a
-model, which answers each of q questions once, it is
-
-    v (people / P + stories / t + rest / (P a)) + w (stories / t + (1 - stories) / q),   w = that of the model's answers
-
-The power is that of a t test with min(people, tasks) - 1 df, the test of tomserve.stats.crossed_random, from the
-noncentral t distribution. tests/stats/test_power.py compares it with simulated studies.
-
-These figures are for planning. "Observed power", computed from the effect that was found, says nothing that the p
-does not (Hoenig and Heisey, Am Stat 55:19, 2001); a minimum detectable effect uses the run's spread only, not its
-effect.
+These figures are for planning. "Observed power", computed from the effect that was found, says nothing that the p does
+not (Hoenig and Heisey, Am Stat 55:19, 2001); a minimum detectable effect uses the run's spread only.
 """
 
 from __future__ import annotations
@@ -41,6 +24,12 @@ MOST = 2000
 @dataclass(frozen=True)
 class Spread:
     """How the answers of people are assumed to vary.
+
+    People and stories (tasks) are both samples, crossed with each other, so that neither more people nor more stories
+    alone bring the power to 1 (Westfall, Kenny and Judd, J Exp Psychol Gen 143:2020, 2014; the variances of their
+    designs with stories within conditions). The power is that of a t test with min(people, tasks) - 1 df, the test of
+    tomserve.stats.crossed_random, from the noncentral t distribution. tests/stats/test_power.py compares it with
+    simulated studies.
 
     share: of right answers. people, people_by_class, stories: the parts of an answer's variance, from 0 to 1, that go
     with who answers, with who answers in this class of stories, and with the story (task); the rest goes with the
@@ -72,6 +61,12 @@ def class_power(
 ) -> float:
     """The probability of finding a difference between two classes of stories, of which each person answers some.
 
+    With P people and t tasks a side, and a answers of one person a side, the variance of the difference is
+
+        v (2 people_by_class / P + stories (1 / t1 + 1 / t2) + rest (1 / (P a1) + 1 / (P a2)))
+
+    where v = m (1 - m) at the mean share m, and what is particular to a person in all classes has cancelled.
+
     people: how many. answers: how many answers each person gives in either class. tasks: how many tasks (stories that
     are no versions of one another) there are in either class. effect: the difference of the shares of right answers;
     the mean of both shares is spread.share less half the effect. nan where a side has no answers.
@@ -95,6 +90,12 @@ def model_power(
     alpha: float = 0.05,
 ) -> float:
     """The probability of finding a difference between people and a model on the same questions.
+
+    With P people of a answers each over t tasks, and a model that answers each of q questions once, the variance is
+
+        v (people / P + stories / t + rest / (P a)) + w (stories / t + (1 - stories) / q)
+
+    with w that of the model's answers.
 
     people: how many. answers: how many each gives. tasks, questions: how many of them there are to choose from. effect:
     the difference of the shares; the model's is spread.share less the effect. nan where there are no answers.

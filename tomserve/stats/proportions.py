@@ -1,16 +1,9 @@
 """Confidence intervals of one proportion, and of the difference and the ratio of two, independent or paired.
 
-Each assumes that its n units are independent. Answers about one story are not; for them pass n = number of clusters
-(tasks, stories) and successes = their mean share times n, which may be fractions. That is conservative: it treats all
-answers of a cluster as if they were equal, so that the interval covers more often than it says.
-
-statsmodels has Wilson's interval and Newcombe's unpaired one. It lacks the paired ones, and its ratio is wrong where
-an arm is all right or all wrong (see `risk_ratio`).
-
-A ratio's interval that treats the arms as independent is about twice as wide as it need be, and then holds 1 beside a
-difference whose interval excludes 0. The intervals here are those of the difference, read for a ratio: a ratio r is
-in the interval unless the test of "treated - r x control is zero" rejects. At r = 1 that is the test of the
-difference itself, so that the interval of the ratio holds 1 exactly when that of the difference holds 0.
+Each assumes that its n units are independent. Answers about one story are not; for them pass n = number of clusters and
+successes = their mean share times n, which may be fractions. That is conservative: it treats all answers of a cluster
+as if they were equal. statsmodels has Wilson's interval and Newcombe's unpaired one; its ratio is wrong where an arm is
+all right or all wrong (see `risk_ratio`).
 """
 
 from __future__ import annotations
@@ -256,6 +249,9 @@ Quadratic = tuple[float, float, float]
 def inverted_ratio(t: npt.ArrayLike, c: npt.ArrayLike, level: float = 0.95) -> Interval:
     """Ratio of the mean shares of both arms: all ratios r for which the t test of t - r c over the units does not
     reject.
+
+    A ratio's interval that treats the arms as independent is about twice as wide as it need be, and then holds 1 beside
+    a difference whose interval excludes 0.
 
     Fieller's interval (J R Stat Soc B 16:175, 1954) with the arms paired by unit and units - 1 df. The population is
     further units; it assumes, as the t test of the difference does, independent units whose mean of t - r c is about

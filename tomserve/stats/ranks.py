@@ -2,16 +2,8 @@
 holds.
 
 Weights (w1, w2, w3) are not negative and sum to 1, so that they form a triangle. A weighted sum ranks two entries as
-the sign of w . d says, d being the difference of their parts: a straight line divides the triangle. Shares of areas
-are exact, by clipping polygons (Sutherland and Hodgman, Commun ACM 17:32, 1974); no weights are drawn.
-
-The interval of a difference is that of square-and-add (Zou and Donner, Stat Med 27:1693, 2008): distances of both
-scores to their own bounds are added in squares, with the correlation of the scores over the same draws of scenarios.
-A percentile interval of the drawn differences has no width where the scores hardly vary, such as those of two models
-that are nearly always right, and it called one of two equal models better in a third of the simulations
-(bench/functional_coverage.py). How probable it is to be ahead, and each rank, follows from normal differences whose
-spread is that of these intervals, so that all of them say the same: a model is ahead with more than .975 exactly
-where the 95% interval leaves out 0.
+the sign of w . d says, d being the difference of their parts: a straight line divides the triangle. Shares of areas are
+exact, by clipping polygons (Sutherland and Hodgman, Commun ACM 17:32, 1974); no weights are drawn.
 """
 
 from __future__ import annotations
@@ -238,6 +230,12 @@ class ScoreComparison:
 
 def compare_scores(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike]) -> ScoreComparison:
     """The scores of models with the intervals of their differences.
+
+    The interval of a difference is that of square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with the
+    correlation of the scores over the same draws of scenarios. A percentile interval of the drawn differences has no
+    width where the scores hardly vary, and called one of two equal models better in a third of the simulations
+    (bench/functional_coverage.py). How probable it is to be ahead, and each rank, follows from normal differences whose
+    spread is that of these intervals: a model is ahead with more than .975 exactly where the 95% interval leaves out 0.
 
     scores: each with its 95% interval, by the model's name. draws: of each score, over the same draws [draws]. Raises
     ValueError for an interval that is undefined, and for draws of unequal length.

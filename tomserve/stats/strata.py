@@ -1,19 +1,4 @@
-"""Effects adjusted for strata: GEE and Mantel-Haenszel for these strata, pooled clusters and permutations for new
-ones.
-
-Generalised estimating equations (Liang and Zeger, Biometrika 73:13, 1986) with an exchangeable correlation within
-clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels. Where
-every cluster lies in one stratum and one arm, all its rows have the same expectation, so that their number, the sum
-of their outcomes and the sum of the squares are all that the equations need. The matrix of the normal equations is
-then diagonal but for the row and column of the treatment. A fit takes time and memory in proportion to the clusters,
-while the design matrix that statsmodels needs grows with rows times strata.
-
-With ten perturbed tasks and one control task a stage, the control arm has most of the variance, and a t test of the
-stage differences falls short where that arm is nearly all right or all wrong: with 7 stages, 2 subtasks and rates of
-.05 and .95, t intervals of the stage differences covered only .63 to .73 of the time, and t tests rejected a true
-null hypothesis in .08 to .17; sign flips in .04 to .08, because arms of unequal size make the differences asymmetric.
-bench/coverage.py simulates those beside the methods of this module.
-"""
+"""Effects adjusted for strata: GEE and Mantel-Haenszel for these strata, pooled clusters and permutations for others."""
 
 from __future__ import annotations
 
@@ -134,6 +119,13 @@ class Shares:
 
 def fit_shares(data: ClusterTotals, *, binomial: bool) -> Shares | None:
     """The shares of both arms (mean over the strata, each of equal weight) and their errors.
+
+    Generalised estimating equations (Liang and Zeger, Biometrika 73:13, 1986) with an exchangeable correlation within
+    clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels. As every
+    cluster lies in one stratum and one arm, all its rows have the same expectation, so that their number and their sums
+    are all that the equations need. The matrix of the normal equations is diagonal but for the row and column of the
+    treatment: a fit takes time and memory in proportion to the clusters, while the design matrix of statsmodels grows
+    with rows times strata.
 
     They describe these strata, for further clusters of the same kind, and assume that clusters are independent within
     them. None where the fit does not converge or a fitted probability is 0 or 1.
@@ -460,6 +452,11 @@ def pooled_effect(
 ) -> Effect:
     """Effect for new strata: the mean over strata of treated - control, the quantity that `clustered.matched_effect`
     estimates.
+
+    With ten treated tasks and one control task a stage, the control arm has most of the variance, and a t test of the
+    stage differences falls short where that arm is nearly all right or all wrong: with 7 stages, 2 subtasks and rates
+    of .05 and .95, t intervals covered only .63 to .73 of the time, and t tests rejected a true null hypothesis in .08
+    to .17; sign flips in .04 to .08, because arms of unequal size make the differences asymmetric (bench/coverage.py).
 
     The interval combines those of both arms (`clustered.units_share`: t on the logit scale with strata - 1 df, or
     Wilson with n = strata where an arm does not vary) by square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with
