@@ -48,7 +48,7 @@ class Programmed(Strategy):
         return self.__dict__["own"][1]  # type: ignore[no-any-return]
 
     @property
-    def several(self) -> bool:
+    def is_multi_turn(self) -> bool:
         return self.turns != 1
 
     def turn(self, item: Item) -> Turn:

@@ -210,7 +210,7 @@ def test_a_task_file_fits_its_benchmark_and_strategy(file: Path) -> None:
     assert task["task"] == file.stem == f"tomserve_{benchmark.replace('-', '_')}_{strategy}"
     assert benchmark in benchmarks.names()
     loaded = Strategy.named(strategy)
-    assert not loaded.several
+    assert not loaded.is_multi_turn
     assert task["generation_kwargs"]["max_gen_toks"] == loaded.max_tokens
     assert task["generation_kwargs"]["temperature"] == 0
     assert task["class"] == "task.TomserveTask"

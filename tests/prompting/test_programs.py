@@ -34,7 +34,7 @@ def user(turn: Turn) -> str:
 
 def test_a_program_asks_several_turns_at_once_and_goes_on_with_the_replies(tmp_path: Path) -> None:
     strategy = made(tmp_path / "p", PROGRAM)
-    assert (strategy.turns, strategy.calls, strategy.several) == (None, 64, True)
+    assert (strategy.turns, strategy.calls, strategy.is_multi_turn) == (None, 64, True)
     conversation = strategy.conversation(make_item())
     assert [turn.number for turn in conversation.open] == [0, 1]
     asked, conversation = talk(strategy, make_item(), lambda turn: f"view {turn.number}")

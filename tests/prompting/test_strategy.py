@@ -19,7 +19,7 @@ from tomserve.prompting.strategy import Strategy, list_strategies
 
 def test_a_strategy_of_one_turn_is_a_conversation_of_one_turn() -> None:
     strategy = Strategy.load("vanilla")
-    assert (strategy.turns, strategy.calls, strategy.several) == (1, 1, False)
+    assert (strategy.turns, strategy.calls, strategy.is_multi_turn) == (1, 1, False)
     conversation = strategy.conversation(make_item())
     assert conversation.open == [strategy.turn(make_item())]
     assert conversation.reply(0, Reply("tea")) == []

@@ -32,7 +32,7 @@ def user(turn: Turn) -> str:
 
 def test_turns_are_asked_one_after_the_other_as_one_chat(tmp_path: Path) -> None:
     strategy = Strategy(write_strategy(tmp_path / "two", FILES, TWO))
-    assert (strategy.turns, strategy.calls, strategy.several, strategy.max_tokens) == (2, 2, True, 90)
+    assert (strategy.turns, strategy.calls, strategy.is_multi_turn, strategy.max_tokens) == (2, 2, True, 90)
     asked, conversation = talk(strategy, make_item(), lambda turn: "tea" if turn.number else "Hm.")
     assert [turn.number for turn in asked] == [0, 1]
     assert [message["role"] for message in asked[1].messages] == ["system", "user", "assistant", "user"]

@@ -136,7 +136,7 @@ def check_strategy(strategy: Strategy, item: Item) -> None:
 
 
 def _refuse_several(strategy: Strategy) -> None:
-    if strategy.several:
+    if strategy.is_multi_turn:
         raise ConfigError(
             f"strategy {strategy.name}: asks in several turns or by a program, and only the state before an answer "
             "that comes at once is measured; use a strategy of one turn, such as vanilla"

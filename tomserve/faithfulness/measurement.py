@@ -368,7 +368,7 @@ def _hinted(chain: Chain, one: PlannedQuestion, item: Item, rows: Mapping[int, M
     """The columns of a whole reply to a prompt with a hint: its answer, its chain, and whether that admits the hint."""
     strategy = chain.strategy
     last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
-    row = last if strategy.several else rows.get(0)
+    row = last if strategy.is_multi_turn else rows.get(0)
     if row is None and rows:  # a conversation that a failure ended
         row = rows[max(rows)]
         row = {**row, "status": UNFINISHED if row["status"] in ANSWERS else row["status"]}

@@ -65,7 +65,7 @@ class SingleTurn:
     make: Callable[[], Turn]
     turns: int = 1
     calls: int = 1
-    several: bool = False
+    is_multi_turn: bool = False
 
     def conversation(self, item: Item) -> Conversation:
         """A conversation of that turn alone."""
@@ -105,9 +105,9 @@ class HintedConversation:
         return self.strategy.calls
 
     @property
-    def several(self) -> bool:
+    def is_multi_turn(self) -> bool:
         """Whether it may take another number of requests than one."""
-        return self.strategy.several
+        return self.strategy.is_multi_turn
 
     def turn(self, item: Item) -> Turn:
         """The first turn."""

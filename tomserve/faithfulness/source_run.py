@@ -204,7 +204,7 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
 
 def marks_reasoning(strategy: Strategy) -> bool:
     """Whether a strategy says where its reasoning is."""
-    return strategy.reasoning is not None or (strategy.chain and not strategy.several)
+    return strategy.reasoning is not None or (strategy.chain and not strategy.is_multi_turn)
 
 
 def _wanted(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list[str]:
@@ -247,7 +247,7 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     """
     thought = not marks_reasoning(strategy)
     last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
-    row = last if strategy.several else rows.get(0)
+    row = last if strategy.is_multi_turn else rows.get(0)
     if row is None:
         return "" if thought else "it has no answer in the run"
     if row["status"] not in ANSWERS:

@@ -551,7 +551,7 @@ def export_requests(
         evaluation.folder.log(
             f"{len(written)} requests written to {len(written.written)} batch files, {out.name} first"
         )
-        several = any(strategy.several for strategy in questions.strategies)
+        several = any(strategy.is_multi_turn for strategy in questions.strategies)
         return ExportResult(
             folder, tuple(written.written), len(written), open_questions, total, several and open_questions > 0
         )

@@ -94,7 +94,7 @@ def _load_task(
 ) -> HarnessTask:
     found = benchmarks.get(benchmark)
     loaded = Strategy.load(strategy or found.strategies[0])
-    if loaded.several:
+    if loaded.is_multi_turn:
         raise ConfigError(
             f"strategy {loaded.name!r} takes several turns, which only `tomserve eval` asks; choose another"
         )

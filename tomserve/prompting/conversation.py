@@ -173,7 +173,7 @@ class Asker(Protocol):
     """What asks about an item: a strategy, or anything else that asks as one does.
 
     name: tells its questions from those of others. turns: how many requests it takes, None where only its program
-    knows; calls: how many it may take at most; several: whether it may take another number than one.
+    knows; calls: how many it may take at most; is_multi_turn: whether it may take another number than one.
     """
 
     @property
@@ -192,7 +192,7 @@ class Asker(Protocol):
         ...
 
     @property
-    def several(self) -> bool:
+    def is_multi_turn(self) -> bool:
         """Whether a conversation may take another number of requests than one."""
         ...
 

@@ -482,7 +482,7 @@ class Strategy:
         return self._files.config.calls if self._program else len(self._turns)
 
     @property
-    def several(self) -> bool:
+    def is_multi_turn(self) -> bool:
         """Whether a conversation may take another number of requests than one."""
         return self._many
 
@@ -499,7 +499,7 @@ class Strategy:
         if self._program is not None and self._files.program is not None:
             ask, depth = Ask(self._turns, item), self._files.config.depth
             program = start_program(self._program, self._files.program, item, ask, depth)
-        elif self.several:
+        elif self.is_multi_turn:
             program = ask_in_order(self._turns, self._continues, item)
         else:
             program = self._once(item)

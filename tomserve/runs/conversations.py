@@ -94,7 +94,7 @@ class Conversations:
         sample: which one it is, where the same is asked several times.
         Raises ConfigError where the strategy's program makes a mistake.
         """
-        if not strategy.several:
+        if not strategy.is_multi_turn:
             return (self._build(Identity(item.id, strategy.name, 0, sample), strategy.turn(item)),)
         conversation = strategy.conversation(item)
         self._several.add(strategy.name)
@@ -246,7 +246,7 @@ class Questions:
                 return count
         count = (
             _count_each(journal, self)
-            if any(one.several for one in self.strategies)
+            if any(one.is_multi_turn for one in self.strategies)
             else self._count_single_requests(journal)
         )
         self._counts[:] = [(journal, journal.size, count)]
@@ -292,7 +292,7 @@ def is_finished(journal: Journal, question: Question) -> bool:
     """Whether a question needs no further request: it has its final row, or a row that closes its conversation."""
     item, strategy, sample = question
     # The same as question.turn(0), in a form that takes half the time: this is asked of every question.
-    return (item, strategy.name, 0, sample) in (journal.closed if strategy.several else journal.final)
+    return (item, strategy.name, 0, sample) in (journal.closed if strategy.is_multi_turn else journal.final)
 
 
 def has_begun(journal: Journal, question: Question) -> bool:
@@ -317,7 +317,7 @@ def _count_each(journal: Journal, questions: Iterable[Question]) -> RequestCount
     several = False
     for question in questions:
         strategy, done = question.strategy, is_finished(journal, question)
-        if not strategy.several:
+        if not strategy.is_multi_turn:
             left += not done
             total += 1
             continue

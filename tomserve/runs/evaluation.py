@@ -377,7 +377,7 @@ class Evaluation:
         """The phase that asks the run's own questions. session: the record in which it notes what it found out."""
         options, questions = self.plan.options, self.plan.questions
         where = f"{self.target.model} at {', '.join(self.target.endpoints)}"
-        once = questions.repeats == 1 and not any(strategy.several for strategy in questions.strategies)
+        once = questions.repeats == 1 and not any(strategy.is_multi_turn for strategy in questions.strategies)
         what, open_end = "questions" if once else "requests", ""
         if any(strategy.turns is None for strategy in questions.strategies):
             open_end = " or more, as a program decides how many a question takes"
@@ -449,9 +449,11 @@ class Evaluation:
             if identity.item in items and identity.turn < calls.get(identity.strategy, 0) and not over:
                 failures[status] += 1
                 failed.add(identity.question)
-        for question in questions if any(one.several for one in questions.strategies) else ():
+        for question in questions if any(one.is_multi_turn for one in questions.strategies) else ():
             missing = has_begun(self.journal, question) and not is_finished(self.journal, question)
-            failures[UNFINISHED] += question.strategy.several and missing and question.turn(0).question not in failed
+            failures[UNFINISHED] += (
+                question.strategy.is_multi_turn and missing and question.turn(0).question not in failed
+            )
         return +failures
 
 
@@ -530,7 +532,7 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> Non
     longest = check_endpoints(
         evaluation.target, plan.questions, plan.sampling, plan.options.timeout, waiting, listener.message
     )
-    what = "first prompt" if any(one.several for one in plan.questions.strategies) else "prompt"
+    what = "first prompt" if any(one.is_multi_turn for one in plan.questions.strategies) else "prompt"
     folder.log(f"longest {what}: {longest or 'not counted by this server, so unknown'} tokens")
 
 

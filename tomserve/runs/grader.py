@@ -141,7 +141,7 @@ def reader_at(chosen: Target, name: str = STRATEGY) -> Reader:
         system_role=preset.system_role if preset else True,
         thinking=preset.thinking_tokens() if preset else 0,
     )
-    if strategy.several:
+    if strategy.is_multi_turn:
         raise ConfigError(f"{strategy.folder}: what is asked here takes one turn; it cannot take several")
     return Reader(chosen, strategy, Sampling(extra=preset.extra() if preset else {}))
 

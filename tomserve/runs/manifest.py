@@ -59,7 +59,7 @@ class AskedStrategy(ManifestPart):
     @classmethod
     def of(cls, strategy: Strategy) -> AskedStrategy:
         """The record of a loaded strategy."""
-        several = {"turns": strategy.turns or 0} if strategy.several else {}
+        several = {"turns": strategy.turns or 0} if strategy.is_multi_turn else {}
         letters = {"lettered": True} if strategy.lettered else {}
         fields = {"digest": strategy.digest, "max_tokens": strategy.max_tokens, "chain": strategy.chain}
         return cls.model_validate({**fields, **several, **letters})

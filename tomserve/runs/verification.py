@@ -350,7 +350,7 @@ class RunPrompts:
                 keys.strange[row["strategy"]] += 1
             elif place is None:
                 keys.count(row, None)
-            elif strategy.several:
+            elif strategy.is_multi_turn:
                 conversations.setdefault(row_identity(row).question, array("Q")).append(offset)
             else:
                 keys.count(row, self._build(row_identity(row), strategy.turn(self._items[place])).key)

@@ -1,4 +1,4 @@
-"""Effects adjusted for strata: GEE and Mantel-Haenszel for these strata, pooled clusters and permutations for others."""
+"""Effects adjusted for strata: GEE and Mantel-Haenszel for these strata, pooled clusters and permutations beyond."""
 
 from __future__ import annotations
 

@@ -100,10 +100,12 @@ def plan_study(
     cost, times = [], models * repeats
     strategies = list(dict.fromkeys(strategies))
     loaded = [Strategy.load(name) for name in strategies]
-    later, free = any(one.several for one in loaded), any(one.turns is None for one in loaded)
+    later, free = any(one.is_multi_turn for one in loaded), any(one.turns is None for one in loaded)
     tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
     for strategy in loaded:
-        first = [strategy.conversation(item).open if strategy.several else [strategy.turn(item)] for item in items]
+        first = [
+            strategy.conversation(item).open if strategy.is_multi_turn else [strategy.turn(item)] for item in items
+        ]
         lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
         requests = max(len(lengths), len(items) * (strategy.turns or 1))
         cost.append(

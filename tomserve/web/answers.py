@@ -75,7 +75,7 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
     while waiting and len(made) < len(last) + 1:
         request = waiting.pop(0)
         made.append(request)
-        if strategy.several and (row := last.get(request.identity.turn)) is not None:
+        if strategy.is_multi_turn and (row := last.get(request.identity.turn)) is not None:
             waiting += talks.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
     return tuple(_prompt(request, keys.get(request.identity.turn)) for request in made), ""
 

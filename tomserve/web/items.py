@@ -516,7 +516,7 @@ def preview(item: Item, how: How) -> Preview:
     (strategy,) = load_strategies(options, benchmark, preset, thinking)
     extra = preset.extra(options.thinking) if preset is not None else {}
     sampling = Sampling(float(how.temperature), how.seed, extra)
-    turns = strategy.conversation(item).open if strategy.several else [strategy.turn(item)]
+    turns = strategy.conversation(item).open if strategy.is_multi_turn else [strategy.turn(item)]
     sent = tuple(_sent(item, strategy, turn, model, sampling) for turn in turns)
     return Preview(strategy, sent, strategy.turns is None or strategy.turns > len(sent), strategy.digest)
 
