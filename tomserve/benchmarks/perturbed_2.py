@@ -158,8 +158,7 @@ def validate(path: Path | None, say: Say) -> Findings:
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Score rules that only look at words, beside the first edition (see tomserve.benchmarks.perturbed_2)."""
-
+    """Score rules that only look at words, beside the first edition (see `audit_items`)."""
     found = load_stages(path)
     say("fitting and scoring shortcuts, about ten seconds ...")
     return audit_items(found, own=path is None)
@@ -290,7 +289,7 @@ def telling_words(items: Sequence[Item]) -> pl.DataFrame:
 def count_right(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
     """How many questions of the false-belief subset each rule has right, by class and overall.
 
-    items: of either edition. learned: the answers of the learned rules, as `shortcuts.fitted` gives them.
+    items: of either edition. learned: the answers of the learned rules, as `fit_edition_2` gives them.
     """
     subset = [item for item in items if in_false_belief_subset(item.factors)]
     if not subset:

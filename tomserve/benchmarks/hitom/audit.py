@@ -3,13 +3,6 @@ decide.
 
     tomserve dataset audit hitom --path Hi-ToM_data.json
 
-Causes of a disagreement, of which the first that holds is named:
-
-    stale half     a label of the VP half that is not the tracker's, nor the CoTP half's for the same question
-    room re-entry  a label that is not the tracker's, in a story where agents come back into a room that they had left
-    unexplained    any other label that is not the tracker's (none in the official file)
-    semantics      the question's answer differs between the two semantics of the tracker; counted a question
-
 Baselines are scored against the corrected half: copying what the innermost agent believes, reality, the last thing
 that all asked agents saw together, and a uniform guess among the containers that the story mentions.
 """
@@ -31,6 +24,13 @@ from tomserve.benchmarks.hitom.items import CORRECTED, HALVES, STALE, Record
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Trace, find_mentioned, trace
 
 CAUSES = ("stale half", "room re-entry", "unexplained", "semantics")
+"""Causes of a disagreement, of which the first that holds is named:
+
+    stale half     a label of the VP half that is not the tracker's, nor the CoTP half's for the same question
+    room re-entry  a label that is not the tracker's, in a story where agents come back into a room that they had left
+    unexplained    any other label that is not the tracker's (none in the official file)
+    semantics      the question's answer differs between the two semantics of the tracker; counted a question
+"""
 
 
 @dataclass(frozen=True)

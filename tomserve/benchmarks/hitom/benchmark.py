@@ -6,17 +6,6 @@
 Without `--path`: 120 stories of our own x orders 0 to 4 (3 lengths x with and without lies x 20, as in the paper),
 generated from seed 0 when they are asked for (generator.py), with gold chains; BUILT_IN is the plan. With it: a file
 that `tomserve generate hitom` wrote, or the official one; which of them, its content tells.
-
-The official file holds every question twice, in a CoTP and a VP half whose labels differ in places, so the answer has
-to be chosen by name (`--gold`):
-
-    corrected   (default) one item a distinct question, with the label of the CoTP half, which the authors corrected.
-                Where that label is not the tracker's (17 of 600, all in stories that enter a room again; see `dataset
-                audit hitom`) the factor `label_agrees` is false and the item has no gold chain.
-    tracked     one item a distinct question, with the tracker's answer under the `released` semantics.
-    released    one item a record, with the file's own label, stale ones too; factor `prompting_type` tells the half.
-
-The factor `gold` names the choice, so that every table can say what its answers were compared with.
 """
 
 from __future__ import annotations
@@ -306,6 +295,18 @@ def _balance(wanted: list[str] | None, traits: tuple[str, ...]) -> tuple[str, ..
 
 
 GOLDS = ("corrected", "tracked", "released")
+"""The official file holds every question twice, in a CoTP and a VP half whose labels differ in places, so the answer
+has to be chosen by name (`--gold`):
+
+    corrected   (default) one item a distinct question, with the label of the CoTP half, which the authors corrected.
+                Where that label is not the tracker's (17 of 600, all in stories that enter a room again; see `dataset
+                audit hitom`) the factor `label_agrees` is false and the item has no gold chain.
+    tracked     one item a distinct question, with the tracker's answer under the `released` semantics.
+    released    one item a record, with the file's own label, stale ones too; factor `prompting_type` tells the half.
+
+The factor `gold` names the choice, so that every table can say what its answers were compared with.
+"""
+
 BUILT_IN = Plan(stories=120, seed=0)
 
 

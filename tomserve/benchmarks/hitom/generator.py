@@ -2,7 +2,7 @@
 
 The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
 their number. Items are written without being validated (five in a quarter of a millisecond); that they are what
-`items.make_item` makes of the same story is proven by the tests.
+`make_item` makes of the same story is proven by the tests.
 
 Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official
 one and reads back. What differs from the released stories, on purpose: agents leave in another order than they are
@@ -10,20 +10,6 @@ listed in; an object may be moved several times in a turn; rooms and the object 
 chapters (so that no label hangs on what one sees on coming back); tells always concern the object asked about. What
 stays, and must be known to whoever reads the numbers: without tells a nested belief is what all asked agents saw
 together last.
-
-Questions are balanced. Within every order, and apart for stories with and without tells, the classes of a trait are
-kept level:
-
-    position      the answer is the first, the second or a later container in which the object is seen or said to be
-    first-order   it is also what the innermost agent believes, or not (orders from 2)
-    tell          the tells decide it, or not (stories with tells; orders that tells reach: all from 1 under
-                  common_knowledge, but private ones only 1 and 2; 1 and 2 as released)
-    letter        its place among the choices
-
-Of several nestings of agents, drawn at random, the first is asked that puts every trait into its rarest class, else
-the best of them, as long as no class falls too far behind another (SLACK). A story without such a question is drawn
-again. Letters are dealt afterwards and never need a new story. Twins are balanced by the deceptive one.
-`--order-sensitive` is stricter: at no time are fewer than half of the items of an order sensitive.
 
     >>> family = next(generate(Plan(stories=1, seed=7).check()))
     >>> [len(asked) for asked in family.asked]
@@ -90,7 +76,22 @@ class _Traits(NamedTuple):
 
 
 class Balance:
-    """What has been asked so far, and what to ask of the next story."""
+    """What has been asked so far, and what to ask of the next story.
+
+    Questions are balanced. Within every order, and apart for stories with and without tells, the classes of a trait
+    are kept level:
+
+        position      the answer is the first, the second or a later container in which the object is seen or said to be
+        first-order   it is also what the innermost agent believes, or not (orders from 2)
+        tell          the tells decide it, or not (stories with tells; orders that tells reach: all from 1 under
+                      common_knowledge, but private ones only 1 and 2; 1 and 2 as released)
+        letter        its place among the choices
+
+    Of several nestings of agents, drawn at random, the first is asked that puts every trait into its rarest class,
+    else the best of them, as long as no class falls too far behind another (SLACK). A story without such a question is
+    drawn again. Letters are dealt afterwards and never need a new story. Twins are balanced by the deceptive one.
+    `--order-sensitive` is stricter: at no time are fewer than half of the items of an order sensitive.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -353,7 +354,7 @@ def _family(
 
 
 def _story_factors(told: GeneratedStory, choices: tuple[str, ...], named: set[str]) -> dict[str, Factor]:
-    """The values of `question_item.story_factors`, without reading it again. named: containers in no tell."""
+    """The values of `story_factors`, without reading it again. named: containers in no tell."""
     plot, kind = told.plot, told.kind
     tells = [] if kind in UNTOLD else plot.told
     public = len([tell for tell in tells if tell.public])

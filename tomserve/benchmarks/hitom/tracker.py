@@ -8,17 +8,6 @@ Seeing, in both semantics: who enters a room sees every object in it, mentioned 
 object is placed or moved there sees it. Such a sentence sets every chain of agents who are all present. Leaving
 changes no belief. The object of a `Place` lies in the room that was entered last.
 
-Telling. A hearer trusts a speaker who left later: the time is that of the last exit; who is in a room (not the
-waiting room) has not left yet, later than all who have; who never was in one comes before all. Equal times: no trust.
-A public claim reaches everybody who has entered the story, a private one its hearer, wherever they are; the speaker
-is no hearer of his own words, and his own belief never changes. Of successive tells each is judged by itself, so that
-the last trusted one wins, and whatever is seen later wins over both.
-
-    released           B[h] and B[h, s] become c for every hearer h who trusts the speaker s; B[s, h] for every hearer.
-                       Longer chains are not touched (the released generator stops there; so do orders above 4 here).
-    common_knowledge   The exit order and a claim's audience are known to all concerned: every chain of agents who all
-                       heard or said it, and that ends in a hearer who trusts s, becomes c. Nothing else changes.
-
 An agent who never entered believes "unknown", and so does everybody about an object not seen yet. Repeated agents are
 refused: "Ann thinks Ann thinks" is no question of the benchmark, and the two semantics say nothing of it.
 
@@ -46,7 +35,19 @@ AUDIENCES: Mapping[Semantics, Callable[[int, int, int], Audience]] = {
     "released": hearsay,
     "common_knowledge": shared_hearsay,
 }
-"""Who takes over what is told, under each semantics: of speaker, hearers, and those of them who trust the speaker."""
+"""Who takes over what is told, under each semantics: of speaker, hearers, and those of them who trust the speaker.
+
+A hearer trusts a speaker who left later: the time is that of the last exit; who is in a room (not the waiting room)
+has not left yet, later than all who have; who never was in one comes before all. Equal times: no trust. A public claim
+reaches everybody who has entered the story, a private one its hearer, wherever they are; the speaker is no hearer of
+his own words, and his own belief never changes. Of successive tells each is judged by itself, so that the last trusted
+one wins, and whatever is seen later wins over both.
+
+    released           B[h] and B[h, s] become c for every hearer h who trusts the speaker s; B[s, h] for every hearer.
+                       Longer chains are not touched (the released generator stops there; so do orders above 4 here).
+    common_knowledge   The exit order and a claim's audience are known to all concerned: every chain of agents who all
+                       heard or said it, and that ends in a hearer who trusts s, becomes c. Nothing else changes.
+"""
 _INSIDE = 1 << 30  # exit time of who is in a room: after every sentence
 
 

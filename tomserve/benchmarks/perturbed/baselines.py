@@ -5,17 +5,6 @@ and say nothing of other questions. Labels are replaced by marks or deleted, so 
 the answer has: the cue (what a classic reading would answer), the opposite, or unknown. The learned ones are fitted
 to the other stages, each stage by all others.
 
-    ten words                ten words that told the first edition's answers: where one of them stands, the opposite of
-                             the cue; where something cannot be read, unknown; else the cue
-    last told label          the label that stands last in a sentence that names the person or begins with a pronoun; if
-                             that sentence denies something, unknown
-    words by role            how often each word occurs, with the labels deleted
-    word pairs by role       words and pairs of neighbours, with cue and opposite marked, and the class
-    last sentences by role   words of the last two sentences that name the person or a label
-    nearest story            the role of the most similar story of the same class in another stage
-    shape of the story       no words: how many sentences and labels, which stands first and last, where, in quotation
-                             marks or denied, and the class
-
 `write_edition_1` and `write_edition_2` fit the learned ones anew, which takes some ten seconds, and write their
 answers to ``learned.json`` and ``learned_2.json`` beside this module, where scoring finds them.
 """
@@ -356,7 +345,19 @@ RULES_1 = (*PLAIN, *SHIPPED_1.rules)
 
 
 RULES_2 = (*PLAIN, *WRITTEN, *SHIPPED_2.rules)
-"""The rules of the benchmark's field `rules`."""
+"""The rules of the second edition. Beside those that both editions have:
+
+    ten words                ten words that told the first edition's answers: where one of them stands, the opposite of
+                             the cue; where something cannot be read, unknown; else the cue
+    last told label          the label that stands last in a sentence that names the person or begins with a pronoun; if
+                             that sentence denies something, unknown
+    words by role            how often each word occurs, with the labels deleted
+    word pairs by role       words and pairs of neighbours, with cue and opposite marked, and the class
+    last sentences by role   words of the last two sentences that name the person or a label
+    nearest story            the role of the most similar story of the same class in another stage
+    shape of the story       no words: how many sentences and labels, which stands first and last, where, in quotation
+                             marks or denied, and the class
+"""
 
 
 def audit_baselines(
@@ -364,7 +365,7 @@ def audit_baselines(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The accuracy of every rule by class, the robustness criteria that it meets, and its kind, as three tables.
 
-    items: all items. learned: the answers of the learned rules, as learned.fitted gives them. rules: those of the
+    items: all items. learned: as `fit_edition_1` or `fit_edition_2` gives them. rules: those of the
     benchmark, beside which the rules that every benchmark has are scored. The first two tables are over all questions
     and over the false-belief subset. The criteria are those of arXiv 2602.22072: "ostensible" is more than half right
     in the class `none`; "limited robust" also in at least five of the ten classes of perturbation; "robust" in all ten.

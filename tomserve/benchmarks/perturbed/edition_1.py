@@ -84,7 +84,7 @@ def validate(path: Path | None, say: Say) -> Findings:
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Score simple rules on the dataset, and compare its gold with its events (see perturbed/auditing.py)."""
+    """Score simple rules on the dataset, and compare its gold with its events (see `validation_1.audit_stages`)."""
     from tomserve.benchmarks.perturbed.validation_1 import (
         audit_stages,
     )  # imported here, because it imports scipy, which is slow

@@ -6,33 +6,6 @@ stage: a story of named sentences, and versions of it that ``replace``, ``insert
 or, with ``twin`` or ``of``, of another version, so that nothing is written twice. A sentence carries its events after
 an ``@``; what is so and what is believed after each sentence is derived from them by `derive`. Answers are written
 out and must agree with what is derived. The guide is dataset/perturbed-2/WRITING.md.
-
-The author of a story says of each sentence what happens in it, in a few fixed forms; `derive` gives, for reality and
-for one person's belief, the labels that are possible after each sentence and which may follow which. It knows nothing
-of classes, scenarios or right answers. In these forms A and B are persons and L and M labels:
-
-    world L [seen A, B]    from here on it is so: L; A and B perceive it
-    see A                  A perceives the thing itself
-    view A                 the thing stands in A's plain view: A may have noticed it already, or will later (a set);
-                           A who then reads a label may believe either
-    read A L               A reads L on a label or sign, and believes it unless A has it first-hand or from somebody
-                           trusted
-    tell A L               somebody whom A trusts and believes tells A: L
-    hear A L               A hears L and cannot judge it yet: L is added to what A may believe
-    infer A L [, M]        A concludes L (or: L or M) from habit, testimony or taste
-    expect A L             A counts on a change to L that may come at any time from here: until something settles it,
-                           A may at each sentence come to believe L (a set)
-    forget A               A forgets, and then has no ground for any label
-    doubt A                A is no longer sure of what was first-hand or trusted: what is read next counts again
-    arm L [known A, B]     a mechanism will bring about L; A and B know it
-    pass [known A]         its time comes and it runs; A knows that the time has come
-    stall [known A]        its time comes and it does not run; A knows that the time has come
-
-``world unknown`` says that nothing in the story settles reality from here on.
-
-    >>> gold = derive([["world x"], ["read Ada y"], ["view Ada"], ["see Ada"]], "Ada")
-    >>> [line.belief.labels for line in gold]
-    [('unknown',), ('y',), ('x', 'y'), ('x',)]
 """
 
 from __future__ import annotations
@@ -383,6 +356,33 @@ def derive(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True
 
     story: the events of each sentence. asked: the person. inference: whether `infer` events count.
     Raises ValueError for an event that cannot be read, or that cannot happen.
+
+    The author of a story says of each sentence what happens in it, in a few fixed forms; `derive` gives, for reality
+    and for one person's belief, the labels that are possible after each sentence and which may follow which. It knows
+    nothing of classes, scenarios or right answers. In these forms A and B are persons and L and M labels:
+
+        world L [seen A, B]    from here on it is so: L; A and B perceive it
+        see A                  A perceives the thing itself
+        view A                 the thing stands in A's plain view: A may have noticed it already, or will later (a set);
+                               A who then reads a label may believe either
+        read A L               A reads L on a label or sign, and believes it unless A has it first-hand or from somebody
+                               trusted
+        tell A L               somebody whom A trusts and believes tells A: L
+        hear A L               A hears L and cannot judge it yet: L is added to what A may believe
+        infer A L [, M]        A concludes L (or: L or M) from habit, testimony or taste
+        expect A L             A counts on a change to L that may come at any time from here: until something settles
+                               it, A may at each sentence come to believe L (a set)
+        forget A               A forgets, and then has no ground for any label
+        doubt A                A is no longer sure of what was first-hand or trusted: what is read next counts again
+        arm L [known A, B]     a mechanism will bring about L; A and B know it
+        pass [known A]         its time comes and it runs; A knows that the time has come
+        stall [known A]        its time comes and it does not run; A knows that the time has come
+
+    ``world unknown`` says that nothing in the story settles reality from here on.
+
+    >>> gold = derive([["world x"], ["read Ada y"], ["view Ada"], ["see Ada"]], "Ada")
+    >>> [line.belief.labels for line in gold]
+    [('unknown',), ('y',), ('x', 'y'), ('x',)]
     """
     state, lines = _State(asked), []
     for events in story:

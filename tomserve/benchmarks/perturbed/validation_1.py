@@ -5,20 +5,6 @@ person's belief after each sentence: each event becomes an update for the engine
 infers (`infer`) cannot be derived; the author states it, and it can be left out. What persons think of each other's
 beliefs the events do not say, so that nobody asks for it.
 
-In these forms A and B are persons and L and M are labels:
-
-    world L [seen A, B]    from here on the world is L; A and B perceive it
-    see A                  A perceives the thing itself
-    view A                 the thing stands in A's plain view: A may have noticed it already or may do so later, so that
-                           what A believes so far and what is to be seen are both possible
-    read A L               A reads L on a label or sign; A believes it unless A has first-hand or trusted knowledge
-    tell A L               somebody whom A trusts and believes tells A: L
-    hear A L               A hears L and cannot judge it yet: L is added to what A may believe
-    arm L [known A, B]     a mechanism will bring about L; A and B know it
-    pass [known A]         its time comes and it runs; A knows that the time has come
-    stall [known A]        its time comes and it does not run; A knows that the time has come
-    infer A L [, M]        A concludes L (or: L or M) from habit, testimony or taste
-
 For variants a stage is read as one of the second edition; the pronouns and other words that the first form does not
 hold stand in ``dataset/words.yaml``, and retold sentences in ``dataset/retold/STAGE.yaml``.
 
@@ -74,6 +60,22 @@ _FORMS = {
     "stall": re.compile(r"stall(?: known (?P<agents>.+))?"),
     "infer": re.compile(r"infer (?P<agents>[^,]+?) (?P<labels>\w+(?:, ?\w+)*)"),
 }
+"""The forms of events.
+
+In these forms A and B are persons and L and M are labels:
+
+    world L [seen A, B]    from here on the world is L; A and B perceive it
+    see A                  A perceives the thing itself
+    view A                 the thing stands in A's plain view: A may have noticed it already or may do so later, so that
+                           what A believes so far and what is to be seen are both possible
+    read A L               A reads L on a label or sign; A believes it unless A has first-hand or trusted knowledge
+    tell A L               somebody whom A trusts and believes tells A: L
+    hear A L               A hears L and cannot judge it yet: L is added to what A may believe
+    arm L [known A, B]     a mechanism will bring about L; A and B know it
+    pass [known A]         its time comes and it runs; A knows that the time has come
+    stall [known A]        its time comes and it does not run; A knows that the time has come
+    infer A L [, M]        A concludes L (or: L or M) from habit, testimony or taste
+"""
 
 
 @dataclass(frozen=True, slots=True)

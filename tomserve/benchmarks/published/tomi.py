@@ -7,11 +7,7 @@
 Six questions a story: where the object was at first (memory), where it really is (reality), and where two people look
 for it (first order) and think that the other looks (second order). In 1,468 of 17,982 questions of the original file
 the label of a second-order question is not what follows from the story: it is the place where the object really is.
-In the fixed file this holds of 1 of 1,000 (a first-order question). `--gold` chooses the right answers:
-
-    tracked     (default) what follows from the story. The factor `label_agrees` is false where the file
-                has another label, which stands in the factor `released`.
-    released    the file's own labels, as the published scores count.
+In the fixed file this holds of 1 of 1,000 (a first-order question).
 
     >>> story = ("Ann entered the hall.", "Ben entered the hall.", "The key is in the box.", "Ben exited the hall.",
     ...          "Ann moved the key to the bag.")
@@ -331,6 +327,12 @@ RULES = (
 
 
 GOLDS = ("tracked", "released")
+"""`--gold` chooses the right answers:
+
+    tracked     (default) what follows from the story. The factor `label_agrees` is false where the file
+                has another label, which stands in the factor `released`.
+    released    the file's own labels, as the published scores count.
+"""
 SOURCE = Source(
     "tomi",
     "facebookresearch/ToMi",

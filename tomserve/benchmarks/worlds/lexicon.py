@@ -1,10 +1,5 @@
 """The words and phrasings of worlds: ``dataset/worlds/words.yaml``, ``phrases/*.yaml``, and sentences from them.
 
-A file of phrasings has ``roles`` (for each role of a sentence its phrasings), ``questions`` (for each role of a
-question), ``first_person`` (for a role of a question what comes before its choices where they are said in the first
-person) and ``short`` (for each role of a sentence how it is said briefly, see tomserve.benchmarks.worlds.variants);
-``shared.yaml`` holds those that every family may use.
-
 A phrasing is a sentence with alternatives ``(a|b)`` and slots. ``{A}`` is a person's name or a word, ``{A's}`` the
 possessive, ``{A.he} {A.him} {A.his} {A.himself}`` are pronouns of the person, and ``{A:was|were}`` is the first form
 after a name and the second after "you" or "I" (``{A:is|are|am}`` has a form of its own for "I"). "a" becomes "an"
@@ -178,6 +173,11 @@ class Words(_Part):
 
 class Lexicon:
     """The words and phrasings of one folder.
+
+    A file of phrasings has ``roles`` (for each role of a sentence its phrasings), ``questions`` (for each role of a
+    question), ``first_person`` (for a role of a question what comes before its choices where they are said in the
+    first person) and ``short`` (for each role of a sentence how it is said briefly, see
+    tomserve.benchmarks.worlds.variants); ``shared.yaml`` holds those that every family may use.
 
     folder: that of words.yaml and phrases/. Raises ContentError by file for what cannot be read.
     """

@@ -43,28 +43,6 @@ such as the belief:
     >>> from tomserve.benchmarks.worlds.record import Question
     >>> sorted(KINDS)[:4]
     ['action', 'belief', 'belief_cause', 'belief_course']
-
-What happens is read line by line into one trace of beliefs for each fact. The events of a line are written so, where
-A and B are keys of people, F is a fact and V one of its values:
-
-    fact F=V [seen A, B]    from here on F is V; A and B perceive it together
-    see A, B F              A and B find out together what F is
-    alone A, B F            A and B find out what F is, each without knowing of anybody else
-    tell S A, B F=V         S says to A and B that F is V; those who do not distrust S take it over
-    distrust A S            A distrusts S from here on: whatever S says changes nothing for A
-    want A F=V              A wants F to be V
-    seek A F                A wants the thing that F is the place of, wherever that is
-    act A V                 A does the act V, from which others may conclude what A believes or wants
-    show A V [seen B, C]    A's face shows the feeling V; B and C see it
-    scene                   a new scene begins with this line
-
-`tell` says nothing of whether the speaker is right or sincere: what the speaker believes does not change. A person
-may be told something by a voice without a name of its own: then S is "-".
-
-    >>> lines = [["fact place=x seen P, Q"], ["fact place=y seen Q"], ["tell Q P place=x"]]
-    >>> world = read_events(lines, {"place": ("x", "y")}, "PQ")
-    >>> world.traces["place"].chain(()), world.traces["place"].chain(("P",))
-    (['x', 'y', 'y'], ['x', 'x', 'x'])
 """
 
 from __future__ import annotations
@@ -147,6 +125,25 @@ _FORMS = {
     "show": re.compile(rf"show (?P<actor>\w+) (?P<value>\w+)(?: seen (?P<people>{_PEOPLE}))?"),
     "scene": re.compile(r"scene"),
 }
+
+
+"""The forms of events. The events of a line are written so, where A and B are keys of people, F is a fact and V one of
+its values:
+
+    fact F=V [seen A, B]    from here on F is V; A and B perceive it together
+    see A, B F              A and B find out together what F is
+    alone A, B F            A and B find out what F is, each without knowing of anybody else
+    tell S A, B F=V         S says to A and B that F is V; those who do not distrust S take it over
+    distrust A S            A distrusts S from here on: whatever S says changes nothing for A
+    want A F=V              A wants F to be V
+    seek A F                A wants the thing that F is the place of, wherever that is
+    act A V                 A does the act V, from which others may conclude what A believes or wants
+    show A V [seen B, C]    A's face shows the feeling V; B and C see it
+    scene                   a new scene begins with this line
+
+`tell` says nothing of whether the speaker is right or sincere: what the speaker believes does not change. A person may
+be told something by a voice without a name of its own: then S is "-".
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +256,11 @@ def read_events(
 
     story: the events of each line. facts: the values of each fact. people: the keys of everybody. Raises ValueError by
     line for an event that cannot be read, and for a person, fact or value that the world does not have.
+
+    >>> lines = [["fact place=x seen P, Q"], ["fact place=y seen Q"], ["tell Q P place=x"]]
+    >>> world = read_events(lines, {"place": ("x", "y")}, "PQ")
+    >>> world.traces["place"].chain(()), world.traces["place"].chain(("P",))
+    (['x', 'y', 'y'], ['x', 'x', 'x'])
     """
     bits = {name: 1 << place for place, name in enumerate(people)}
     reading = _Reading(bits, {fact: [] for fact in facts}, {})

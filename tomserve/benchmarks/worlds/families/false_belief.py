@@ -1,34 +1,4 @@
-"""Families about false beliefs: unexpected contents, unexpected transfer, and second-order belief.
-
-Unexpected contents: a closed container whose label is true until its contents are changed, twice.
-
-At first the container holds what its label says. Unseen, Q puts something else in, and S a third thing after Q has
-left. P and L only read the label, W looks inside at the end, R never learns of the container. So in each story with a
-false belief the label, either change, and "unknown" are each what somebody believes, and the question picks whose
-belief is asked about; the contents are all named equally often. P wishes for one of label and truth, L and W for the
-other, so that in each story one of them sees the wish met and another does not. In the twin "opened" P looks inside,
-in "informed" S tells P, and in "correct_label" Q and S have only to do with other things.
-
-Unexpected transfer: a thing is put away and moved twice, and every person last saw it at another moment.
-
-P puts it into x before the eyes of the others, Q moves it to y, S moves it to z. P stays for none, one or both of the
-moves; R sees the first moment, or nothing at all. So the beliefs asked about are x, y, z or unknown, whoever is
-asked, and what a person believes cannot be read off how often or how late a place is named: every place is named in a
-list at the beginning, where it matters, and in a list at the end, both in random order. In the scenario "no_transfer"
-Q and S only do something to y and z.
-
-What one thinks that another thinks: two people learn of a change apart, and neither knows that the other knows.
-
-P puts a thing away in front of Q and S, S moves it twice, the second time in front of R, who has just arrived. Q
-leaves before the first move, and P before the second; Q alone looks between the moves ("middle"), or each of them
-looks after both ("late"). Or they leave together between the moves, and each looks later ("joint"). Nobody learns of
-these looks: what P thinks that Q thinks is then neither what Q thinks, nor what is so, nor what P thinks (Perner and
-Wimmer 1985). In the twin "together" they look together; in "told" P tells Q; in "no_transfer" nothing is moved. T is
-away, or leaves with one of them or before the first move.
-
-Asked is only what the story settles. So nobody is asked what somebody thinks of a person who stayed behind, once that
-somebody has secretly found the thing moved: the one who stayed may or may not have seen the move.
-"""
+"""Families about false beliefs: unexpected contents, unexpected transfer, and second-order belief."""
 
 from __future__ import annotations
 
@@ -45,7 +15,18 @@ SECOND_ORDER_VERSIONS = (("secret", "together"), ("secret", "told"), ("secret", 
 
 
 def draw_second_order(draft: Draft, scenario: str) -> World:
-    """A world of beliefs about beliefs; see the module for the scenarios."""
+    """What one thinks that another thinks: two people learn of a change apart, and neither knows that the other knows.
+
+    P puts a thing away in front of Q and S, S moves it twice, the second time in front of R, who has just arrived. Q
+    leaves before the first move, and P before the second; Q alone looks between the moves ("middle"), or each of them
+    looks after both ("late"). Or they leave together between the moves, and each looks later ("joint"). Nobody learns
+    of these looks: what P thinks that Q thinks is then neither what Q thinks, nor what is so, nor what P thinks
+    (Perner and Wimmer 1985). In the twin "together" they look together; in "told" P tells Q; in "no_transfer" nothing
+    is moved. T is away, or leaves with one of them or before the first move.
+
+    Asked is only what the story settles. So nobody is asked what somebody thinks of a person who stayed behind, once
+    that somebody has secretly found the thing moved: the one who stayed may or may not have seen the move.
+    """
     rng = draft.rng
     places = rng.sample(PLACES, 3)
     _draw_words(draft)
@@ -201,7 +182,14 @@ TRANSFER_VERSIONS = (("false_belief", "present"), ("false_belief", "informed"), 
 
 
 def draw_transfer(draft: Draft, scenario: str) -> World:
-    """A world of unexpected transfer; see the module for the scenarios."""
+    """Unexpected transfer: a thing is put away and moved twice, and every person last saw it at another moment.
+
+    P puts it into x before the eyes of the others, Q moves it to y, S moves it to z. P stays for none, one or both of
+    the moves; R sees the first moment, or nothing at all. So the beliefs asked about are x, y, z or unknown, whoever
+    is asked, and what a person believes cannot be read off how often or how late a place is named: every place is
+    named in a list at the beginning, where it matters, and in a list at the end, both in random order. In the scenario
+    "no_transfer" Q and S only do something to y and z.
+    """
     rng = draft.rng
     draft.cast(("P", "Q", "R", "S"))
     surrounding = rng.choice(draft.lexicon.words["surroundings"])
@@ -294,7 +282,15 @@ CONTENTS_VERSIONS = (("false_belief", "opened"), ("false_belief", "informed"), (
 
 
 def draw_contents(draft: Draft, scenario: str) -> World:
-    """A world of unexpected contents; see the module for the scenarios."""
+    """Unexpected contents: a closed container whose label is true until its contents are changed, twice.
+
+    At first the container holds what its label says. Unseen, Q puts something else in, and S a third thing after Q has
+    left. P and L only read the label, W looks inside at the end, R never learns of the container. So in each story
+    with a false belief the label, either change, and "unknown" are each what somebody believes, and the question picks
+    whose belief is asked about; the contents are all named equally often. P wishes for one of label and truth, L and W
+    for the other, so that in each story one of them sees the wish met and another does not. In the twin "opened" P
+    looks inside, in "informed" S tells P, and in "correct_label" Q and S have only to do with other things.
+    """
     rng = draft.rng
     label, first, last = rng.sample(CONTENTS, 3)
     _draw_contents_words(draft)

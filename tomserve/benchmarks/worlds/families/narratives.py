@@ -1,28 +1,4 @@
-"""Families in the manner of published benchmarks: causal stories (BigToM) and the valley of five scenes (DynToM).
-
-Causal stories in the manner of BigToM (Gandhi, Fraenken, Gerstenberg and Goodman 2023), with proven answers.
-
-A thing is in the state x, which P and R learn together; something turns x into y, which one of them notices and the
-other does not; S never hears of the thing. In the control scenarios nothing changes: one of them notices an unrelated
-event, and R is told by mistake that it is y. So in every story one person believes x, one y, and one nothing, and who
-believes which cannot be told from the words alone. What P and R want, the same or the contrary, is drawn as well.
-
-Forwards, percepts and wishes are told, and beliefs, acts and feelings are asked about. In the scenarios of the kind
-"act" wishes and acts are told, and the beliefs behind them are asked about; in those of the kind "wish" percepts and
-acts are told, and the wishes behind them are asked about.
-
-Valley: five scenes in a social setting, in which one matter is settled anew in every scene (after DynToM, 2025).
-
-Four people wish for four different outcomes. All hear the first decision; of each later one only P or only Q hears,
-and in scenes 2 to 4 the other is then told something, true or false, by R, whom both trust, or by S, whom both
-distrust. What P and Q believe, feel, intend and do therefore goes its own way through the scenes. Before scene 5 P is
-right; in the scenario "missed" it is P who misses the last decision, in "noticed" it is Q. Every outcome is named in
-a list at the beginning, twice in scenes 1 to 5, and in a list at the end.
-
-What a question is to have as its right answer is drawn first, uniformly, and then a course of events is drawn until
-there is one that has it. So no answer is right more often because such events are more frequent, and all else that
-could give it away (who heard of it, in which scene, from whom) is left to chance.
-"""
+"""Families in the manner of published benchmarks: causal stories (BigToM) and the valley of five scenes (DynToM)."""
 
 from __future__ import annotations
 
@@ -147,7 +123,18 @@ def places(rng: random.Random, told: Course, aim: TargetAnswers) -> dict[str, Pl
 
 
 def draw_valley(draft: Draft, scenario: str) -> World:
-    """A world of five scenes; see the module for the scenarios."""
+    """Valley: five scenes in a social setting, in which one matter is settled anew in every scene (after DynToM, 2025).
+
+    Four people wish for four different outcomes. All hear the first decision; of each later one only P or only Q
+    hears, and in scenes 2 to 4 the other is then told something, true or false, by R, whom both trust, or by S, whom
+    both distrust. What P and Q believe, feel, intend and do therefore goes its own way through the scenes. Before
+    scene 5 P is right; in the scenario "missed" it is P who misses the last decision, in "noticed" it is Q. Every
+    outcome is named in a list at the beginning, twice in scenes 1 to 5, and in a list at the end.
+
+    What a question is to have as its right answer is drawn first, uniformly, and then a course of events is drawn
+    until there is one that has it. So no answer is right more often because such events are more frequent, and all
+    else that could give it away (who heard of it, in which scene, from whom) is left to chance.
+    """
     rng = draft.rng
     draft.cast(("P", "Q", "R", "S"))
     setting = _setting(draft)
@@ -331,7 +318,18 @@ TELLINGS = ("setting", "either", "view", "cause", "notice", "random", "random_no
 
 
 def draw_causal(draft: Draft, scenario: str) -> World:
-    """A causal story; see the module for the scenarios."""
+    """Causal stories in the manner of BigToM (Gandhi, Fraenken, Gerstenberg and Goodman 2023), with proven answers.
+
+    A thing is in the state x, which P and R learn together; something turns x into y, which one of them notices and
+    the other does not; S never hears of the thing. In the control scenarios nothing changes: one of them notices an
+    unrelated event, and R is told by mistake that it is y. So in every story one person believes x, one y, and one
+    nothing, and who believes which cannot be told from the words alone. What P and R want, the same or the contrary,
+    is drawn as well.
+
+    Forwards, percepts and wishes are told, and beliefs, acts and feelings are asked about. In the scenarios of the
+    kind "act" wishes and acts are told, and the beliefs behind them are asked about; in those of the kind "wish"
+    percepts and acts are told, and the wishes behind them are asked about.
+    """
     rng = draft.rng
     draft.cast(("P", "R", "S"))
     template = rng.choice(draft.lexicon.extra(draft.family, "templates"))

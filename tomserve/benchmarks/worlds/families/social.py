@@ -1,32 +1,4 @@
-"""Families about what others show or say: appearance (felt and shown emotion) and testimony (whom to trust).
-
-Appearance: what somebody shows and what they feel differ, and onlookers know of it or do not.
-
-Somebody decides on one of two outcomes and then on the other. P, Q and R each want one of them, R hears of no
-decision, and the face of P or of Q is all that F sees. One of P and Q is glad, the other sad, and R neither; one face
-looks glad and the other sad, either because both show what they feel or because both hide it. So nothing but what
-somebody wants and heard tells what they feel, and nothing but what an onlooker knows or saw tells what that one takes
-it to be.
-
-masked, sincere: P and Q want different things and hear both decisions. false_belief: P and Q want the same, and P
-misses the second decision; noticed: Q misses it, P does not. wrong_culprit: what P, Q and R made is spoilt on
-purpose; Q sees who did it, P is told by the culprit that it was somebody else; right_culprit: P sees it, Q is told.
-
-Testimony: two speakers say different things about one matter, and every listener trusts one of them, or neither.
-
-Everybody knows the old value; while the listeners P, Q and R are away it may change twice, before the eyes of S and
-T. Then S says one value, T another, and nobody says the old one. Who trusts S or T believes what that one says, who
-trusts neither stays with the old value, and one listener may look for themselves. The constellations are such that P,
-Q and R always believe three different things, each of the three values is true equally often, and every value is
-named equally often; so nothing but following who trusts whom, and who saw, tells what somebody believes.
-
-trusted_false: P believes a speaker who says what is false, R looks. saw: P looks, R does not. distrusted_true: P
-stays with the old value, though somebody whom P distrusts says the truth, R looks. looked: P looks, R does not.
-trusted_true: P believes a speaker who says the truth.
-
-The matter is where a thing is, or a prospect for which every listener is ready in one of its values only, so that it
-makes them hopeful or afraid.
-"""
+"""Families about what others show or say: appearance (felt and shown emotion) and testimony (whom to trust)."""
 
 from __future__ import annotations
 
@@ -52,7 +24,19 @@ APPEARANCE_VERSIONS = (("masked", "sincere"), ("false_belief", "noticed"), ("wro
 
 
 def draw_appearance(draft: Draft, scenario: str) -> World:
-    """A world of appearance; see the module for the scenarios."""
+    """Appearance: what somebody shows and what they feel differ, and onlookers know of it or do not.
+
+    Somebody decides on one of two outcomes and then on the other. P, Q and R each want one of them, R hears of no
+    decision, and the face of P or of Q is all that F sees. One of P and Q is glad, the other sad, and R neither; one
+    face looks glad and the other sad, either because both show what they feel or because both hide it. So nothing but
+    what somebody wants and heard tells what they feel, and nothing but what an onlooker knows or saw tells what that
+    one takes it to be.
+
+    masked, sincere: P and Q want different things and hear both decisions. false_belief: P and Q want the same, and P
+    misses the second decision; noticed: Q misses it, P does not. wrong_culprit: what P, Q and R made is spoilt on
+    purpose; Q sees who did it, P is told by the culprit that it was somebody else; right_culprit: P sees it, Q is
+    told.
+    """
     if scenario in ("wrong_culprit", "right_culprit"):
         return _spoilt(draft, scenario)
     rng = draft.rng
@@ -104,7 +88,7 @@ def _decision(draft: Draft) -> None:
 
 
 def _spoilt(draft: Draft, scenario: str) -> World:
-    """A world in which somebody is angry at a person; see the module for the scenarios."""
+    """A world in which somebody is angry at a person; see `draw_appearance` for the scenarios."""
     rng = draft.rng
     draft.cast(("P", "Q", "R", "F", "U", "V"))
     work = rng.choice(draft.lexicon.extra("appearance", "works"))
@@ -232,7 +216,22 @@ def constellation(scenario: str, both_lie: bool) -> Constellation:
 
 
 def draw_testimony(draft: Draft, scenario: str) -> World:
-    """A world of testimony; see the module for the scenarios."""
+    """Testimony: two speakers say different things about one matter, and every listener trusts one of them, or neither.
+
+    Everybody knows the old value; while the listeners P, Q and R are away it may change twice, before the eyes of S
+    and T. Then S says one value, T another, and nobody says the old one. Who trusts S or T believes what that one
+    says, who trusts neither stays with the old value, and one listener may look for themselves. The constellations are
+    such that P, Q and R always believe three different things, each of the three values is true equally often, and
+    every value is named equally often; so nothing but following who trusts whom, and who saw, tells what somebody
+    believes.
+
+    trusted_false: P believes a speaker who says what is false, R looks. saw: P looks, R does not. distrusted_true: P
+    stays with the old value, though somebody whom P distrusts says the truth, R looks. looked: P looks, R does not.
+    trusted_true: P believes a speaker who says the truth.
+
+    The matter is where a thing is, or a prospect for which every listener is ready in one of its values only, so that
+    it makes them hopeful or afraid.
+    """
     rng = draft.rng
     draft.cast(("P", "Q", "R", "S", "T"))
     ahead = _matter(draft)
