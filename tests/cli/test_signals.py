@@ -41,7 +41,7 @@ main()
 """A command in which a signal arrives when a function is called for the first time."""
 
 SECOND = (
-    "from tomserve.scoring import parts, table; table.PART, parts.MANY = 2, 1; os.sched_getaffinity = lambda _: {0, 1}"
+    "from tomserve.scoring import parallel, table; table.PART, parallel.MANY = 2, 1; os.sched_getaffinity = lambda _: {0, 1}"
 )
 
 PHASES = {
@@ -55,10 +55,10 @@ PHASES = {
         "starts the second process": "tomserve.scoring.parallel:_tell",
         "writes": "tomserve.content.files:put_in_place",
     },
-    "analyze": {"writes": "tomserve.content.temporary:_created"},
+    "analyze": {"writes": "tomserve.content.temporary:_create_file"},
     "report": {"waits for a picture": "tomserve.reporting.html.charts:_picture"},
     "compare": {"writes": "os:fsync"},
-    "generate": {"writes": "tomserve.content.output_path:writing"},
+    "generate": {"writes": "tomserve.content.output_path:open_output"},
     "faithfulness": {"keeps": "tomserve.faithfulness.measurement:_items"},
 }
 """By command and phase: the function in which a signal arrives."""
