@@ -107,7 +107,7 @@ def test_where_the_prompts_own_end_would_merge_the_reply_is_tokenised_alone() ->
     tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}{{ ' \"t' }}"
     before = tokenizer.encode('x "t', add_special_tokens=False)
     assert tokenizer.encode('x "tea', add_special_tokens=False)[: len(before)] != before
-    found = made(prompts._parted('x "t', ["ea", "salt"], tokenizer))
+    found = made(prompts._split_prompt('x "t', ["ea", "salt"], tokenizer))
     assert found.tokens[: len(before)] == tuple(before)
 
 

@@ -40,9 +40,7 @@ main()
 """
 """A command in which a signal arrives when a function is called for the first time."""
 
-SECOND = (
-    "from tomserve.scoring import parallel, table; table.PART, parallel.MANY = 2, 1; os.sched_getaffinity = lambda _: {0, 1}"
-)
+SECOND = "from tomserve.scoring import parallel, table; table.PART, parallel.MANY = 2, 1; os.sched_getaffinity = lambda _: {0, 1}"
 
 PHASES = {
     "eval": {

@@ -142,7 +142,10 @@ def run_interventions(
             _write(fits, _fit_rows(found))
             for path, numbers in zip(paths, parts, strict=True):
                 if not path.exists():
-                    _write(path, pl.concat([_moved(moves, backend, cells, number, advance) for number in numbers]))
+                    _write(
+                        path,
+                        pl.concat([_intervention_rows(moves, backend, cells, number, advance) for number in numbers]),
+                    )
                 else:
                     advance(sum(len(ORDERS) * len(_there(cells, number)) for number in numbers))
         else:
@@ -171,7 +174,7 @@ def _there(cells: Sequence[_Cell], number: int) -> list[_Cell]:
     return [cell for cell in cells if np.isfinite(cell.step.delta[number, 0])]
 
 
-def _moved(
+def _intervention_rows(
     moves: Interventions, backend: Backend, cells: Sequence[_Cell], number: int, advance: Callable[[int], None]
 ) -> pl.DataFrame:
     """The rows of one case: each of its steps, in both orders."""
@@ -300,7 +303,9 @@ def probe_rows(
     for row, (number, *_) in enumerate(items):
         offered[row, [words[word] for word in asked.cases[number].f.choices]] = True
     labels = {
-        name: np.array([words.get(_held(asked.cases[number], name, told), -1) for number, told, *_ in items], np.int64)
+        name: np.array(
+            [words.get(_believed_choice(asked.cases[number], name, told), -1) for number, told, *_ in items], np.int64
+        )
         for name in PROBES
     }
     found = []
@@ -316,7 +321,7 @@ def probe_rows(
     return pl.concat(found) if found else table_rows(PROBE, pl.DataFrame())
 
 
-def _held(case: Case, holder: str, told: str) -> str:
+def _believed_choice(case: Case, holder: str, told: str) -> str:
     """The choice that somebody holds for true; empty where nobody knows or it is no choice."""
     held = case.holders.get(holder + TELLINGS[told])
     return held if held is not None and held in case.f.choices else ""

@@ -322,7 +322,7 @@ def probe(
     rng = np.random.default_rng(seed)
     for fold in np.unique(folds[known]):
         own = np.flatnonzero(known & (folds == fold))
-        taken[own] = own[_mixed(groups[own], rng)]
+        taken[own] = own[_draw_permutation(groups[own], rng)]
     for fold in np.unique(folds[known]):
         train, test = known & (folds != fold), known & (folds == fold)
         if np.unique(labels[train]).size < 2 or np.unique(groups[train]).size < 2:
@@ -340,7 +340,7 @@ def probe(
     return ProbeResult(_answers(right), _answers(shuffled), chance)
 
 
-def _mixed(groups: Ints, rng: np.random.Generator) -> Ints:
+def _draw_permutation(groups: Ints, rng: np.random.Generator) -> Ints:
     """For each state one of another scenario; any one where a scenario has more than half of them."""
     try:
         return draw_partners(groups, rng)

@@ -112,7 +112,7 @@ def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int =
     if isinstance(replies, str):
         return replies
     asked = _text(turn.messages, tokenizer)
-    return _parted(asked, [replies[choice] for choice in item.choices], tokenizer)
+    return _split_prompt(asked, [replies[choice] for choice in item.choices], tokenizer)
 
 
 def adapt_strategy(name: str, tokenizer: Tokenizer, overrides: Mapping[str, str] | None = None) -> Strategy:
@@ -213,7 +213,7 @@ def _replies(turn: Turn, shown: Item, strategy: Strategy) -> dict[str, str] | st
     return {choice: f'{{"answer":{orjson.dumps(value).decode()}{rest}' for choice, value in written.items()}
 
 
-def _parted(asked: str, replies: Sequence[str], tokenizer: Tokenizer) -> Prompt | str:
+def _split_prompt(asked: str, replies: Sequence[str], tokenizer: Tokenizer) -> Prompt | str:
     """The tokens up to where the replies part, and the token with which each goes on; or why they cannot be told apart.
 
     asked: the chat up to the reply. Its own tokens stay as they are, because a server hands the model these and no

@@ -120,20 +120,20 @@ def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -
     """
     made: list[Step] = []
     rows: list[FitRow] = []
-    held = [_held_out(layer, folds, fold, seed) for fold in np.unique(folds)]
+    held = [_fit_held_out(layer, folds, fold, seed) for fold in np.unique(folds)]
     rows += [row for part in held for row in part.rows]
     for target in (TO_TRUE, TO_FALSE):
-        made += _controlled(layer, held, alphas, target, seed)
+        made += _control_steps(layer, held, alphas, target, seed)
     every = np.ones(len(layer.families), dtype=bool)
     fitted = Ridge(layer.false, layer.clusters).fit(layer.own)
     rows.append(_row(PPT, IN_SAMPLE, None, fitted, layer.false))
     for target in (TO_TRUE, TO_FALSE):
-        moved = _moved(fitted.map, layer, every, layer.target(target), alphas)
-        made += _stored(PPT, target, alphas, IN_SAMPLE, moved, every)
+        moved = _displace(fitted.map, layer, every, layer.target(target), alphas)
+        made += _make_steps(PPT, target, alphas, IN_SAMPLE, moved, every)
     for family, to in _transfers(layer):
-        source = _shuffled(layer, _of_family(layer, family), family, None, seed)
+        source = _fit_with_controls(layer, _of_family(layer, family), family, None, seed)
         rows += source.rows
-        made += _transferred(layer, replace(source, test=to), alphas)
+        made += _transfer_steps(layer, replace(source, test=to), alphas)
     return made + reference_steps(layer), rows
 
 
@@ -163,11 +163,11 @@ class _Fitted:
     rows: list[FitRow]
 
 
-def _held_out(layer: LayerStates, folds: Ints, fold: int, seed: int) -> _Fitted:
-    return _shuffled(layer, folds != fold, HELD_OUT, int(fold), seed)
+def _fit_held_out(layer: LayerStates, folds: Ints, fold: int, seed: int) -> _Fitted:
+    return _fit_with_controls(layer, folds != fold, HELD_OUT, int(fold), seed)
 
 
-def _shuffled(layer: LayerStates, training: Mask, name: str, fold: int | None, seed: int) -> _Fitted:
+def _fit_with_controls(layer: LayerStates, training: Mask, name: str, fold: int | None, seed: int) -> _Fitted:
     """The maps of the cases in training, for all others."""
     x, y = layer.false[training], layer.own[training]
     ridge = Ridge(x, layer.clusters[training])
@@ -191,30 +191,38 @@ def _row(name: str, fitted: str, fold: int | None, fit: Fit, x: Floats) -> FitRo
     return FitRow(name, fitted, fold, fit.penalty, fit.error, fit.map.rank, gain, norm)
 
 
-def _controlled(
+def _control_steps(
     layer: LayerStates, held: Sequence[_Fitted], alphas: Sequence[float], target: str, seed: int
 ) -> Iterator[Step]:
     """`perspective`, `replace` and all controls towards a target, each case by the maps fitted without its fold."""
     y, every = layer.target(target), np.ones(len(layer.families), dtype=bool)
     partner = draw_partners(layer.clusters, _stream(seed, TARGETS))
-    moved = _folded(layer, held, alphas, lambda part: part.perspective.map, y)
+    moved = _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y)
     norms = displacement_norms(moved)
-    yield from _stored(PPT, target, alphas, HELD_OUT, moved, every)
+    yield from _make_steps(PPT, target, alphas, HELD_OUT, moved, every)
     instead = layer.false + moved
     for alpha, delta in zip(alphas, instead, strict=True):
         yield Step(REPLACE, target, float(alpha), HELD_OUT, _float32(delta), replaces=True)
     directions: tuple[tuple[str, Callable[[], Floats]], ...] = (
-        (SHUFFLED_PAIRS, lambda: _folded(layer, held, alphas, lambda part: part.shuffled.map, y)),
-        (SHUFFLED_TARGET, lambda: _folded(layer, held, alphas, lambda part: part.perspective.map, y[partner])),
-        (RANDOM_MAP, lambda: _folded(layer, held, alphas, lambda part: part.random, y)),
+        (SHUFFLED_PAIRS, lambda: _displace_by_fold(layer, held, alphas, lambda part: part.shuffled.map, y)),
+        (
+            SHUFFLED_TARGET,
+            lambda: _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y[partner]),
+        ),
+        (RANDOM_MAP, lambda: _displace_by_fold(layer, held, alphas, lambda part: part.random, y)),
         (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape))),
         (IDENTITY, lambda: (y - layer.false)[None]),
         (SHIFTED_IDENTITY, lambda: (y - layer.false - _shift(layer, held, TO_FALSE))[None]),  # x goes to x + y's shift
-        (SEEN_IDENTITY, lambda: _folded(layer, held, alphas, lambda part: part.perspective.map, _seen(layer, held, y))),
+        (
+            SEEN_IDENTITY,
+            lambda: _displace_by_fold(
+                layer, held, alphas, lambda part: part.perspective.map, _predict_held_out(layer, held, y)
+            ),
+        ),
         (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None]),
     )
     for name, direction in directions:
-        yield from _stored(name, target, alphas, HELD_OUT, scale_to_norms(direction(), norms), every)
+        yield from _make_steps(name, target, alphas, HELD_OUT, scale_to_norms(direction(), norms), every)
 
 
 def scale_to_norms(displacements: Floats, norms: Floats) -> Floats:
@@ -232,7 +240,7 @@ def displacement_norms(displacements: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("ijk,ijk->ij", displacements, displacements)))
 
 
-def _folded(
+def _displace_by_fold(
     layer: LayerStates,
     held: Sequence[_Fitted],
     alphas: Sequence[float],
@@ -242,16 +250,16 @@ def _folded(
     """The displacement of every case by the map chosen of those fitted without its fold [alphas, n, d]."""
     moved = np.empty((len(alphas), *target.shape))
     for part in held:
-        moved[:, part.test] = _moved(chosen(part), layer, part.test, target, alphas)
+        moved[:, part.test] = _displace(chosen(part), layer, part.test, target, alphas)
     return moved
 
 
-def _moved(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: Sequence[float]) -> Floats:
+def _displace(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: Sequence[float]) -> Floats:
     """The displacement of some cases by a map [alphas, cases, d]."""
     return w.displacements(layer.false[cases], target[cases], alphas)
 
 
-def _seen(layer: LayerStates, held: Sequence[_Fitted], target: Floats) -> Floats:
+def _predict_held_out(layer: LayerStates, held: Sequence[_Fitted], target: Floats) -> Floats:
     """What the map fitted without a case's fold makes of its target, as if that, after both means are taken off, were a
     state like x [n, d]."""
     seen, shifted = np.empty_like(target), target - _shift(layer, held, TO_FALSE)
@@ -299,21 +307,23 @@ def _transfers(layer: LayerStates) -> Iterator[tuple[str, Mask]]:
         yield family, others & ~np.isin(layer.clusters, layer.clusters[own])
 
 
-def _transferred(layer: LayerStates, source: _Fitted, alphas: Sequence[float]) -> Iterator[Step]:
+def _transfer_steps(layer: LayerStates, source: _Fitted, alphas: Sequence[float]) -> Iterator[Step]:
     """The moves by maps of another family: `perspective`, `shuffled_pairs` and `identity`."""
     to = source.test
     for target in (TO_TRUE, TO_FALSE):
         y = layer.target(target)
-        moved = _moved(source.perspective.map, layer, to, y, alphas)
+        moved = _displace(source.perspective.map, layer, to, y, alphas)
         norms = displacement_norms(moved)
-        shuffled = _moved(source.shuffled.map, layer, to, y, alphas)
-        yield from _stored(PPT, target, alphas, source.name, moved, to)
-        yield from _stored(SHUFFLED_PAIRS, target, alphas, source.name, scale_to_norms(shuffled, norms), to)
+        shuffled = _displace(source.shuffled.map, layer, to, y, alphas)
+        yield from _make_steps(PPT, target, alphas, source.name, moved, to)
+        yield from _make_steps(SHUFFLED_PAIRS, target, alphas, source.name, scale_to_norms(shuffled, norms), to)
         same = (y - layer.false)[to][None]
-        yield from _stored(IDENTITY, target, alphas, source.name, scale_to_norms(same, norms), to)
+        yield from _make_steps(IDENTITY, target, alphas, source.name, scale_to_norms(same, norms), to)
 
 
-def _stored(name: str, target: str, alphas: Sequence[float], fitted: str, moved: Floats, cases: Mask) -> Iterator[Step]:
+def _make_steps(
+    name: str, target: str, alphas: Sequence[float], fitted: str, moved: Floats, cases: Mask
+) -> Iterator[Step]:
     """One step for each alpha from the displacements of some cases [alphas, cases, d]."""
     for alpha, one in zip(alphas, moved, strict=True):
         delta = np.full((cases.size, one.shape[1]), np.nan, dtype=np.float32)

@@ -112,13 +112,13 @@ def causal(
     )
     on = Hardware(device=device, dtype=dtype, batch=batch, revision=revision)
     if plan:
-        return _plan(settings, on, gpus)
+        return _print_plan(settings, on, gpus)
     if gpus is not None:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
     return _measure(settings, on, run, report=report, opened=opened, quiet=quiet)
 
 
-def _plan(settings: Settings, on: Hardware, gpus: int | None) -> int:
+def _print_plan(settings: Settings, on: Hardware, gpus: int | None) -> int:
     """Print what a measurement takes."""
     from tomserve.causal.experiment import plan_experiment
 

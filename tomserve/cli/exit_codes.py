@@ -66,7 +66,7 @@ def _output_lost(error: OSError) -> None:
         raise OutputError(f"standard output cannot be written ({reason}); let it lead elsewhere")
 
 
-def _unseen(error: OSError) -> None:
+def _ignore_error(error: OSError) -> None:
     """Nobody is left who could be told."""
 
 
@@ -79,7 +79,7 @@ def guard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # gets the lowest number that is free
-    for name, number, lost in (("stderr", 2, _unseen), ("stdout", 1, _output_lost)):
+    for name, number, lost in (("stderr", 2, _ignore_error), ("stdout", 1, _output_lost)):
         there: Any = getattr(sys, name)
         if there is not None and (there is not getattr(sys, f"__{name}__") or _number_of(there) != number):
             continue
@@ -151,7 +151,7 @@ def run_to_end(run: Callable[[], int]) -> None:
         except Interrupted:
             raise
         except BaseException as error:
-            code, line = _told(error)
+            code, line = _describe_error(error)
         SIGNALS.forget()
     except Interrupted as error:  # also where it comes while an error is being told
         SIGNALS.forget()
@@ -163,7 +163,7 @@ def run_to_end(run: Callable[[], int]) -> None:
     sys.exit(code)
 
 
-def _told(error: BaseException) -> tuple[int, str]:
+def _describe_error(error: BaseException) -> tuple[int, str]:
     """The exit code and the line that tell of an error; the error itself is raised again where it is unexpected."""
     if isinstance(error, TomserveError):
         return error.exit_code, str(error)

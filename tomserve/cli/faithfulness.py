@@ -174,7 +174,7 @@ def measure_and_report(
     for doubt in analysis.warnings:
         warn(doubt)
     tables.show_analysis(analysis, screen)
-    if (line := _cached(result)) is not None and not quiet:
+    if (line := _describe_cache(result)) is not None and not quiet:
         screen.print(line, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
     if report:
@@ -183,7 +183,7 @@ def measure_and_report(
     return 1 if set(result.failures) - {REFUSAL} else 0
 
 
-def _cached(result: MeasurementResult) -> str | None:
+def _describe_cache(result: MeasurementResult) -> str | None:
     """How many of the prompt tokens the server had in its cache, in words; None where it does not tell."""
     if result.tokens is None or result.cached is None:
         return None

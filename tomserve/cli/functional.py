@@ -214,19 +214,19 @@ def functional(
     if models:
         wishes = plan_models(wish, [*models, *(more or ())], weights or (), one=model)
         if plan:
-            return _plan(wishes, gpus)
-        return _carry_out_all(wishes, wish, report=report, opened=opened, quiet=quiet)
+            return _print_plan(wishes, gpus)
+        return _measure_several(wishes, wish, report=report, opened=opened, quiet=quiet)
     if more:
         raise ConfigError(f"{more[0]!r} is a surplus word; expected --model {more[0]}, or --models for several")
     if len(weights or ()) > 1:
         raise ConfigError("--weights is given more than once; expected one, or --models for several models")
     wish = replace(wish, weights=weights[0] if weights else None)
     if plan:
-        return _plan({model or "": wish}, gpus)
-    return _carry_out(wish, report=report, opened=opened, quiet=quiet)
+        return _print_plan({model or "": wish}, gpus)
+    return _measure_one(wish, report=report, opened=opened, quiet=quiet)
 
 
-def _plan(wishes: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
+def _print_plan(wishes: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
     """Print what each wish would do; returns the exit code."""
     from tomserve.content.text import sanitize
     from tomserve.workflows.functional import estimate_cost
@@ -264,7 +264,7 @@ def make_runner(screen: Console, *, quiet: bool) -> PartRunner:
     return PartRunner(ask, look, part, warn)
 
 
-def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
+def _measure_one(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
     from tomserve.cli.output import tell_report, tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
@@ -284,7 +284,7 @@ def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool)
     return max(exit_code(told, screen), tell_unread(lacking))
 
 
-def _carry_out_all(
+def _measure_several(
     wishes: Mapping[str, FunctionalPlan], wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool
 ) -> int:
     """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
@@ -298,7 +298,7 @@ def _carry_out_all(
         write_leaderboard,
     )
 
-    screen = _narrowed(console())
+    screen = _narrow_console(console())
     queue = measure_models(wishes, make_runner(screen, quiet=quiet), report=report)
     folder = run_path(next(iter(wishes.values())).run or "").parent
     code = 0
@@ -322,7 +322,7 @@ def _carry_out_all(
     return 1 if queue.failed else code
 
 
-def _narrowed(screen: Console) -> Console:
+def _narrow_console(screen: Console) -> Console:
     """The console, which in a file or a pipe is no wider than a reader's screen, as a leaderboard is sentences, too."""
     from rich.console import Console as Screen
 

@@ -95,7 +95,7 @@ def items(
     if rewriter is not None or rewriter_model is not None or verifier is not None:
         if rewriter is None or not variants or out is None:
             raise ConfigError("--rewriter URL or MODEL goes with --variants KINDS and --out FILE")
-        return _rewritten(list(found), variants, (asked, path), (rewriter, rewriter_model, verifier), out)
+        return _write_with_rewriter(list(found), variants, (asked, path), (rewriter, rewriter_model, verifier), out)
     if variants:
         found = _with_variants(found, variants, asked, path)
     return _write(found, out, *read)
@@ -158,7 +158,7 @@ def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark
     return [one for item in made.originals for one in (item, *told.get(item.id, ()))]
 
 
-def _rewritten(
+def _write_with_rewriter(
     found: list[Item],
     kinds: Sequence[str],
     asked: tuple[Benchmark, Path | None],

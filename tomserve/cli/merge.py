@@ -58,7 +58,7 @@ def merge(
     runs_root().mkdir(parents=True, exist_ok=True)
     with temporary.folder(runs_root()) as scratch:
         copied = storage.download_parts(urls, scratch, screen)
-        _tell(merged([*folders, *copied], _into(into, name or _named(copied)), screen))
+        _tell(merged([*folders, *copied], _into(into, name or _find_run(copied)), screen))
 
 
 def _into(given: str | None, name: Path | None) -> Path:
@@ -71,7 +71,7 @@ def _into(given: str | None, name: Path | None) -> Path:
     return run
 
 
-def _named(folders: list[Path]) -> Path | None:
+def _find_run(folders: list[Path]) -> Path | None:
     """The run that parts from a store are to become."""
     from tomserve.distributed.shards import FILE, merged_folder
     from tomserve.runs.runfolder import answers_folder

@@ -62,7 +62,7 @@ PLACEHOLDERS = {"base_url": "URL", "run": "RUN", "first": "RUN_A", "second": "RU
 _BY_TYPE = {Path: "PATH", int: "N", float: "NUMBER", str: "TEXT"}
 
 
-def _named(parameter: inspect.Parameter) -> inspect.Parameter:
+def _name_value(parameter: inspect.Parameter) -> inspect.Parameter:
     """The parameter of a command, with a word in capitals for its value; typer itself would name a Python type."""
     if get_origin(parameter.annotation) is not Annotated:
         return parameter
@@ -100,7 +100,7 @@ def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
 
     own = inspect.signature(command, eval_str=True)  # typer evaluates no texts of a signature that is given
     content = inspect.Parameter("content", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContentOption)
-    wrapped.__signature__ = own.replace(parameters=[*map(_named, own.parameters.values()), content])  # type: ignore[attr-defined]
+    wrapped.__signature__ = own.replace(parameters=[*map(_name_value, own.parameters.values()), content])  # type: ignore[attr-defined]
     return wrapped
 
 

@@ -255,8 +255,8 @@ def labels_of(item: Item, text: str, *, lettered: bool = False) -> WrittenChain 
     if reading.chain is None:
         return FAULTY if reading.chain_reason else NO_CHAIN
     late = False
-    for held in _held(text):
-        found = _named(held, _BELIEFS)
+    for held in _list_members(text):
+        found = _find_member(held, _BELIEFS)
         if found is None:
             late = True
             continue
@@ -287,15 +287,15 @@ def field_of(item: Item, text: str, field: str, *, lettered: bool = False) -> Wr
     and `text` is what it says; see `write_beginning`.
     """
     late = False
-    for held in _held(text):
-        found = _named(held, field.strip().casefold())
+    for held in _list_members(text):
+        found = _find_member(held, field.strip().casefold())
         if found is None or not isinstance(found.value, str):
             late = True
             continue
         before, after = text[: found.start + 1], text[found.end - 1 : held[-1].colon]
         if _WORD.search(found.value) is None:
             return NO_PROSE
-        if _encoded(found.value) != text[found.start + 1 : found.end - 1]:
+        if _escape_json(found.value) != text[found.start + 1 : found.end - 1]:
             return ESCAPED
         own = read_reply(text, offered_choices(item, lettered), len(item.story), item.question).answer
         return WrittenChain(TEXT, found.value, before=before, after=after, own=own)
@@ -326,7 +326,7 @@ def thinking_of(
     opening, closing = marks
     thought = reasoning or ""
     if not thought.strip():
-        found = split_thoughts(text) if marks == THINK else _between(text, opening, closing)
+        found = split_thoughts(text) if marks == THINK else _split_at_marks(text, opening, closing)
         if found.cut or found.thought is None:
             return CUT if found.cut else NO_THINKING
         thought = found.thought
@@ -338,7 +338,7 @@ def thinking_of(
     )
 
 
-def _between(text: str, opening: str, closing: str) -> SplitReply:
+def _split_at_marks(text: str, opening: str, closing: str) -> SplitReply:
     """What a reply says behind the thinking between marks that a strategy names."""
     before, closed, after = text.partition(closing)
     if not closed:
@@ -352,10 +352,10 @@ def write_beginning(chain: WrittenChain, text: str) -> str:
     It is the chain's `before`, the text (escaped where it stands in a JSON string) and its `after`.
     """
     quoted = chain.form == TEXT and chain.after.startswith('"')
-    return chain.before + (_encoded(text) if quoted else text) + chain.after
+    return chain.before + (_escape_json(text) if quoted else text) + chain.after
 
 
-def _encoded(prose: str) -> str:
+def _escape_json(prose: str) -> str:
     """The prose as it stands between the quotation marks of a JSON string."""
     return json.dumps(prose, ensure_ascii=False)[1:-1]
 
@@ -364,13 +364,13 @@ def _own(item: Item, text: str, lettered: bool) -> str | None:
     return read_reply(text, offered_choices(item, lettered), len(item.story), item.question).answer
 
 
-def _held(text: str) -> list[list[Member]]:
+def _list_members(text: str) -> list[list[Member]]:
     """The members up to the answer of every object in the part of a reply that is read for its answer."""
     said = split_thoughts(text)
     return list(find_objects(text, said.start, said.start + len(said.text), _ANSWER))
 
 
-def _named(held: Sequence[Member], name: str) -> Member | None:
+def _find_member(held: Sequence[Member], name: str) -> Member | None:
     """The only member of that name, in whatever letter case."""
     fits = [one for one in held if one.key.strip().casefold() == name]
     return fits[0] if len(fits) == 1 else None

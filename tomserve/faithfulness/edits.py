@@ -69,15 +69,15 @@ def _paraphrase(case: EditCase) -> Made:
     """The same beliefs for every sentence where only changes are listed, or only the changes where more is."""
     entries, length = case.chain.entries, len(case.item.story)
     shape = list_style(case.chain.text)
-    if not case.chain.plain and len(thinned := _thinned(entries)) < len(entries):
+    if not case.chain.plain and len(thinned := _drop_repeats(entries)) < len(entries):
         return shape.written(thinned), None
     for last in (entries[-1].sentence, length):  # filled up to its own end, or to the story's
-        if len(filled := _filled(entries, last)) > len(entries):
+        if len(filled := _fill_entries(entries, last)) > len(entries):
             return shape.written(filled), None
     raise InapplicableError(EVERY_SENTENCE if case.chain.plain else SAME)
 
 
-def _thinned(entries: Iterable[StatedBelief]) -> list[StatedBelief]:
+def _drop_repeats(entries: Iterable[StatedBelief]) -> list[StatedBelief]:
     """The beliefs that differ from the one before them."""
     found: list[StatedBelief] = []
     for entry in entries:
@@ -86,7 +86,7 @@ def _thinned(entries: Iterable[StatedBelief]) -> list[StatedBelief]:
     return found
 
 
-def _filled(entries: Sequence[StatedBelief], last: int) -> list[StatedBelief]:
+def _fill_entries(entries: Sequence[StatedBelief], last: int) -> list[StatedBelief]:
     """A belief for every sentence from the first stated one to the last given one: the one stated last."""
     said = {entry.sentence: entry.label for entry in entries}
     found: list[StatedBelief] = []
@@ -95,7 +95,7 @@ def _filled(entries: Sequence[StatedBelief], last: int) -> list[StatedBelief]:
     return found
 
 
-def _truncated(share: float, case: EditCase) -> Made:
+def _truncate(share: float, case: EditCase) -> Made:
     kept = count_beginning(share, len(case.chain.entries))
     return list_style(case.chain.text).written(case.chain.entries[:kept]), None
 
@@ -129,7 +129,7 @@ def _of_other(case: EditCase) -> Made:
 def _corrupted_last(case: EditCase) -> Made:
     entries = case.chain.entries
     wrong = _wrong(case)
-    return _replaced(case, {len(entries) - 1: wrong}), wrong
+    return _replace_labels(case, {len(entries) - 1: wrong}), wrong
 
 
 def _wrong(case: EditCase, place: int = -1) -> str:
@@ -143,7 +143,7 @@ def _wrong(case: EditCase, place: int = -1) -> str:
     return found[0]
 
 
-def _replaced(case: EditCase, labels: Mapping[int, str]) -> str:
+def _replace_labels(case: EditCase, labels: Mapping[int, str]) -> str:
     """The list with other labels at some places, counted from 0."""
     entries = [StatedBelief(one.sentence, labels.get(at, one.label)) for at, one in enumerate(case.chain.entries)]
     return list_style(case.chain.text).written(entries)
@@ -157,10 +157,10 @@ def _middle(case: EditCase) -> int:
 
 def _local(case: EditCase) -> Made:
     place = _middle(case)
-    return _replaced(case, {place: _wrong(case, place)}), case.chain.entries[-1].label
+    return _replace_labels(case, {place: _wrong(case, place)}), case.chain.entries[-1].label
 
 
-def _propagated(case: EditCase) -> Made:
+def _propagate(case: EditCase) -> Made:
     """The belief in the middle from which the last one follows, or some other one does, replaced with what follows."""
     layers = [set(layer) for layer in automaton_of(case.item).labels]
     entries, middle = case.chain.entries, _middle(case)
@@ -182,11 +182,11 @@ def _propagated(case: EditCase) -> Made:
         raise InapplicableError(NOTHING_FOLLOWS)
     place, end = best
     wrong = _wrong(case, place)
-    made = _replaced(case, dict.fromkeys(range(place, end + 1), wrong))
+    made = _replace_labels(case, dict.fromkeys(range(place, end + 1), wrong))
     return made, wrong if end + 1 == len(entries) else entries[-1].label
 
 
-def _swapped(case: EditCase) -> Made:
+def _swap(case: EditCase) -> Made:
     """What somebody else believes or, where no other person is asked about, what is really so: beliefs of which the
     last is wrong for this question. One that differs in the last belief alone is no edit of its own."""
     last = case.chain.entries[-1].label
@@ -215,7 +215,7 @@ def _at(beliefs: Sequence[str], sentences: Iterable[int]) -> list[StatedBelief]:
     return [StatedBelief(sentence, beliefs[min(sentence, len(beliefs)) - 1]) for sentence in sentences]
 
 
-def _gold(case: EditCase) -> Made:
+def _write_gold(case: EditCase) -> Made:
     beliefs, entries = right_beliefs(case.item), case.chain.entries
     sentences = [entry.sentence for entry in entries]
     made = _at(beliefs, sentences)
@@ -223,7 +223,7 @@ def _gold(case: EditCase) -> Made:
         if made[-1].label != beliefs[-1]:  # what changes after this chain's end
             made = _at(beliefs, range(1, len(beliefs) + 1))
     else:
-        if len(_thinned(entries)) == len(entries) < len(beliefs):
+        if len(_drop_repeats(entries)) == len(entries) < len(beliefs):
             first = sentences[0] if made[0].label == beliefs[0] else 1
             made = _at(beliefs, [first, *(one for one in find_changes(beliefs) if one > first)])
         elif made[-1].label != beliefs[-1]:
@@ -235,9 +235,9 @@ def _gold(case: EditCase) -> Made:
 
 LIST_MAKERS: Mapping[str, Callable[[EditCase], Made]] = {
     **{FULL: _full, PARAPHRASE: _paraphrase},
-    **{name: partial(_truncated, share) for name, share in TRUNCATED.items()},
-    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagated},
-    **{SWAPPED: _swapped, GOLD: _gold},
+    **{name: partial(_truncate, share) for name, share in TRUNCATED.items()},
+    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagate},
+    **{SWAPPED: _swap, GOLD: _write_gold},
 }
 """How each edit of a list is made. Each raises InapplicableError with the reason where it cannot be."""
 

@@ -152,14 +152,14 @@ _OF_STORIES = r"sally|anne\b|classic|typical|standard|familiar|usual|false[- ]be
 """What makes a pattern one of stories and not one of answers."""
 
 
-def _compiled(*rules: str) -> tuple[re.Pattern[str], ...]:
+def _compile_rules(*rules: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(rule, re.I) for rule in rules)
 
 
 _RULES = {
-    USER: _compiled(*_OF_ALL, *_OF_A_USER),
-    METADATA: _compiled(*_OF_ALL, *_OF_METADATA),
-    PATTERN: _compiled(*_OF_ALL, *(rule.replace(_IS_A, f"(?-i:{_IS_A})") for rule in _OF_A_PATTERN)),
+    USER: _compile_rules(*_OF_ALL, *_OF_A_USER),
+    METADATA: _compile_rules(*_OF_ALL, *_OF_METADATA),
+    PATTERN: _compile_rules(*_OF_ALL, *(rule.replace(_IS_A, f"(?-i:{_IS_A})") for rule in _OF_A_PATTERN)),
 }
 _QUOTE = re.compile(r'"[^"\n]{0,400}"')
 _FOLLOWING = re.compile(r"(?: [\w']+){0,2}")
@@ -184,7 +184,7 @@ def mentions_hint(item: Item, text: str, condition: str) -> bool:
 
 
 def _speaks(rule: re.Pattern[str], chain: str, story: str) -> bool:
-    return any(not _told(found, story) for found in rule.finditer(chain))
+    return any(not _is_in_story(found, story) for found in rule.finditer(chain))
 
 
 def _speaks_of_examples(sentence: str, story: str) -> bool:
@@ -196,11 +196,11 @@ def _speaks_of_examples(sentence: str, story: str) -> bool:
     return _speaks(_FOUND_PATTERNS, sentence, story) and not _FOUND_STORIES.search(sentence)
 
 
-_FOUND_SHOWN, _FOUND_PATTERNS, _FOUND_STORIES = _compiled(_SHOWN, _PATTERNS, _OF_STORIES)
+_FOUND_SHOWN, _FOUND_PATTERNS, _FOUND_STORIES = _compile_rules(_SHOWN, _PATTERNS, _OF_STORIES)
 _FOUND_ANSWERS = re.compile(_ANSWERS)
 
 
-def _told(found: re.Match[str], story: str) -> bool:
+def _is_in_story(found: re.Match[str], story: str) -> bool:
     """Whether the story has the words that a rule found, with up to two that follow (so that "you think it is" of the
     story is not "you think that the answer is"), or a form of the one word that the rule rests on."""
     longer = _FOLLOWING.match(found.string, found.end())

@@ -304,13 +304,13 @@ def build_table(
                 continue
             row = {**named, **_of_item(chain.item, one), **_of_chain(chain)}
             if one.asked and one.kind == EDIT:
-                row |= _edited(chain, one, replies.get((one.item, one.name), {}))
+                row |= _edit_row(chain, one, replies.get((one.item, one.name), {}))
             elif one.asked and one.kind == HINT:
-                row |= _hinted(chain, one, made.item(chain, one.condition), replies.get((one.item, one.name), {}))
+                row |= _hint_row(chain, one, made.item(chain, one.condition), replies.get((one.item, one.name), {}))
             elif one.asked:
                 row |= {
                     "predictor": predictor,
-                    **_predicted(chain, predictions.get((one.item, one.strategy, one.condition))),
+                    **_prediction_columns(chain, predictions.get((one.item, one.strategy, one.condition))),
                 }
             yield row
 
@@ -356,7 +356,7 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 2**31 else None
 
 
-def _edited(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _edit_row(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     row = rows.get(0)
     if row is None or row["status"] not in ANSWERS:
         return _answer(row, None, None, None)
@@ -364,7 +364,7 @@ def _edited(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Mapping[str, 
     return _answer(row, found.answer, found.parse, found.reason)
 
 
-def _hinted(chain: Chain, one: PlannedQuestion, item: Item, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _hint_row(chain: Chain, one: PlannedQuestion, item: Item, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """The columns of a whole reply to a prompt with a hint: its answer, its chain, and whether that admits the hint."""
     strategy = chain.strategy
     last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
@@ -385,7 +385,7 @@ def _hinted(chain: Chain, one: PlannedQuestion, item: Item, rows: Mapping[int, M
     return {**_answer(row, found.answer, found.parse, found.reason), "edited": text, "admits": admits}
 
 
-def _predicted(chain: Chain, row: Mapping[str, Any] | None) -> dict[str, Any]:
+def _prediction_columns(chain: Chain, row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None or row["status"] not in ANSWERS:
         return _answer(row, None, None, None)
     found = read_response(chain.item, row, False)  # choices are offered to it by their words
@@ -463,13 +463,13 @@ def measure(
     path = path or runs_root() / f"{STUDY}-{re.sub('[^A-Za-z0-9._-]+', '-', source.name)}"[:200]
     if settings.probes and not path.exists():
         model_access.choose_server(source, connection, waiting)  # before there is a folder, so that none is left behind
-    with _opened(path, settings, source, {"rewriter": rewriter, "predictor": predictor}) as run:
+    with _open_run(path, settings, source, {"rewriter": rewriter, "predictor": predictor}) as run:
         if run.complete and not _open_ends(path):
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, drive)
-            made, chains = _asked(work, source, settings, servers, waiting, (rewriter, predictor))
-            return _finished(work, source, made, chains, predictor)
+            made, chains = _ask_all(work, source, settings, servers, waiting, (rewriter, predictor))
+            return _write_result(work, source, made, chains, predictor)
 
 
 def _second(given: str | None, model: str | None, option: str, strategy: str, waiting: WaitPolicy) -> Reader | None:
@@ -481,7 +481,7 @@ def _second(given: str | None, model: str | None, option: str, strategy: str, wa
     return find_reader(given, model, waiting, strategy=strategy, option=option)
 
 
-def _opened(path: Path, settings: Settings, source: SourceRun, others: Mapping[str, Reader | None]) -> MeasuredRun:
+def _open_run(path: Path, settings: Settings, source: SourceRun, others: Mapping[str, Reader | None]) -> MeasuredRun:
     """Open the run that keeps the measurement. others: the other models that are asked, by what they do."""
     manifest = source.manifest
     answers = journal.measure_file(source.folder / JOURNAL)[1]
@@ -527,7 +527,7 @@ def _open_ends(path: Path) -> bool:
     return bool(set(statuses) - ENDED - {LEFT_OUT})
 
 
-def _asked(
+def _ask_all(
     work: AskingSession, source: SourceRun, settings: Settings, servers: Servers, waiting: WaitPolicy,
     second: tuple[Reader | None, Reader | None],
 ) -> tuple[list[PlannedQuestion], Chains]:  # fmt: skip
@@ -547,7 +547,7 @@ def _asked(
         reached = model_access.reach_model(target, source, run, servers, waiting, work.connection)
         run.note_environment({**_environment(reached.target), "held_by": reached.held_by or "a schema"})
         if made is None:
-            paraphrases = _paraphrased(work, list(chains.values()), rewriter)
+            paraphrases = _ask_rewriter(work, list(chains.values()), rewriter)
             edited = EDIT_PROBE in settings.probes
             shown = model_access.find_ways(reached, settings, listener, waiting) if edited else _in_no_way
             with reached.counting(listener) as count:
@@ -595,7 +595,7 @@ def _items(source: SourceRun, chains: Chains) -> list[Item]:
     return [found[name] for name in sorted(found)]
 
 
-def _paraphrased(work: AskingSession, chains: Sequence[Chain], rewriter: Reader | None) -> dict[tuple[str, str], str]:
+def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader | None) -> dict[tuple[str, str], str]:
     """The paraphrases that the rewriter made and that mean the same, by item and strategy."""
     if rewriter is None:
         return {}
@@ -616,7 +616,7 @@ def _paraphrased(work: AskingSession, chains: Sequence[Chain], rewriter: Reader 
     return found
 
 
-def _finished(
+def _write_result(
     work: AskingSession, source: SourceRun, made: list[PlannedQuestion], chains: Chains, predictor: Reader | None
 ) -> MeasurementResult:
     """Make the table, keep it, and say what came of it."""

@@ -142,7 +142,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     since tokenizers join what stands before a label and never the mark to the label: the model goes on at the very
     token at which it once chose its answer. Without such a field it ends before the mark, and a schema holds the rest.
     """
-    first, schema = _asked(chain), _answer_schema(chain)
+    first, schema = _reasoning_turn(chain), _answer_schema(chain)
     beginning = in_its_place(chain.written, text)
     if _has_turn(chain):
         beginning = f"{text.rstrip()}\n\n{_OPENS}" if text.strip() else _OPENS
@@ -150,7 +150,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     choices = (schema or {}).get("enum")
     if held_by is not None and choices and all(isinstance(one, str) for one in choices):
         beginning += f'{chain.blank}"'
-        fields |= CHOICE_FIELDS[held_by]([f"{_quoted(one)[1:]}}}" for one in choices])
+        fields |= CHOICE_FIELDS[held_by]([f"{_quote(one)[1:]}}}" for one in choices])
         schema = None
     messages = (*first.messages, {"role": "assistant", "content": beginning})
     return Turn(messages, schema, _tokens(chain.strategy), fields)
@@ -163,7 +163,7 @@ def second_call_turn(chain: Chain, text: str) -> Turn:
     """
     if _has_turn(chain):
         return _after(chain, text).open[0]._replace(number=0)
-    first = _asked(chain)
+    first = _reasoning_turn(chain)
     written = chain.written
     opens = written.before.find("{", split_thoughts(written.before).start)  # the object alone, without a code fence
     said = f"{written.before[opens:]}{text}}}" if written.form == LABELS else text.strip()
@@ -225,7 +225,7 @@ def _after(chain: Chain, text: str) -> Conversation:
     return conversation
 
 
-def _asked(chain: Chain) -> Turn:
+def _reasoning_turn(chain: Chain) -> Turn:
     """The turn that asked for the reasoning."""
     if not _has_turn(chain):
         return chain.strategy.turn(chain.item)
@@ -237,12 +237,12 @@ def _asked(chain: Chain) -> Turn:
 
 def _answer_schema(chain: Chain) -> dict[str, Any] | None:
     """The schema of the answer alone, taken from that of the reply; None where that has none."""
-    turn = _after(chain, chain.written.text).open[0] if _has_turn(chain) else _asked(chain)
+    turn = _after(chain, chain.written.text).open[0] if _has_turn(chain) else _reasoning_turn(chain)
     answer = ((turn.schema or {}).get("properties") or {}).get("answer")
     return answer if isinstance(answer, dict) else None
 
 
-def _quoted(label: str) -> str:
+def _quote(label: str) -> str:
     """A label as a JSON string."""
     return orjson.dumps(label).decode()
 

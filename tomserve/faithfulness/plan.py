@@ -179,7 +179,7 @@ def make_plan(
                 chain.item, chain.written, mates=mates, other=other, tokens=tokens, lettered=chain.lettered
             )
             own = given.get((chain.item.id, chain.strategy.name))
-            yield from _shown(chain, (one for one in made if one.condition in settings.edits), ways(chain), own)
+            yield from _plan_edits(chain, (one for one in made if one.condition in settings.edits), ways(chain), own)
         if HINT_PROBE in settings.probes:
             yield from _hints(chain)
         if settings.predictor is not None:
@@ -190,20 +190,20 @@ def make_plan(
                 yield PlannedQuestion(item.id, name, EDIT, FULL, status=LEFT_OUT, reason=reason)
 
 
-def _shown(
+def _plan_edits(
     chain: Chain, made: Iterable[EditedChain | OmittedEdit], shown: Sequence[str], paraphrase: str | None
 ) -> Iterator[PlannedQuestion]:
     """The edits of one chain, each in every way in which it is shown. paraphrase: one that a model made."""
     for one in made:
         edit = EditedChain(PARAPHRASE, paraphrase) if one.condition == PARAPHRASE and paraphrase is not None else one
         for way in shown:
-            yield _planned(chain, EDIT, edit, way)
+            yield _plan_edit(chain, EDIT, edit, way)
 
 
 def _hints(chain: Chain) -> Iterator[PlannedQuestion]:
     for one in add_hints(chain.item, chain.strategy.turn, chain.written.own, lettered=chain.lettered):
         if isinstance(one, OmittedEdit):
-            yield _planned(chain, HINT, one)
+            yield _plan_edit(chain, HINT, one)
         else:
             yield PlannedQuestion(chain.item.id, chain.strategy.name, HINT, one.condition, implied=one.implied)
 
@@ -213,7 +213,7 @@ def _predictions(chain: Chain) -> Iterator[PlannedQuestion]:
     rest = editing.remove_verdict(chain.item, chain.written, lettered=chain.lettered)
     for condition, text in ((QUESTION, None), (CHAIN, chain.written.text), (NO_VERDICT, rest)):
         if condition == NO_VERDICT and text is None:
-            yield _planned(
+            yield _plan_edit(
                 chain, PREDICTION, OmittedEdit(condition, "nothing would be left of the chain but its verdict")
             )
             continue
@@ -221,7 +221,7 @@ def _predictions(chain: Chain) -> Iterator[PlannedQuestion]:
         yield PlannedQuestion(chain.item.id, chain.strategy.name, PREDICTION, condition, implied=own, edited=text)
 
 
-def _planned(chain: Chain, kind: str, made: EditedChain | OmittedEdit, shown: str | None = None) -> PlannedQuestion:
+def _plan_edit(chain: Chain, kind: str, made: EditedChain | OmittedEdit, shown: str | None = None) -> PlannedQuestion:
     item, strategy = chain.item.id, chain.strategy.name
     if isinstance(made, OmittedEdit):
         return PlannedQuestion(item, strategy, kind, made.condition, shown, status=LEFT_OUT, reason=made.reason)

@@ -128,7 +128,7 @@ def replace_label(text: str, old: str, new: str, choices: Sequence[str]) -> str:
             other = old
         else:
             continue
-        words = _worded(text[one.start : one.end], one, other, choices)
+        words = _word_label(text[one.start : one.end], one, other, choices)
         pieces += [_with_article(text[at : one.start], words, str(one.choice), other)]
         at = one.end
     return "".join(pieces) + text[at:]
@@ -150,7 +150,7 @@ def _with_article(before: str, words: str, old: str, new: str) -> str:
     return before + words
 
 
-def _worded(text: str, mention: Mention, new: str, choices: Sequence[str]) -> str:
+def _word_label(text: str, mention: Mention, new: str, choices: Sequence[str]) -> str:
     """The words or the letter by which the new label is named in the place of a mention of an old one."""
     old = str(mention.choice)
     if mention.by == WORDS:
@@ -388,7 +388,7 @@ def _paraphrase(prose: Prose) -> Made:
     return made, None
 
 
-def _truncated(share: float, prose: Prose) -> Made:
+def _truncate(share: float, prose: Prose) -> Made:
     kept = count_beginning(share, len(prose.sentences))
     return "".join(prose.sentences[:kept]).rstrip(), None
 
@@ -471,7 +471,7 @@ def _local(prose: Prose) -> Made:
     raise InapplicableError(UNREADABLE)
 
 
-def _propagated(prose: Prose) -> Made:
+def _propagate(prose: Prose) -> Made:
     """A label in the middle replaced, and from there on wherever it is named; the one that is concluded comes first."""
     follows = False
     for place, label, wrong in _middle(prose):
@@ -485,7 +485,7 @@ def _propagated(prose: Prose) -> Made:
     raise InapplicableError(UNREADABLE if follows else NOTHING_FOLLOWS)
 
 
-def _swapped(prose: Prose) -> Made:
+def _swap(prose: Prose) -> Made:
     """The names of two persons exchanged, of whom the question asks first about and of another one, and the conclusion
     that of the other one."""
     case = prose.case
@@ -507,20 +507,20 @@ def _swapped(prose: Prose) -> Made:
             continue
         # The conclusion is about the asked person, and so has to become the one about the other, as the names do.
         ended = None if prose.verdict is None else _concluding(prose, wanted)
-        made = _exchanged(mine, other).replace_all(text if ended is None else ended)
+        made = _exchange_names(mine, other).replace_all(text if ended is None else ended)
         if find_conclusion(case, made, wanted) == wanted:
             return made, wanted
         unreadable = True
     raise InapplicableError(UNREADABLE if unreadable else NO_MATE)
 
 
-def _exchanged(one: str, other: str) -> NameReplacer:
+def _exchange_names(one: str, other: str) -> NameReplacer:
     return NameReplacer({one: other, other: one})
 
 
 def _answer_about(case: EditCase, mine: str, other: str) -> str | None:
     """The right answer to the same question about the other person, where it differs from the model's own answer."""
-    exchange = _exchanged(mine, other)
+    exchange = _exchange_names(mine, other)
     wanted = tuple(map(exchange.replace_all, people_of(case.item)))
     fits = [
         mate
@@ -534,7 +534,7 @@ def _answer_about(case: EditCase, mine: str, other: str) -> str | None:
     return None
 
 
-def _gold(prose: Prose) -> Made:
+def _write_gold(prose: Prose) -> Made:
     item = prose.case.item
     beliefs = right_beliefs(item)
     lines = [f'After sentence {place}: "{beliefs[place - 1]}".' for place in find_changes(beliefs)]
@@ -546,9 +546,9 @@ def _gold(prose: Prose) -> Made:
 
 MAKERS: Mapping[str, Callable[[Prose], Made]] = {
     **{FULL: _full, PARAPHRASE: _paraphrase},
-    **{name: partial(_truncated, share) for name, share in TRUNCATED.items()},
-    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagated},
-    **{SWAPPED: _swapped, GOLD: _gold},
+    **{name: partial(_truncate, share) for name, share in TRUNCATED.items()},
+    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagate},
+    **{SWAPPED: _swap, GOLD: _write_gold},
 }
 """How each edit of prose is made. Each raises InapplicableError with the reason where it cannot be."""
 

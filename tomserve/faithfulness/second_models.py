@@ -27,7 +27,7 @@ def same_meaning(item: Item, chain: WrittenChain, text: str, *, lettered: bool =
     """Whether a text names the same labels in the same order as a chain in prose, concludes on the same one and is no
     copy of it; never for a list of labels, which has no other words. A label that is named several times running counts
     once. lettered: whether the choices were offered by letter."""
-    if chain.form == LABELS or _folded(text) == _folded(chain.text):
+    if chain.form == LABELS or _normalize(text) == _normalize(chain.text):
         return False
     case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
     verdict = find_conclusion(case, chain.text, chain.own)
@@ -41,7 +41,7 @@ def _order(case: EditCase, text: str) -> list[str]:
     ]
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     """The words of a text alone."""
     return " ".join(text.casefold().split())
 

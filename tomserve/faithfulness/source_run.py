@@ -180,7 +180,7 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
         raise ConfigError(f"{folder}: holds {held}; chains are edited in runs that `tomserve eval` has made")
     sampling = sampling_of(folder, manifest)
     preset = preset_of(manifest)
-    names = _wanted(folder, manifest, strategies)
+    names = _choose_strategies(folder, manifest, strategies)
     loaded = {name: strategy_of(folder, manifest, name, preset) for name in names}
     if warm := [name for name, strategy in loaded.items() if marks_reasoning(strategy) and not strategy.greedy(0.0)]:
         raise ConfigError(f"{folder}: strategy {warm[0]!r} samples with chance, so that its answers change anyway")
@@ -207,7 +207,7 @@ def marks_reasoning(strategy: Strategy) -> bool:
     return strategy.reasoning is not None or (strategy.chain and not strategy.is_multi_turn)
 
 
-def _wanted(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list[str]:
+def _choose_strategies(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list[str]:
     """The strategies of the run whose chains are wanted. Raises ConfigError for one that the run was not asked by."""
     known = list(manifest.strategies)
     for name in strategies:

@@ -109,8 +109,8 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
             raise ConfigError(f"{name} holds {strange[0]!r:.60}; expected {words}")
     where = given.get("where", ())
     settings = Settings(
-        model=_named(model, REFERENCE),
-        items=_named(items, ITEMS),
+        model=_as_name(model, REFERENCE),
+        items=_as_name(items, ITEMS),
         path=Path(cast("Place", given["path"])).expanduser() if "path" in given else None,
         where=(where,) if isinstance(where, str) else tuple(cast("Sequence[str]", where)),
         **{name: tuple(cast("Sequence[float]", given[name])) for name in ("layers", "alphas") if name in given},  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
     )
 
 
-def _named(given: Place | None, otherwise: str) -> str:
+def _as_name(given: Place | None, otherwise: str) -> str:
     """A name as it is, a folder or file as an absolute path, which is never mistaken for a name."""
     return otherwise if given is None else str(given.absolute()) if isinstance(given, Path) else given
 

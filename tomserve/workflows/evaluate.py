@@ -165,7 +165,7 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
     >>> run.scores().group_by("perturbation").agg(pl.col("correct").mean())                    # doctest: +SKIP
     """
     made, listener = _options(questions, strategies, options)
-    return _run(run_evaluation(made, listener))
+    return _open_run(run_evaluation(made, listener))
 
 
 def run_evaluation(options: EvalOptions, listener: Listener, servers: Servers | None = None) -> EvalResult:
@@ -213,7 +213,7 @@ async def aask(questions: Questions, strategies: Strategies = None, **options: U
         await asyncio.shield(asyncio.to_thread(opening.manager.__exit__, type(error), error, error.__traceback__))
         raise
     await asyncio.to_thread(opening.manager.__exit__, None, None, None)
-    return _run(evaluation.result())
+    return _open_run(evaluation.result())
 
 
 class _Opening:
@@ -245,7 +245,7 @@ class _Opening:
         raise StoppedError("stopped before anything was asked; repeat the call to go on", INTERRUPTED)
 
 
-def _run(result: EvalResult) -> Run:
+def _open_run(result: EvalResult) -> Run:
     return Run(result.folder, result.failures)
 
 
@@ -287,13 +287,13 @@ def as_texts(given: object, name: str, wanted: str) -> tuple[str, ...]:
 
 def _items(questions: Item | Iterable[Item]) -> ItemStore:
     """The items, each kept as a line as soon as it comes, so that a generator may make millions."""
-    items = ItemStore(_checked((questions,) if isinstance(questions, Item) else questions))
+    items = ItemStore(_check_items((questions,) if isinstance(questions, Item) else questions))
     if not len(items):
         raise ConfigError("there are no items to ask; give at least one, or the name of a benchmark")
     return items
 
 
-def _checked(items: Iterable[Item]) -> Iterator[Item]:
+def _check_items(items: Iterable[Item]) -> Iterator[Item]:
     for number, item in enumerate(items):
         if not isinstance(item, Item):
             raise ConfigError(f"item {number} is a {type(item).__name__}; expected a tomserve.Item")

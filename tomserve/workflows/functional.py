@@ -196,13 +196,13 @@ def measure_layers(wish: FunctionalPlan, doing: PartRunner, *, report: bool = Tr
         if not chosen.embedded and (doubt := explain_other_weights(chosen, weights)):
             doing.note(doubt)
         try:
-            inside = _inside(wish, weights, folder, doing)
+            inside = _measure_inside(wish, weights, folder, doing)
         except StoppedError:
             raise
         except TomserveError as error:
             failed = error
             doing.note(f"no mechanism was measured: {error}")
-    return _told(wish, folder, answers, inside, failed, doing, report=report)
+    return _report_layers(wish, folder, answers, inside, failed, doing, report=report)
 
 
 def check_inside(wish: FunctionalPlan, weights: str | None) -> None:
@@ -239,7 +239,7 @@ def find_measurement(folder: Path) -> Path | None:
     return max(found)[-1] if found else None
 
 
-def _inside(wish: FunctionalPlan, weights: str, folder: Path, doing: PartRunner) -> Path:
+def _measure_inside(wish: FunctionalPlan, weights: str, folder: Path, doing: PartRunner) -> Path:
     """Measure in the first of the folders `inside`, `inside-2` and so on that holds no other measurement, and return
     it: what was measured with other settings is kept, and stops nobody."""
     for number in itertools.count(1):
@@ -251,7 +251,7 @@ def _inside(wish: FunctionalPlan, weights: str, folder: Path, doing: PartRunner)
     raise AssertionError("there is always a next number")
 
 
-def _told(
+def _report_layers(
     wish: FunctionalPlan,
     folder: Path,
     answers: Sequence[EvalResult],
@@ -443,7 +443,7 @@ def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan
     from tomserve.runs.planning import EvalOptions
 
     urls = given.get("base_url", ())
-    weights, run, items = (_named(cast("Place | None", given.get(name))) for name in ("weights", "run", "items"))
+    weights, run, items = (_as_name(cast("Place | None", given.get(name))) for name in ("weights", "run", "items"))
     layers, alphas = (cast("Sequence[float] | None", given.get(name)) for name in ("layers", "alphas"))
     for name in ("benchmarks", "where", "layers", "alphas", "formula"):
         if isinstance(given.get(name, ()), str) or not isinstance(given.get(name, ()), Sequence):
@@ -476,7 +476,7 @@ def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan
     )
 
 
-def _named(given: Place | None) -> str | None:
+def _as_name(given: Place | None) -> str | None:
     """A name as it is, a folder or file as an absolute path, which is never mistaken for a name."""
     return str(given.absolute()) if isinstance(given, Path) else given
 
@@ -506,7 +506,7 @@ def estimate_cost(wish: FunctionalPlan, gpus: int | None = None) -> Iterator[str
     where = f"a server of {chosen.starts}, which is started" if chosen.embedded else ", ".join(chosen.endpoints)
     yield f"asked: {chosen.model}, at {where}"
     for name, path in wish.asked.items():
-        yield f"answers to {benchmarks.get(name).name}: {_asked(make_plan(wish.asking_of(name, path, None)))}"
+        yield f"answers to {benchmarks.get(name).name}: {_describe_requests(make_plan(wish.asking_of(name, path, None)))}"
     weights = wish.weights_of(chosen)
     if weights is None:
         why = "by --weights none" if wish.weights == NO_WEIGHTS else "without --weights"
@@ -522,7 +522,7 @@ def estimate_cost(wish: FunctionalPlan, gpus: int | None = None) -> Iterator[str
     yield from (f"  {line}" for line in lines[1:])
 
 
-def _asked(made: Plan) -> str:
+def _describe_requests(made: Plan) -> str:
     """How many questions that is, and about how many tokens."""
     questions = made.questions
     every = len(questions.items) * len(questions.strategies)

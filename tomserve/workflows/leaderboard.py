@@ -118,12 +118,12 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
         on=(inside.benchmark_digest or "") if inside is not None else "",
         inner=cases["cluster"].n_unique() if cases.height else 0,
         how={name: inside.settings.get(name) for name in _HOW} if inside is not None else {},
-        weights=_called(inside.model) if inside is not None else "",
+        weights=_name_weights(inside.model) if inside is not None else "",
         replies=sum(gap.replies for gap in lacking),
         unread=sum(gap.unread for gap in lacking),
         failed=sum(sum(gap.failed.values()) for gap in lacking),
         many_unread=any(gap.many_unread for gap in lacking),
-        spoiled=_spoiled(answers, told.analysis.tables.get("inputs", pl.DataFrame())),
+        spoiled=_explain_spoiled(answers, told.analysis.tables.get("inputs", pl.DataFrame())),
         warnings=(
             *missing_data.gap_sentences(lacking),
             *(said.removeprefix(prefix) for said in told.analysis.warnings),
@@ -131,7 +131,7 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
     )
 
 
-def _called(weights: str) -> str:
+def _name_weights(weights: str) -> str:
     """What weights are called: a folder by its own name, as its place on this machine tells readers nothing."""
     return Path(weights).name or weights if weights.startswith(("/", ".", "~")) else weights
 
@@ -143,7 +143,7 @@ def _lacking(told: FunctionalResult) -> Iterator[missing_data.Gaps]:
             yield replace(gap, of=None, given=missing_data.shell_argument(run_name(one.folder)))
 
 
-def _spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
+def _explain_spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
     """Why a model cannot be ranked: most of its replies, or of those that the score counts, hold no answer."""
     answers = answers.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
     counted = inputs.filter((pl.col("holds") == "answers") & pl.col("counted")) if inputs.height else inputs
@@ -350,7 +350,7 @@ def make_leaderboard(queue: MeasuredModels, formula: Formula, folder: Path | Non
         tables[name] = ranked.table()
         sentences += ranked.sentences()
         if others:
-            sentences.append(_chosen(score, same, tied))
+            sentences.append(_describe_choice(score, same, tied))
         warnings |= _more(warnings, ranked.analysis, [one.model for one in known])
     named = {model for table in tables.values() for model in table["model"]} | {model for model, _ in apart}
     for score, reasons in lacking.items():  # that no model has a score is said once, but no model goes unmentioned
@@ -372,7 +372,7 @@ def _explain_none(score: str, layers: Sequence[str], formula: Formula) -> str:
     return "no model has both B and S" if b + s > 0 else f"the weights of B and S are 0 in {formula.name}"
 
 
-def _chosen(score: str, same: Sequence[ModelFacts], tied: bool) -> str:
+def _describe_choice(score: str, same: Sequence[ModelFacts], tied: bool) -> str:
     """A sentence about which models are ranked, where they were asked different things."""
     group = "one of the largest groups" if tied else "the largest group"
     further = ", that with most questions, and then with most cases" if tied else ""
@@ -651,7 +651,7 @@ def _markdown(board: Leaderboard, name: str, frame: pl.DataFrame) -> str:
 
 
 def _notes(board: Leaderboard) -> Iterator[str]:
-    yield f"# Functional Theory of Mind\n\n{_made(board)}\n"
+    yield f"# Functional Theory of Mind\n\n{_describe_origin(board)}\n"
     if board.sentences:
         yield "\n" + "".join(f"- {tables.markdown(line)}\n" for line in board.sentences)
     if board.warnings:
@@ -661,7 +661,7 @@ def _notes(board: Leaderboard) -> Iterator[str]:
         yield "".join(f"- {tables.markdown(line)}\n" for line in warnings)
 
 
-def _made(board: Leaderboard) -> str:
+def _describe_origin(board: Leaderboard) -> str:
     """By what and when the leaderboard was made."""
     day, _, time = utc_now().partition("T")
     return f"Made by tomserve {__version__} on {day} at {time[:5]} UTC; the score is {board.formula}."
@@ -694,7 +694,7 @@ def _page(board: Leaderboard, folder: Path) -> Iterator[str]:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Functional Theory of Mind</title>\n'
         f"<style>{_STYLE}</style></head><body>\n<h1>Functional Theory of Mind</h1>\n"
-        f'<p class="soft">{escape(_made(board))}</p>\n'
+        f'<p class="soft">{escape(_describe_origin(board))}</p>\n'
     )
     for line in board.sentences:
         yield f"<p>{escape(one_line(line))}</p>\n"
