@@ -46,11 +46,11 @@ PHASES = {
     "eval": {
         "finds the server": "tomserve.serving.probe:Probe.__enter__",
         "writes the manifest": "tomserve.content.files:put_in_place",
-        "scores": "tomserve.runs.scores:write_run",
+        "scores": "tomserve.runs.scores:write_scores",
         "prints": "tomserve.reporting.tables:show_analysis",
     },
     "score": {
-        "starts the second process": "tomserve.scoring.parallel:_tell",
+        "starts the second process": "tomserve.scoring.parallel:_send_work",
         "writes": "tomserve.content.files:put_in_place",
     },
     "analyze": {"writes": "tomserve.content.temporary:_create_file"},

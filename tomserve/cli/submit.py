@@ -302,7 +302,7 @@ def slurm(
         final=f'"status":"({"|".join(sorted(FINAL))})"',
     )  # fmt: skip
     if dry_run:
-        say(f"{script}\n{_shown(cluster.sbatch_command(folder, name, parts, wanted))}")
+        say(f"{script}\n{shlex.join(cluster.sbatch_command(folder, name, parts, wanted))}")
         return 0
     if not parts:
         say(f"all parts of {folder} are complete; `tomserve merge {name}` makes one run of them")
@@ -355,11 +355,6 @@ def parts_left(
 def _tomserve() -> list[str]:
     """The words that run this tomserve on a machine that sees the same folders."""
     return [sys.executable, "-m", "tomserve"]
-
-
-def _shown(words: Sequence[str]) -> str:
-    """A command as it would be typed."""
-    return shlex.join(words)
 
 
 def check_no_job(folder: Path, parts: Sequence[int]) -> None:

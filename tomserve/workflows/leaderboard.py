@@ -26,6 +26,7 @@ from tomserve.causal.table import ANSWER
 from tomserve.content import digest, files
 from tomserve.content.files import one_line
 from tomserve.content.paths import run_name
+from tomserve.content.text import count_noun
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.reporting import tables
@@ -552,17 +553,13 @@ def excerpt_ranks(board: Leaderboard) -> list[Excerpt]:
             rows.append({"rank": row["rank"], "model": one_line(row["model"]), **first, **chances, **lost})
             rows.append({name: cells[name].below if name in cells else "" for name in rows[-1]})
         row = frame.row(0, named=True)
-        asked = f"{_counted(row['questions'], 'question')} of {_counted(row['scenarios'], 'scenario')}"
-        cases = f", {_counted(row['cases'], 'case')}" if "cases" in row else ""
+        asked = f"{count_noun(row['questions'], 'question')} of {count_noun(row['scenarios'], 'scenario')}"
+        cases = f", {count_noun(row['cases'], 'case')}" if "cases" in row else ""
         title = f"ranks by {CALLED[score]} ({asked}{cases})"
         found.append(
             Excerpt(title, pl.DataFrame(rows), (name,), " ".join(_reading(name, frame, board.formula, "p(1st)")))
         )
     return found
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _number(row: Row, name: str, to: str = " to ") -> Cell:
