@@ -242,9 +242,8 @@ UNSTATED = f"{NONE}, and no words that state one"
 """The reason why a reply in free text has no answer, where nothing better is known."""
 
 _AFRESH = re.compile(
-    r"(?:\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)|(?<=\S) (?-i:Question|Story|Q))"
-    r"(?:\*\*)? ?\d{0,3}:",
-    re.I,
+    r"(?i)(?:\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)|(?<=\S) (?-i:Question|Story|Q))"
+    r"(?:\*\*)? ?\d{0,3}:"
 )
 _ASKED = re.compile(
     r"\n\s{0,5}(?:who|whom|whose|where|which|what|when|why|how|does|do|did|is|are)\b[^?\n]{3,200}\?", re.I

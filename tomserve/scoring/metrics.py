@@ -197,14 +197,7 @@ def _answer(item: Item, reading: Reading) -> dict[str, Any]:
 
 
 ANSWER = Metric(
-    {
-        "status": pl.String,
-        "parse": pl.String,
-        "reason": pl.String,
-        "answer": pl.String,
-        "correct": pl.Boolean,
-    },
-    _answer,
+    {"status": pl.String, "parse": pl.String, "reason": pl.String, "answer": pl.String, "correct": pl.Boolean}, _answer
 )
 """The metric of the answer: what it is, how it was read or why it could not be, and whether it is right."""
 

@@ -76,37 +76,19 @@ _NO_NAMES = frozenset((
 # fmt: on
 """Words that begin a sentence and are no names, though a verb may follow them."""
 _ANSWER_HEAD = re.compile(
-    r"\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer"
+    r"(?i)\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer"
     r"|emotion|feelings?|mood|action"
     r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary"
-    r"|motive|reaction)\W*",
-    re.I,
+    r"|motive|reaction)\W*"
 )
-_HEAD_WORDS = frozenset(
-    map(
-        stem,
-        (
-            "step",
-            "belief",
-            "perspective",
-            "view",
-            "mind",
-            "current",
-            "answer",
-            "so",
-            "now",
-            "what",
-            "contents",
-            "location",
-        ),
-    )
-)
+_HEAD_WORDS = frozenset(map(stem, (
+    "step", "belief", "perspective", "view", "mind", "current", "answer", "so", "now", "what", "contents", "location",
+)))  # fmt: skip
 _KIN = re.compile(
-    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister"
+    r"(?i)(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister"
     r"|friend|neighbou?r"
     r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author"
-    r"|(?:label|lid|sticker|picture|sign)(?= (?:says?|said|reads?|shows?|suggests?|claims?)))s?\b",
-    re.I,
+    r"|(?:label|lid|sticker|picture|sign)(?= (?:says?|said|reads?|shows?|suggests?|claims?)))s?\b"
 )
 """Who or what may believe or say something without a name; a question about them names them, too."""
 
@@ -467,11 +449,7 @@ def begins_with_choice(line: str, choices: Sequence[str]) -> bool:
     return bool(named) and len(WORD.findall(line[: named[0].start])) < 2
 
 
-_OPEN = re.compile(
-    r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b"
-    r"|\s*\?|\s*[/|]",
-    re.I,
-)
+_OPEN = re.compile(r"(?i)\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]")
 _CUT = re.compile(
     r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from"
     r"|with|at|on|so"
@@ -479,17 +457,15 @@ _CUT = re.compile(
 )
 """The end of a text that goes on, so that it was cut off there."""
 _CANNOT_KNOW = re.compile(
-    r"\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
+    r"(?i)\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
     r"(?:determined?|known?|told|tell|said|say|inferred|infer)\b"
     r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info(?:rmations?)?\b|\bno way (?:to know|of knowing)\b"
-    r"|\b(?:not|n['\u2019]t|never) (?:stated|specified|mentioned|known|said)\b",
-    re.I,
+    r"|\b(?:not|n['\u2019]t|never) (?:stated|specified|mentioned|known|said)\b"
 )
 _UNKNOWN = re.compile(
-    r"unknown|undetermined"
+    r"(?i)unknown|undetermined"
     r"|(?:there (?:is|isn['\u2019]t) )?(?:not )?(?:enough|sufficient|insufficient) info(?:rmation)?.*"
-    r"|(?:it )?can(?:not|['\u2019]t| not) (?:be )?(?:determined?|know|known|tell|told|say|said).*",
-    re.I,
+    r"|(?:it )?can(?:not|['\u2019]t| not) (?:be )?(?:determined?|know|known|tell|told|say|said).*"
 )
 _HEADING = re.compile(
     r"\W*(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)|takeaways?|notes?"
@@ -497,9 +473,8 @@ _HEADING = re.compile(
     re.I,
 )
 _DENIED_AFTER = re.compile(
-    r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect"
-    r"|false)\b",
-    re.I,
+    r"(?i)\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect"
+    r"|false)\b"
 )
 _REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
@@ -551,6 +526,10 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     return _sole(lines, choices, assertions.question)
 
 
+_LEADS = ("", "the", "a", "an", "in", "it's", "in the", "in a", "at the", "on the", "so", "it is", "it is in")
+"""What may stand before the choice with which a text begins."""
+
+
 def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
     """The choice with which a text begins, and the words that name it; (None, "") where it begins with none, asks
     ("B?"), offers two ("A or B") or takes it back."""
@@ -562,21 +541,7 @@ def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
         return None, ""
     one = named[0]
     before, rest = text[: one.start].strip(_DECORATION + "-:,").casefold(), text[one.end :]
-    if before not in (
-        "",
-        "the",
-        "a",
-        "an",
-        "in",
-        "it's",
-        "in the",
-        "in a",
-        "at the",
-        "on the",
-        "so",
-        "it is",
-        "it is in",
-    ):
+    if before not in _LEADS:
         return None, ""
     if _OPEN.match(rest) or TAKEN_BACK.search(rest) or _denied_after(rest):
         return None, ""

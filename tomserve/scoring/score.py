@@ -209,10 +209,7 @@ of them are right. samples_read: how many hold an answer that could be read, or 
 where its grade counts. correct_any, correct_all: whether any
 sample, or every one, is right. correct_mean: the share of samples that are right; one without an answer is wrong."""
 
-PEOPLE: dict[str, Kind] = {
-    "people": pl.List(pl.String),
-    "people_right": pl.List(pl.Int64),
-}
+PEOPLE: dict[str, Kind] = {"people": pl.List(pl.String), "people_right": pl.List(pl.Int64)}
 """Columns that a score table has only where people answered, each of whom is one sample (see tomserve.humans).
 
 people: the codes of those who answered the question. people_right: for each of them 1 where the answer is right, else
@@ -479,14 +476,7 @@ class _Replies:
             if (known := self._known.get(key)) is not None:
                 return {**known, "model": row["model"]}
         found = score_row(
-            run,
-            row["model"],
-            self.item,
-            row,
-            strategy in chains,
-            self._others,
-            self.scoring(strategy),
-            reader=reader,
+            run, row["model"], self.item, row, strategy in chains, self._others, self.scoring(strategy), reader=reader
         )
         if key is not None:
             if len(self._known) >= _REPEATED:

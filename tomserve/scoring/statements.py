@@ -15,9 +15,8 @@ from typing import NamedTuple
 from tomserve.scoring.labels import LetteredChoices, Mention, extra_length, find_mentions, match_label
 
 TAKEN_BACK = re.compile(
-    r"\b(?:wait,|correction:|on second thoughts?|scratch that|i was (?:wrong|mistaken)|i take (?:it|that) back"
-    r"|that(?:['\u2019]s| is| was) (?:wrong|incorrect|not right))",
-    re.I,
+    r"(?i)\b(?:wait,|correction:|on second thoughts?|scratch that|i was (?:wrong|mistaken)|i take (?:it|that) back"
+    r"|that(?:['\u2019]s| is| was) (?:wrong|incorrect|not right))"
 )
 THEREFORE = re.compile(
     r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
@@ -28,75 +27,65 @@ THEREFORE = re.compile(
     re.I,
 )
 INNER = re.compile(
-    r"(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves"
-    r"|makes)|meaning)"
-    r"(?: that)?,? ",
-    re.I,
+    r"(?i)(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves"
+    r"|makes)|meaning)(?: that)?,? "
 )
 """Where a conclusion begins within a sentence."""
 
 NECESSARY = re.compile(
-    r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves"
+    r"(?i)\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves"
     r"|gives|makes)\b"
     r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s"
     r"|ing)? with\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
-    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b",
-    re.I,
+    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b"
 )
 """What a sentence says that decides, though it does not begin with "therefore"."""
 
 TURN = re.compile(
-    r"\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no,|no:|now|instead|rather|though|although|looking back"
+    r"(?i)\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no,|no:|now|instead|rather|though|although|looking back"
     r"|let me (?:re|check|double|see)\w*|on (?:closer|second)|correction|nevertheless|nonetheless|later|afterwards)\b"
-    r"|^\W*(?:no|nope)\b",
-    re.I,
+    r"|^\W*(?:no|nope)\b"
 )
 """After such words something else may be said than before."""
 
 SUPPOSED = re.compile(
-    r"^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b(?!.*\?)"
+    r"(?i)^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b(?!.*\?)"
     r"|\b(?:would|could|might) (?:then |also |only |still )?have\b|\botherwise\b"
     r"|\bI (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
     r"|\b(?:first|initial) (?:instinct|thought|impression|guess|reading)\b|\bone might (?:think|say|expect)\b"
-    r"|\b(?:tempt(?:ed|ing)|at first (?:glance|sight)|normally|usually|typically)\b",
-    re.I,
+    r"|\b(?:tempt(?:ed|ing)|at first (?:glance|sight)|normally|usually|typically)\b"
 )
 """A sentence that supposes what is not so, or says what others would say, and asserts nothing."""
 
 PAST = re.compile(
-    r"\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
+    r"(?i)\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
     r"|at the (?:beginning|start|outset)|in the (?:beginning|morning)|had been|started|starts|starting|began|begins"
-    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there)\b|\bbefore\W*$|^\W*before\b",
-    re.I,
+    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there)\b|\bbefore\W*$|^\W*before\b"
 )
 """What was so before, or what somebody saw: evidence, not yet what is asked."""
 
 GIVEN_UP = re.compile(
-    r"\b(?:inconclusive|undetermined|undecidable|indeterminate|ambiguous|(?:remains?|is"
+    r"(?i)\b(?:inconclusive|undetermined|undecidable|indeterminate|ambiguous|(?:remains?|is"
     r"|it['\u2019]s) (?:unclear|uncertain|unknown))\b"
     r"|\b(?:can(?:no|['\u2019])t|can not|could(?:n['\u2019]t| not)|impossible to|unable to|hard to|difficult to"
-    r"|no way (?:to|of)"
-    r"|does(?:n['\u2019]t| not)|do(?:n['\u2019]t| not)) (?:\w+ )?(?:be )?"
+    r"|no way (?:to|of)|does(?:n['\u2019]t| not)|do(?:n['\u2019]t| not)) (?:\w+ )?(?:be )?"
     r"(?:determin\w*|decid\w*|tell which|say which|settle\w*|conclud\w*|infer\w*|say for sure|be sure|know for)\b"
     r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info\w*|\b(?:either|both) (?:\w+ )?(?:is|are"
     r"|could be) (?:possible|plausible)"
-    r"|\b(?:could|can) go either way\b|\bdepend(?:s|ing) (?:on|upon|whether)\b|\bnot sure\b|\bno answer\b",
-    re.I,
+    r"|\b(?:could|can) go either way\b|\bdepend(?:s|ing) (?:on|upon|whether)\b|\bnot sure\b|\bno answer\b"
 )
 """Somebody who gives up deciding."""
 
 ONLY = re.compile(
-    r"\b(?:no|not|nothing|nowhere|never|none|n['\u2019]t)\b(?:(?!\b(?:but|because|so)\b)[^,.;:?!]){0,80}?"
-    r"\b(?:any(?:where|thing|body|one)? )?(?:other|else|different)(?: \w+)? (?:than|but|from|except)\b|\bnowhere but\b",
-    re.I,
+    r"(?i)\b(?:no|not|nothing|nowhere|never|none|n['\u2019]t)\b(?:(?!\b(?:but|because|so)\b)[^,.;:?!]){0,80}?"
+    r"\b(?:any(?:where|thing|body|one)? )?(?:other|else|different)(?: \w+)? (?:than|but|from|except)\b|\bnowhere but\b"
 )
 """Two denials in one, such as "has no reason to look anywhere else than"."""
 
 NOT_BUT = re.compile(
-    r"(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
-    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)",
-    re.I,
+    r"(?i)(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
+    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)"
 )
 """What is denied in "does not look in the red box but in the blue box"."""
 DOUBT = re.compile(
@@ -112,31 +101,25 @@ DOUBT = re.compile(
     re.I,
 )
 NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
-    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b|[\u4e0d\u6ca1\u975e\u672a]",
-    re.I,
+    r"(?i)\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
+    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b|[\u4e0d\u6ca1\u975e\u672a]"
 )
 CLAUSE = re.compile(
-    r"[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because"
+    r"(?i)[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because"
     r"|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"
-    r"|after|when|until|having|where|unlike)\b",
-    re.I,
+    r"|after|when|until|having|where|unlike)\b"
 )
 ASIDE = re.compile(
-    r"\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before"
-    r"|after|when"
-    r"|until|unlike|having|where|who|not)\b|\(",
-    re.I,
+    r"(?i)\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before"
+    r"|after|when|until|unlike|having|where|who|not)\b|\("
 )
 MOVED = re.compile(
-    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells"
-    r"|went|goes|carried|brought)\b",
-    re.I,
+    r"(?i)\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells"
+    r"|went|goes|carried|brought)\b"
 )
 BELIEF = re.compile(
-    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess"
-    r"|reckon)\w*",
-    re.I,
+    r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess"
+    r"|reckon)\w*"
 )
 FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)
 REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
@@ -235,19 +218,16 @@ sentence is read in linear time."""
 
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
-    r"(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is"
-    r"| choice| option| letter)?"
-    r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
-    re.I,
+    r"(?i)(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is"
+    r"| choice| option| letter)?[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?"
 )
 _CUE = re.compile(
-    rf"\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
+    rf"(?i)\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
     rf"|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
     r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
     r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
     r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
-    r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?",
-    re.I,
+    r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?"
 )
 _IS_ANSWER = re.compile(
     r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
@@ -261,26 +241,22 @@ _IS_ANSWER = re.compile(
     re.I,
 )
 _ADVERB = re.compile(
-    r"^[\s:]*(?:(?:therefore|thus|hence|clearly|definitely|simply|actually|now|still|indeed|then|most likely|likely"
-    r"|probably|obviously|of course|certainly)\b[,:]?\s*)+",
-    re.I,
+    r"(?i)^[\s:]*(?:(?:therefore|thus|hence|clearly|definitely|simply|actually|now|still|indeed|then|most likely|likely"
+    r"|probably|obviously|of course|certainly)\b[,:]?\s*)+"
 )
 _DOUBTED = re.compile(
-    r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|"
-    r"an?|other|another|each|every|which|what)\b[^,;]{0,60}$|n['\u2019]t\b[^,;]{0,60}$",
-    re.I,
+    r"(?i)\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|"
+    r"an?|other|another|each|every|which|what)\b[^,;]{0,60}$|n['\u2019]t\b[^,;]{0,60}$"
 )
 _OTHERS = re.compile(r"\b(?:usual|typical|obvious|expected|intuitive|standard|naive|tempting)\b[^,;]{0,30}$", re.I)
 _DENIAL = re.compile(
-    r"\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
-    r"|n['\u2019]t\b",
-    re.I,
+    r"(?i)\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
+    r"|n['\u2019]t\b"
 )
 _BUT = re.compile(r"\b(?:but|it is|it['\u2019]s|instead,|rather,)\b", re.I)
 _UNSURE = re.compile(
-    r"\b(?:might|may|could|either|perhaps|possibly|maybe|between|one of|whether|unclear|uncertain|depends"
-    r"|neither|none)\b",
-    re.I,
+    r"(?i)\b(?:might|may|could|either|perhaps|possibly|maybe|between|one of|whether|unclear|uncertain|depends"
+    r"|neither|none)\b"
 )
 _REASON = re.compile(
     r"\b(?:because|since|as|when|while|where|which|who|after|before|until|although|though|even|despite|given|whereas|"
@@ -289,25 +265,21 @@ _REASON = re.compile(
 )
 _OTHER = re.compile(r"^\W*(?:or|and|and/or|versus|vs)\b|^[\s/&|;,+]*$", re.I)
 _TAKEN_BACK = re.compile(
-    r"^\W*(?:no|or|wait|actually|hmm+|correction|sorry|instead|rather|scratch that|on second thoughts?)\b"
-    r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))",
-    re.I,
+    r"(?i)^\W*(?:no|or|wait|actually|hmm+|correction|sorry|instead|rather|scratch that|on second thoughts?)\b"
+    r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))"
 )
 _HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
 _TURNS = re.compile(
     r"\b(?:wait|hold on|hmm+|but|however|actually|no,|correction|looking back|on second thoughts?|let me re\w*)\b", re.I
 )
 _AGAIN = re.compile(
-    r"\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error"
-    r"|wrong|mistaken)"
-    r"|looking (?:back|again)|scratch that)\b",
-    re.I,
+    r"(?i)\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error"
+    r"|wrong|mistaken)|looking (?:back|again)|scratch that)\b"
 )
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
     r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
-    r"|Although|As|When|Then"
-    r"|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
+    r"|Although|As|When|Then|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
 )
 _STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
 _TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)

@@ -223,11 +223,7 @@ def bounds(pairs: PairSums, failed_treated: npt.ArrayLike, failed_control: npt.A
 
 
 def matched_effect(
-    outcome: npt.ArrayLike,
-    treated: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike,
-    level: float = 0.95,
+    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike, level: float = 0.95
 ) -> Effect:
     """Effect for new strata: the mean over strata of treated - control, each arm's probability a mean of cluster means.
 

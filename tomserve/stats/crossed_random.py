@@ -65,11 +65,7 @@ def crossed_mean(values: npt.ArrayLike, people: npt.ArrayLike, stories: npt.Arra
 
 
 def crossed_difference(
-    values: npt.ArrayLike,
-    treated: npt.ArrayLike,
-    people: npt.ArrayLike,
-    stories: npt.ArrayLike,
-    level: float = 0.95,
+    values: npt.ArrayLike, treated: npt.ArrayLike, people: npt.ArrayLike, stories: npt.ArrayLike, level: float = 0.95
 ) -> Interval:
     """The mean of the treated answers minus that of the others, such as of two classes of stories.
 

@@ -353,9 +353,7 @@ def mean_difference(treated: Floats, control: Floats) -> float:
 
 
 def missing_bounds(
-    treated: npt.ArrayLike,
-    control: npt.ArrayLike,
-    estimate: Callable[[Floats, Floats], float] = mean_difference,
+    treated: npt.ArrayLike, control: npt.ArrayLike, estimate: Callable[[Floats, Floats], float] = mean_difference
 ) -> tuple[float, float]:
     """Least and greatest contrast that the missing outcomes allow, whatever they would have been (Manski, Am Econ Rev
     80:319, 1990).

@@ -245,11 +245,7 @@ class MantelHaenszel:
 
 
 def these_strata_effect(
-    outcome: npt.ArrayLike,
-    treated: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike,
-    level: float = 0.95,
+    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike, level: float = 0.95
 ) -> Effect:
     """Risk difference for these strata, each of equal weight, for further clusters of the same kind in them.
 
@@ -444,11 +440,7 @@ def _gee(y: Floats, design: Floats, clusters: npt.NDArray[np.intp], binomial: bo
 
 
 def pooled_effect(
-    outcome: npt.ArrayLike,
-    treated: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike,
-    level: float = 0.95,
+    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike, level: float = 0.95
 ) -> Effect:
     """Effect for new strata: the mean over strata of treated - control, the quantity that `clustered.matched_effect`
     estimates.
