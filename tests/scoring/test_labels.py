@@ -10,12 +10,7 @@ from tests.conftest import make_item
 from tomserve.benchmarks.published.tombench import official_columns
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.grades import digest_question
-from tomserve.scoring.labels import (
-    LONGEST,
-    find_prompt_order,
-    longest_label,
-    match_label,
-)
+from tomserve.scoring.labels import LONGEST, find_prompt_order, longest_label, match_label
 from tomserve.scoring.score import read_response
 
 CHOICES = ("tea", "salt", "unknown")

@@ -7,13 +7,7 @@ import pytest
 
 from tests.helpers.drawn import drawn, study
 from tests.helpers.rows import clustered_share, repeated_share, unmatched_effect
-from tomserve.stats.clustered import (
-    clustered_mean,
-    designed_share,
-    matched_effect,
-    new_units_share,
-    paired_effect,
-)
+from tomserve.stats.clustered import clustered_mean, designed_share, matched_effect, new_units_share, paired_effect
 from tomserve.stats.proportions import wilson
 from tomserve.stats.strata import mantel_haenszel, these_strata_effect
 

@@ -9,13 +9,7 @@ import pytest
 import statsmodels.api as sm
 
 from tests.helpers.drawn import crowd
-from tomserve.stats.crossed_random import (
-    crossed_difference,
-    crossed_groups,
-    crossed_mean,
-    crossed_share,
-    p_value,
-)
+from tomserve.stats.crossed_random import crossed_difference, crossed_groups, crossed_mean, crossed_share, p_value
 from tomserve.stats.power import Spread
 
 SPREAD = Spread(share=0.7, people=0.1, people_by_class=0.05, stories=0.2)

@@ -23,10 +23,7 @@ from tomserve.stats.paired import (
     sign_flip,
     t_p,
 )
-from tomserve.stats.proportions import (
-    Interval,
-    newcombe,
-)
+from tomserve.stats.proportions import Interval, newcombe
 
 NAN = math.nan
 

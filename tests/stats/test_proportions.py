@@ -65,12 +65,7 @@ def test_ratio_at_the_edges() -> None:
 
 @pytest.mark.parametrize(
     "call",
-    [
-        lambda: wilson(3, 2),
-        lambda: newcombe(-1, 4, 0, 4),
-        lambda: tango(3, 2, 4),
-        lambda: tango_excludes_zero(3, 2, 4),
-    ],
+    [lambda: wilson(3, 2), lambda: newcombe(-1, 4, 0, 4), lambda: tango(3, 2, 4), lambda: tango_excludes_zero(3, 2, 4)],
 )
 def test_impossible_counts_are_refused(call) -> None:
     with pytest.raises(ValueError, match=r"expected|negative"):

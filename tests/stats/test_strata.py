@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import drawn, study
-from tomserve.stats.clustered import (
-    matched_effect,
-    units_share,
-)
+from tomserve.stats.clustered import matched_effect, units_share
 from tomserve.stats.proportions import newcombe, square_and_add, wilson
 from tomserve.stats.strata import mantel_haenszel, permutation_p, pooled_effect, these_strata_effect
 
