@@ -56,7 +56,7 @@ def main() -> None:
     print(f"{'part':44s} {'vanilla':>8s} {'cot':>8s}   microseconds a request")
     table: dict[str, list[float]] = {}
     for name in ("vanilla", "cot"):
-        strategy, sampling, meter, fleet = Strategy.load(name), Sampling(), PrefixMeter(), EndpointPool(["a"], 60)
+        strategy, sampling, meter, pool = Strategy.load(name), Sampling(), PrefixMeter(), EndpointPool(["a"], 60)
         ordered = sorted(items, key=strategy.order)
 
         def build(item: Any, strategy: Strategy = strategy, sampling: Sampling = sampling) -> Request:
@@ -66,9 +66,9 @@ def main() -> None:
         requests = [build(item) for item in ordered]
         turns = microseconds(strategy.turn, ordered)
 
-        def steer(request: Request, fleet: EndpointPool = fleet) -> None:
-            fleet.note_sent(fleet.pick(request), request.identity)
-            fleet.note_reply("a", reply, request.identity, fleet.note_return("a", request.identity))
+        def steer(request: Request, pool: EndpointPool = pool) -> None:
+            pool.note_sent(pool.pick(request), request.identity)
+            pool.note_reply("a", reply, request.identity, pool.note_return("a", request.identity))
 
         with tempfile.TemporaryDirectory() as scratch:
             rows = [build_row(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]

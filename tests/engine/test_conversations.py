@@ -235,11 +235,11 @@ def test_a_later_turn_goes_where_the_turn_before_went(journal: Journal) -> None:
 
 
 def test_a_busy_replica_does_not_get_a_later_turn() -> None:
-    fleet = EndpointPool(["a", "b"], 60, concurrency=8)
+    pool = EndpointPool(["a", "b"], 60, concurrency=8)
     talk = Programmed(three_turns, 3)
     request = BUILD(Identity("demo/1", "talk", 1), talk.turn(make_item(1)))
-    assert fleet.pick(request, near="b") == "b"
+    assert pool.pick(request, near="b") == "b"
     for number in range(2):
-        fleet.note_sent("b", Identity(f"other/{number}", "talk", 0))
-    assert fleet.pick(request, near="b") == "a", "b has half of its share in flight, a has nothing"
-    assert fleet.pick(request, avoid="a", near="a") == "b"
+        pool.note_sent("b", Identity(f"other/{number}", "talk", 0))
+    assert pool.pick(request, near="b") == "a", "b has half of its share in flight, a has nothing"
+    assert pool.pick(request, avoid="a", near="a") == "b"

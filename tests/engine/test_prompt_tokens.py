@@ -132,45 +132,45 @@ def ask(number: int, story: str) -> Request:
     return Request(Identity(str(number), "s", 0), str(number), body, len(body))
 
 
-def send(fleet: EndpointPool, request: Request) -> str:
-    endpoint = fleet.pick(request)
-    fleet.note_sent(endpoint, request.identity)
+def send(pool: EndpointPool, request: Request) -> str:
+    endpoint = pool.pick(request)
+    pool.note_sent(endpoint, request.identity)
     return endpoint
 
 
 def test_what_shares_a_prefix_sticks_to_a_replica_until_it_is_too_full() -> None:
-    fleet = EndpointPool(["a", "b"], 60, concurrency=40)
-    first = [send(fleet, ask(number, "story one")) for number in range(5)]
+    pool = EndpointPool(["a", "b"], 60, concurrency=40)
+    first = [send(pool, ask(number, "story one")) for number in range(5)]
     assert set(first) == {"a"}
-    second = [send(fleet, ask(10 + number, "other story")) for number in range(10)]
+    second = [send(pool, ask(10 + number, "other story")) for number in range(10)]
     assert "b" in second
     begun = second.index("b")
     assert set(second[begun:]) == {"b"}
-    assert send(fleet, ask(20, "story one")) == "a"
-    rest = [send(fleet, ask(30 + number, "story one")) for number in range(19)]
+    assert send(pool, ask(20, "story one")) == "a"
+    rest = [send(pool, ask(30 + number, "story one")) for number in range(19)]
     assert {"a", "b"} <= set(rest)
-    assert abs(len(fleet.out["a"]) - len(fleet.out["b"])) <= 6
+    assert abs(len(pool.out["a"]) - len(pool.out["b"])) <= 6
 
 
 def test_a_replica_with_more_room_gets_more() -> None:
-    fleet = EndpointPool(["small", "large"], 60)
-    fleet.limits["small"]._level, fleet.limits["large"]._level = 10.0, 30.0
-    assert fleet.capacity == 40
+    pool = EndpointPool(["small", "large"], 60)
+    pool.limits["small"]._level, pool.limits["large"]._level = 10.0, 30.0
+    assert pool.capacity == 40
     for number in range(40):
-        send(fleet, ask(number, f"story {number}"))
-    assert len(fleet.out["small"]) == pytest.approx(10, abs=3)
+        send(pool, ask(number, f"story {number}"))
+    assert len(pool.out["small"]) == pytest.approx(10, abs=3)
 
 
 def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
     now = [0.0]
-    fleet = EndpointPool(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
+    pool = EndpointPool(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
     one = Identity("x", "s", 0)
-    fleet.note_sent("a", one)
-    fleet.note_reply("a", Reply("http_503", retry_after=5.0), one, fleet.note_return("a", one))
-    assert {send(fleet, ask(number, "story")) for number in range(6)} == {"b"}
-    assert fleet.pause <= 0
+    pool.note_sent("a", one)
+    pool.note_reply("a", Reply("http_503", retry_after=5.0), one, pool.note_return("a", one))
+    assert {send(pool, ask(number, "story")) for number in range(6)} == {"b"}
+    assert pool.pause <= 0
     now[0] = 6.0
-    assert "a" in {send(fleet, ask(10 + number, "tale")) for number in range(6)}
+    assert "a" in {send(pool, ask(10 + number, "tale")) for number in range(6)}
 
 
 def test_the_index_agrees_with_a_dictionary() -> None:

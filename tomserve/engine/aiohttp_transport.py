@@ -12,12 +12,13 @@ import yarl
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.transport import (
     MAX_BODY,
+    SHORTLY,
     UNENCODED,
     Deadlines,
     Reply,
     Timeouts,
-    decompress,
     parse_retry_after,
+    read_body,
     read_reply,
 )
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
@@ -79,7 +80,7 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
         except ValueError as error:
-            return Reply(MALFORMED, error=f"the body cannot be read: it claims to be encoded as {str(error)!r}")
+            return Reply(MALFORMED, error=str(error))
 
     def _way(self, endpoint: str) -> dict[str, Any]:
         """How requests go to an endpoint: through which proxy, trusting which certificates, and to no other address."""
@@ -100,7 +101,7 @@ class AiohttpTransport:
     async def alive(self, endpoint: str) -> bool:
         """Whether the endpoint answers a request for its models within two seconds."""
         try:
-            timeout = aiohttp.ClientTimeout(total=2)
+            timeout = aiohttp.ClientTimeout(total=SHORTLY)
             async with self._session.get(f"{endpoint}/models", timeout=timeout, **self._way(endpoint)) as response:
                 return response.status < 500
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -110,7 +111,7 @@ class AiohttpTransport:
         """The page at ``/metrics`` beside ``/v1``, or None where it does not come within two seconds."""
         try:
             url = f"{endpoint.removesuffix('/v1')}/metrics"
-            timeout = aiohttp.ClientTimeout(total=2)
+            timeout = aiohttp.ClientTimeout(total=SHORTLY)
             async with self._session.get(url, timeout=timeout, **self._way(endpoint)) as response:
                 return await _read_body(response) if response.status == 200 else None
         except (aiohttp.ClientError, OSError, ValueError):
@@ -124,17 +125,7 @@ class AiohttpTransport:
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body of a response, or None where it is longer than MAX_BODY. Raises ValueError for one that is compressed in
-    a way that is not read."""
-    announced, encoding = response.content_length, response.headers.get("Content-Encoding", "").encode()
-    if announced is not None and announced <= MAX_BODY:
-        return decompress(await response.read(), encoding, MAX_BODY)
-    if (announced or 0) > MAX_BODY:
+    """The body of a response, read as `read_body` does; of one that says that it is too long, nothing is read."""
+    if (response.content_length or 0) > MAX_BODY:
         return None
-    pieces, size = [], 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
-        if size > MAX_BODY:
-            return None
-        pieces.append(piece)
-    return decompress(b"".join(pieces), encoding, MAX_BODY)
+    return await read_body(response.content.iter_any(), response.headers.get("Content-Encoding", ""))

@@ -1,31 +1,8 @@
-"""The adaptive concurrency limit: how many requests may be in flight at one endpoint, found out while the run goes
-on.
+"""The adaptive concurrency limit: how many requests may be in flight at one endpoint, found out during the run.
 
-The limit grows as long as that brings throughput, and shrinks when the server has too much to do. The evidence for
-this comes from two sources. A server with vLLM's /metrics reports its own load (`ServerLoad`): how many requests wait
-in its queue, how many it had to preempt, and how full its KV cache is. Every client, whatever the server, sees
-refusals (HTTP 429 and 503) and throughput.
-
-Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it
-is N times the work that one request gets done in a second, so that an epoch measures it even where answers come in
-bursts. Only requests that were sent after the last change of the limit count. The limit is always in one of five
-modes:
-
-    grow    The limit is doubled as long as each doubling brings throughput and no queue builds up.
-    hold    The limit stays as it is; a trial follows after some epochs, or when throughput changes.
-    up      A trial with a higher limit than the one held, which is kept if it brings throughput.
-    down    A trial with a lower limit, after growth ended or throughput fell, which is kept if it costs no throughput.
-    shed    A trial with a lower limit because requests are refused, which is kept if it cures that or costs nothing.
-
-A queue lowers the limit at once, without a trial. The clock is a parameter, and nothing here waits.
-
-A server that is overloaded refuses less when fewer requests are in flight; a proxy that refuses at random goes on
-doing so. A trial tells them apart:
-
-    cured    The refusals went away: the server was overloaded, and the lower limit is kept.
-    lower    They did not go away, and throughput did not fall either: the limit is still too high.
-    borne    They did not go away, and throughput fell as the limit did: the limit goes back to where it was, and a
-             share of refusals as large as that one lowers it no more. It is borne.
+The limit grows as long as that brings throughput, and shrinks when the server has too much to do. A server with vLLM's
+/metrics reports its own load (`ServerLoad`): how many requests wait in its queue, how many it had to preempt, and how
+full its KV cache is. Every client, whatever the server, sees refusals (HTTP 429 and 503) and throughput.
 """
 
 from __future__ import annotations
@@ -83,6 +60,14 @@ class LimitSample(NamedTuple):
 class LoadShedding:
     """Counts answers and refusals since the limit last changed, and judges a trial with a lower limit.
 
+    A server that is overloaded refuses less when fewer requests are in flight; a proxy that refuses at random goes on
+    doing so. A trial tells them apart:
+
+        cured    The refusals went away: the server was overloaded, and the lower limit is kept.
+        lower    They did not go away, and throughput did not fall either: the limit is still too high.
+        borne    They did not go away, and throughput fell as the limit did: the limit goes back to where it was, and a
+                 share of refusals as large as that one lowers it no more. It is borne.
+
     borne: the share of refusals that a lower limit was seen not to cure.
     """
 
@@ -116,7 +101,9 @@ class LoadShedding:
     def note_sent(self) -> None:
         """Count a request that is sent now."""
         self._sent += 1
-        self._halve_counts()
+        if self._sent > REMEMBERED:
+            self._sent, self._refused, self._answered = self._sent / 2, self._refused / 2, self._answered / 2
+            self._out, self._work, self._seconds = self._out / 2, self._work / 2, self._seconds / 2
 
     def note_refusal(self) -> bool:
         """Count the refusal of a request that was sent since the limit changed.
@@ -130,11 +117,6 @@ class LoadShedding:
     def look(self, level: float, out: int) -> None:
         """Take note, a while after requests were last sent, that `out` are in flight where the limit is `level`."""
         self._full += out >= FULL * level
-
-    def _halve_counts(self) -> None:
-        if self._sent > REMEMBERED:
-            self._sent, self._refused, self._answered = self._sent / 2, self._refused / 2, self._answered / 2
-            self._out, self._work, self._seconds = self._out / 2, self._work / 2, self._seconds / 2
 
     def measure(self, level: float) -> LimitSample:
         """What was seen since the limit changed to `level`."""
@@ -318,6 +300,18 @@ class _Base(NamedTuple):
 
 class AdaptiveLimit:
     """The limit of one endpoint.
+
+    Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it
+    is N times the work that one request gets done in a second, so that an epoch measures it even where answers come in
+    bursts. Only requests that were sent after the last change of the limit count. The limit is in one of five modes:
+
+        grow    The limit is doubled as long as each doubling brings throughput and no queue builds up.
+        hold    The limit stays as it is; a trial follows after some epochs, or when throughput changes.
+        up      A trial with a higher limit than the one held, which is kept if it brings throughput.
+        down    A trial with a lower limit, after growth ended or throughput fell, kept if it costs no throughput.
+        shed    A trial with a lower limit because requests are refused, kept if it cures that or costs nothing.
+
+    A queue lowers the limit at once, without a trial. Nothing here waits.
 
     start: the limit to begin with, in requests. most: the highest limit. clock: returns monotonic seconds.
     held_back: set from outside while the client itself is too busy for more requests; the limit does not grow then.

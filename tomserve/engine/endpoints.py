@@ -1,17 +1,4 @@
-"""The endpoints of a run: which gets the next request (load balancing by prefix cache), which are down, and hedged
-requests.
-
-A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's
-prefix cache holds the beginning, unless another endpoint has much more room. A later turn of a conversation goes,
-under the same rule, to the endpoint that answered the turn before. Where the prompts make no difference, it goes to
-the endpoint with the most room. The limit of requests in flight is fixed for the whole run or adaptive by endpoint.
-
-An endpoint that cannot be reached, or that keeps failing while another one works, is marked as down. It gets no
-requests, and is probed until it answers again. An outage of the server is told from items that it cannot answer by
-counting: where many different items fail in a row, nothing succeeds, no older request is still being answered and a
-simple probe fails too, it is an outage. No item is given up during an outage, and after `lost_after` seconds the run
-ends with a diagnosis instead of thousands of error rows.
-"""
+"""The endpoints of a run: load balancing by prefix cache, which endpoints are down, outages, and hedged requests."""
 
 from __future__ import annotations
 
@@ -62,6 +49,17 @@ speaks for it."""
 
 class EndpointPool:
     """All endpoints of a run; a single endpoint is a pool of one.
+
+    A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's
+    prefix cache holds the beginning, unless another endpoint has much more room. A later turn of a conversation goes,
+    under the same rule, to the endpoint that answered the turn before. Where the prompts make no difference, it goes to
+    the endpoint with the most room. The limit of requests in flight is fixed for the whole run or adaptive by endpoint.
+
+    An endpoint that cannot be reached, or that keeps failing while another one works, is marked as down. It gets no
+    requests, and is probed until it answers again. An outage of the server is told from items that it cannot answer by
+    counting: where many different items fail in a row, nothing succeeds, no older request is still being answered and
+    a simple probe fails too, it is an outage. No item is given up during an outage, and after `lost_after` seconds the
+    run ends with a diagnosis instead of thousands of error rows.
 
     endpoints: their addresses, each ``.../v1``.
     lost_after: seconds without contact, or without an answer, after which the run counts as lost.
@@ -291,11 +289,11 @@ Send = Callable[[str, Request], Awaitable[Reply]]
 
 
 async def send_hedged(
-    send: Send, fleet: EndpointPool, request: Request, avoid: str | None, near: str | None, late: float
+    send: Send, pool: EndpointPool, request: Request, avoid: str | None, near: str | None, late: float
 ) -> tuple[Reply, str]:
     """Send a request, and once more to another endpoint if the first takes too long; the slower one is cancelled.
 
-    send: sends one copy. fleet: chooses the endpoints. avoid, near: what it is to consider (see EndpointPool.pick).
+    send: sends one copy. pool: chooses the endpoints. avoid, near: what it is to consider (see EndpointPool.pick).
     late: seconds after which the second copy is sent. Returns the reply that counts with the endpoint that gave it: the
     first final reply, or the last one where none is final.
     """
@@ -303,11 +301,11 @@ async def send_hedged(
     async def copy(endpoint: str) -> Reply:
         return await send(endpoint, request)
 
-    first = fleet.pick(request, avoid, near)
+    first = pool.pick(request, avoid, near)
     tasks = {asyncio.create_task(copy(first)): first}
     try:
         done, _ = await asyncio.wait(tasks, timeout=late)
-        second = fleet.pick(request, first)
+        second = pool.pick(request, first)
         if not done and second != first:
             tasks[asyncio.create_task(copy(second))] = second
         waiting = set(tasks)

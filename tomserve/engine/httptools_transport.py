@@ -25,6 +25,7 @@ from tomserve.engine.transport import (
     MAX_BODY,
     MAX_HEAD,
     OVERHEAD,
+    SHORTLY,
     Deadlines,
     Reply,
     Timeouts,
@@ -235,9 +236,6 @@ KEPT_IDLE = 15.0
 
 NAMES_KEPT = 10.0
 """Seconds for which the addresses of a host are kept before its name is looked up again."""
-
-SHORTLY = 2.0
-"""Seconds that a question about a server, rather than to its model, may take."""
 
 ATTEMPT = 0.25
 """Seconds after which the next address of a host is tried beside one that has not answered yet (RFC 8305)."""

@@ -16,14 +16,14 @@ import orjson
 
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.transport import (
-    MAX_BODY,
     MAX_HEAD,
+    SHORTLY,
     UNENCODED,
     Deadlines,
     Reply,
     Timeouts,
-    decompress,
     parse_retry_after,
+    read_body,
     read_reply,
 )
 from tomserve.errors import MachineError
@@ -41,10 +41,6 @@ whatever stands in OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS, t
 
 _OF_BODY = (b"content-length", b"content-encoding", b"transfer-encoding")
 """Headers that say how a body is sent, and so do not hold for one that was read."""
-
-
-SHORTLY = 2.0
-"""Seconds that a question about a server, rather than to its model, may take."""
 
 
 class _UnreadError(Exception):
@@ -187,16 +183,10 @@ async def _read_body(response: Any) -> bytes:
     """The body of a response as it was before it was compressed. Raises _UnreadError where it is beyond the limits."""
     if sum(len(name) + len(value) + 4 for name, value in response.headers.raw) > MAX_HEAD:
         raise _UnreadError("the headers have no end")
-    pieces, size = [], 0
-    async for piece in response.stream:
-        size += len(piece)
-        if size > MAX_BODY:
-            raise _UnreadError("huge body")
-        pieces.append(piece)
     try:
-        body = decompress(b"".join(pieces), response.headers.get("Content-Encoding", "").encode(), MAX_BODY)
+        body = await read_body(response.stream, response.headers.get("Content-Encoding", ""))
     except ValueError as error:
-        raise _UnreadError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
+        raise _UnreadError(str(error)) from None
     if body is None:
         raise _UnreadError("huge body")
     return body

@@ -1,15 +1,4 @@
-"""Retries of failed requests (waiting times by tenacity), and the failures that end a run: refusals from the start,
-and replies by another model.
-
-Until a request succeeds, rows with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions were
-refused for the same reason, the run ends and none of these rows is written: a row for each of ten thousand items
-would never be asked again, while so the command can be repeated when the mistake is mended. As soon as a reply
-differs, the rows held back are written: these refusals concern those items alone.
-
-The first reply of a run decides. A later reply that names another model ends the run and is not kept. Every reply is
-compared with all earlier ones, whatever endpoint it came from: replicas of one model name the same model, and where
-they do not, the answers come from different models.
-"""
+"""Retries of failed requests, and the failures that end a run: refusals from the start, replies by another model."""
 
 from __future__ import annotations
 
@@ -18,11 +7,11 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from tenacity import RetryCallState, wait_random_exponential
 from tenacity.wait import wait_base
 
+from tomserve.engine.records import Row
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.status import REFUSED, SPOKEN, TIMEOUT, transient
@@ -114,12 +103,15 @@ class Pause:
 LIMIT = 8
 """How many different questions must be refused for the same reason, with nothing else before, to end the run."""
 
-Row = dict[str, Any]
-"""One row of the journal."""
-
 
 class FirstRefusals:
-    """Every row of a run goes through `take`; `finish` is called once all requests have been asked.
+    """Ends a run whose first requests are all refused for the same reason.
+
+    Every row goes through `take`; `finish` is called once all requests have been asked. Until a request succeeds, rows
+    with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions were refused for the same reason,
+    the run ends and none of these rows is written: a row for each of ten thousand items would never be asked again,
+    while so the command can be repeated when the mistake is mended. As soon as a reply differs, the rows held back are
+    written: these refusals concern those items alone.
 
     decided: True where rows are written at once, because the run has a reply that shows its requests to be well-formed.
     """
@@ -187,7 +179,10 @@ MOST = 64
 
 
 class ModelGuard:
-    """The models that replies name.
+    """Ends a run in which a reply names another model than the replies before.
+
+    Every reply is compared with all earlier ones, whatever endpoint it came from: replicas of one model name the same
+    model, and where they do not, the answers come from different models.
 
     known: the names that replies gave in earlier sessions of the run.
     named: the names that replies gave in this session.

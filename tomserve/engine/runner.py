@@ -1,17 +1,9 @@
-"""The runner: workers take requests from one queue, every reply becomes one row of the journal, and an observer is
-told the status.
+"""The runner: workers take requests from one queue, every reply becomes a row of the journal, an observer is told.
 
 There are as many workers as requests may be in flight: a fixed number, or the sum of the endpoints' adaptive limits.
 Requests with equal keys are sent only once. A request is made when a worker is free for it, so that a million
-requests take no more memory than a thousand. What follows from a reply, in a conversation of several turns, is asked
-before new questions (see tomserve.engine.runner). A stop ends the asking and leaves what is in flight some seconds to
+requests take no more memory than a thousand. A stop ends the asking and leaves what is in flight some seconds to
 complete; everything that has completed is in the journal.
-
-A conversation that an earlier session began is begun anew. Its turns that the journal has answers to are answered
-from there, without a row; the first one that it has none to is asked.
-
-A few times a second the status is reported; every second or so the endpoints are asked for their load. Where the
-event loop wakes up late, or one CPU core is used up, the limits must not grow.
 """
 
 from __future__ import annotations
@@ -103,7 +95,10 @@ class SilentObserver:
 class RunWatch:
     """Measures what a run is doing, and tells the adaptive limits and an observer.
 
-    fleet: the endpoints with their limits.
+    A few times a second the status is reported; every second or so the endpoints are asked for their load. Where the
+    event loop wakes up late, or one CPU core is used up, the limits must not grow.
+
+    pool: the endpoints with their limits.
     transport: asks the endpoints for their metrics.
     prefix: counts the prompt tokens that came from the prefix cache.
     observer: told the status.
@@ -113,20 +108,20 @@ class RunWatch:
 
     def __init__(
         self,
-        fleet: EndpointPool,
+        pool: EndpointPool,
         transport: Transport,
         prefix: PrefixMeter,
         observer: Observer,
         retrying: Callable[[], int],
         extra_requests: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.fleet, self.transport, self.prefix = fleet, transport, prefix
+        self.pool, self.transport, self.prefix = pool, transport, prefix
         self.observer, self.retrying, self.extra_requests = observer, retrying, extra_requests
         self.client_bound = False
         self._loads: dict[str, ServerLoad] = {}
         self._counted: dict[str, ServerLoad] = {}  # the first load of each endpoint: its counters began before this run
-        self._silent = dict.fromkeys(fleet.endpoints, 0)
-        self._asked = dict.fromkeys(fleet.endpoints, -1e9)
+        self._silent = dict.fromkeys(pool.endpoints, 0)
+        self._asked = dict.fromkeys(pool.endpoints, -1e9)
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Measure and report until cancelled; `changed` is called each time after the limits may have moved."""
@@ -137,16 +132,16 @@ class RunWatch:
                 for endpoint in self._due():
                     if endpoint not in asking or asking[endpoint].done():
                         asking[endpoint] = asyncio.create_task(self._ask(endpoint))
-                wall, cpu = self.fleet.clock(), time.process_time()
+                wall, cpu = self.pool.clock(), time.process_time()
                 await asyncio.sleep(TICK)
-                passed = max(self.fleet.clock() - wall, 1e-9)
+                passed = max(self.pool.clock() - wall, 1e-9)
                 busy = (time.process_time() - cpu) / passed > BUSY_CORE or passed > TICK + LATE
                 suspicious = min(suspicious + 1, 4) if busy else max(suspicious - 1, 0)
                 self.client_bound = suspicious >= 3
-                if self.fleet.fixed is None:
-                    for endpoint, limit in self.fleet.limits.items():
+                if self.pool.fixed is None:
+                    for endpoint, limit in self.pool.limits.items():
                         limit.held_back = self.client_bound
-                        limit.tick(len(self.fleet.out[endpoint]))
+                        limit.tick(len(self.pool.out[endpoint]))
                 changed()
                 self.tell()
         finally:
@@ -156,8 +151,8 @@ class RunWatch:
 
     def _due(self) -> list[str]:
         """The endpoints whose metrics are to be asked for now."""
-        usual, now = ASK_EVERY[self.fleet.fixed is not None], self.fleet.clock()
-        every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.fleet.available}
+        usual, now = ASK_EVERY[self.pool.fixed is not None], self.pool.clock()
+        every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.pool.available}
         due = [endpoint for endpoint, seconds in every.items() if now - self._asked[endpoint] >= seconds]
         self._asked.update(dict.fromkeys(due, now))
         return due
@@ -177,8 +172,8 @@ class RunWatch:
             self._counted[endpoint] = load
         if load.block:
             self.prefix.block = load.block
-        if self.fleet.fixed is None:
-            self.fleet.limits[endpoint].note_load(load, len(self.fleet.out[endpoint]))
+        if self.pool.fixed is None:
+            self.pool.limits[endpoint].note_load(load, len(self.pool.out[endpoint]))
 
     def _cached_share(self) -> float | None:
         """The share of prompt tokens from the cache: by the answers where they report it, else by servers' counters."""
@@ -190,25 +185,25 @@ class RunWatch:
 
     def tell(self) -> None:
         """Tell the observer what the run is doing now."""
-        oldest = self.fleet.oldest()
+        oldest = self.pool.oldest()
         self.observer.status(
             RunStatus(
-                in_flight=self.fleet.in_flight,
-                limit=self.fleet.capacity,
-                limit_found=self.fleet.fixed is None and any(limit.found for limit in self.fleet.limits.values()),
+                in_flight=self.pool.in_flight,
+                limit=self.pool.capacity,
+                limit_found=self.pool.fixed is None and any(limit.found for limit in self.pool.limits.values()),
                 retrying=self.retrying(),
                 queue=sum(load.waiting for load in self._loads.values()) if self._loads else None,
                 cached=self._cached_share(),
                 shareable=self.prefix.bound,
                 client_bound=self.client_bound,
-                oldest=(oldest[0], self.fleet.clock() - oldest[1]) if oldest else None,
+                oldest=(oldest[0], self.pool.clock() - oldest[1]) if oldest else None,
                 extra_requests=self.extra_requests(),
             )
         )
 
 
 class Follower(Protocol):
-    """Whoever holds the open conversations of a run. Requests of a single turn are no conversations."""
+    """The open conversations of several turns. Requests of a single turn are no conversations."""
 
     @property
     def extra_requests(self) -> int:
@@ -238,7 +233,10 @@ answered the turn before. It is a plain tuple, because one is made for every req
 
 
 class RequestQueue:
-    """The requests of a run, in the order in which they are asked.
+    """The requests of a run, in the order in which they are asked: what follows from a reply before new questions.
+
+    A conversation that an earlier session began is begun anew. Its turns that the journal has answers to are answered
+    from there, without a row; the first one that it has none to is asked.
 
     requests: the new questions. journal: tells what is answered already.
     follower: holds the conversations; None where every question takes a single request.
@@ -294,7 +292,7 @@ class RequestQueue:
         return [(one, request, row.get("endpoint")) for one in self._follower.follow(row)]
 
     def push(self, following: Sequence[Next]) -> int:
-        """Put follow-ups at the head of the line, the first of them first. Returns how many wait now."""
+        """Put follow-ups at the head of the queue, the first of them first. Returns how many wait now."""
         self._following.extend(reversed(following))
         return len(self._following)
 
@@ -366,14 +364,14 @@ class Runner:
     def __post_init__(self) -> None:
         self.prefix = PrefixMeter()
         self._pending: dict[str, list[Identity]] = {}
-        self._fleet = self._new_fleet()
+        self._pool = self._new_pool()
         self._refusals = FirstRefusals(decided=bool(self.journal.final))
-        self._line = RequestQueue((), self.journal, self.follower, self._write)
+        self._queue = RequestQueue((), self.journal, self.follower, self._write)
         self._workers: set[asyncio.Task[None]] = set()
         self._retrying, self._probed = 0, -PROBE_EVERY
         self._room: asyncio.Future[None] | None = None
 
-    def _new_fleet(self) -> EndpointPool:
+    def _new_pool(self) -> EndpointPool:
         return EndpointPool(self.endpoints, self.policy.lost_after, self.clock, self.concurrency, self.most)
 
     async def run(self, requests: Iterable[Request]) -> bool:
@@ -385,11 +383,11 @@ class Runner:
         Raises JournalError where rows cannot be written, ConfigError where a program of a strategy makes a mistake. In
         all cases everything that completed is kept.
         """
-        self._line = RequestQueue(requests, self.journal, self.follower, self._write)
-        self._fleet = self._new_fleet()
+        self._queue = RequestQueue(requests, self.journal, self.follower, self._write)
+        self._pool = self._new_pool()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        counts = (lambda: self._retrying, lambda: self._line.extra_requests)
-        watch = RunWatch(self._fleet, self.transport, self.prefix, self.observer, *counts)
+        counts = (lambda: self._retrying, lambda: self._queue.extra_requests)
+        watch = RunWatch(self._pool, self.transport, self.prefix, self.observer, *counts)
         endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._start_workers))]
         helpers = [asyncio.create_task(job) for job in (self._revive(), self._drain())]
         self._start_workers()
@@ -420,8 +418,8 @@ class Runner:
         """Start workers up to the number of requests that may be in flight; surplus workers end by themselves."""
         if self.stop.is_set() or self._finished.done():
             return
-        room = self._fleet.capacity - len(self._workers) + self._idle
-        for _ in range(min(room, self._line.waiting) if self._line.used_up else room):
+        room = self._pool.capacity - len(self._workers) + self._idle
+        for _ in range(min(room, self._queue.waiting) if self._queue.used_up else room):
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._end_worker)
@@ -431,7 +429,7 @@ class Runner:
         """How many waiting workers are not counted: at a low limit a failing question must not hold up the others."""
         if self.concurrency or not self._retrying:
             return 0
-        return min(self._retrying, max(0, FEW - self._fleet.capacity) if self._fleet.pause > 0 else WAITING)
+        return min(self._retrying, max(0, FEW - self._pool.capacity) if self._pool.pause > 0 else WAITING)
 
     def _end_worker(self, worker: asyncio.Task[None]) -> None:
         """Called when a worker has ended: an error, or the end of the last worker, ends the run."""
@@ -463,14 +461,14 @@ class Runner:
         """Give replicas that were down requests again as soon as they answer a probe."""
         while len(self.endpoints) > 1:
             await asyncio.sleep(PROBE_EVERY)
-            for endpoint in list(self._fleet.down):
+            for endpoint in list(self._pool.down):
                 if await self.transport.alive(endpoint):
-                    self._fleet.revive(endpoint)
+                    self._pool.revive(endpoint)
 
     async def _work(self) -> None:
         """One worker: it asks one request after the other while the limits allow it."""
-        while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
-            if (found := self._line.take()) is None:
+        while len(self._workers) - self._idle <= self._pool.capacity and not self.stop.is_set():
+            if (found := self._queue.take()) is None:
                 break
             request = found[0]
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
@@ -504,10 +502,10 @@ class Runner:
         for row in rows:
             try:
                 if self.follower is not None:
-                    following += self._line.follow(row, request)
+                    following += self._queue.follow(row, request)
             finally:
                 self._write(*self._refusals.take(row))
-        if following and self._line.push(following) > 1:  # one of them is taken by this worker
+        if following and self._queue.push(following) > 1:  # one of them is taken by this worker
             self._start_workers()
 
     def _write(self, *rows: Row) -> None:
@@ -526,18 +524,18 @@ class Runner:
         endpoint: str | None = None
         missing: set[str] = set()
         while True:
-            while (pause := self._fleet.pause) > 0:
+            while (pause := self._pool.pause) > 0:
                 if await self._wait(pause):
                     return None
             if self.concurrency is None:  # a fixed number is kept by the number of workers
                 await self._wait_for_room()
             sent += 1
             if self.hedge is None or len(self.endpoints) < 2:
-                endpoint = self._fleet.pick(request, endpoint, near)
+                endpoint = self._pool.pick(request, endpoint, near)
                 reply = await self._send(endpoint, request)
             else:
-                reply, endpoint = await send_hedged(self._send, self._fleet, request, endpoint, near, self.hedge)
-            if self._fleet.suspected:
+                reply, endpoint = await send_hedged(self._send, self._pool, request, endpoint, near, self.hedge)
+            if self._pool.suspected:
                 await self._probe_server()
             self._raise_if_hopeless(reply, endpoint)
             if reply.final and reply.status != NOT_FOUND:
@@ -545,12 +543,12 @@ class Runner:
             if reply.status == NOT_FOUND and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
                 missing.add(endpoint)  # one replica may have lost its model; 404 counts once all replicas say it
                 continue
-            outage = not reply.reached or (self._fleet.suspected and transient(reply.status))
+            outage = not reply.reached or (self._pool.suspected and transient(reply.status))
             outage = outage or self._is_over_limit(reply, endpoint)
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
                 return reply, endpoint, sent
-            if not reply.reached and self._fleet.others_up:
+            if not reply.reached and self._pool.others_up:
                 continue  # another replica is asked without waiting
             if await self._wait(self.policy.seconds(reply, min(sent, 10))):
                 return None
@@ -559,11 +557,11 @@ class Runner:
         """Whether a refusal is due to the number of requests rather than to this question."""
         if reply.status not in BUSY:
             return False
-        return self._fleet.refusing or (self.concurrency is None and len(self._fleet.out[endpoint]) > 0)
+        return self._pool.refusing or (self.concurrency is None and len(self._pool.out[endpoint]) > 0)
 
     async def _wait_for_room(self) -> None:
         """Wait until the limits have room: there may be more workers than that, as some wait to ask again."""
-        while self._fleet.in_flight >= self._fleet.capacity and not self.stop.is_set():
+        while self._pool.in_flight >= self._pool.capacity and not self.stop.is_set():
             if self._room is None or self._room.done():
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._room], timeout=1.0)
@@ -583,23 +581,23 @@ class Runner:
         if self.probe is None or self.clock() - self._probed < PROBE_EVERY:
             return
         self._probed = self.clock()
-        endpoint = self._fleet.available[0]
+        endpoint = self._pool.available[0]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
                 if (await self.transport.send(endpoint, self.probe)).status in GOOD:
-                    self._fleet.suspect_items()
+                    self._pool.suspect_items()
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
         """Send a request once, and let the pool know when it is sent and what comes back."""
-        self._fleet.note_sent(endpoint, request.identity)
+        self._pool.note_sent(endpoint, request.identity)
         began = None
         try:
             reply = await self.transport.send(endpoint, request.body)
         finally:
-            began = self._fleet.note_return(endpoint, request.identity)
+            began = self._pool.note_return(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
-        self._fleet.note_reply(endpoint, reply, request.identity, began)
+        self._pool.note_reply(endpoint, reply, request.identity, began)
         return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
@@ -608,5 +606,5 @@ class Runner:
                 f"{endpoint}: the API key was refused in mid-run ({reply.error}); set a valid key and resume"
             )
         gone = self.alive() if reply.status in MAYBE_GONE else None
-        if reason := gone or (self._fleet.explain_loss() if not reply.final else None):
+        if reason := gone or (self._pool.explain_loss() if not reply.final else None):
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")

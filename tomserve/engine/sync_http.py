@@ -125,9 +125,8 @@ class SyncClient:
             try:
                 whole = decompress(b"".join(pieces), encoding.encode("latin-1"), MOST)
             except ValueError as error:
-                raise ValueError(
-                    f"its answer claims to be encoded as {str(error)!r}, which was not asked for"
-                ) from None
+                claim = f"its answer claims to be encoded as {str(error)!r}, which was not asked for"
+                raise ValueError(claim) from None
             if whole is None:
                 raise ValueError(_TOO_MUCH)
             return SyncResponse(response.status, headers_read, whole)

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterable, Callable, Coroutine
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
@@ -30,6 +30,9 @@ MAX_HEAD = 64 * 2**10
 
 OVERHEAD = 2
 """A body in chunks may take so many times its own size at most: the rest of the bytes says where the chunks end."""
+
+SHORTLY = 2.0
+"""Seconds that a question about a server, rather than to its model, may take."""
 
 UNENCODED = "identity"
 """The value of Accept-Encoding: nothing that is compressed is asked for."""
@@ -51,6 +54,21 @@ def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
         return _inflate(body, encoding, most)
     except (zlib.error, KeyError):
         raise ValueError(encoding[:40].decode("latin-1")) from None
+
+
+async def read_body(pieces: AsyncIterable[bytes], encoding: str) -> bytes | None:
+    """A body that comes in pieces, decompressed; None where it is longer than MAX_BODY. Raises ValueError where it
+    cannot be decompressed, with a text that is the error of the reply."""
+    found, size = [], 0
+    async for piece in pieces:
+        size += len(piece)
+        if size > MAX_BODY:
+            return None
+        found.append(piece)
+    try:
+        return decompress(b"".join(found), encoding.encode(), MAX_BODY)
+    except ValueError as error:
+        raise ValueError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
 
 
 def _inflate(body: bytes, encoding: bytes, most: int) -> bytes | None:
@@ -157,16 +175,10 @@ def redact_reply(reply: Reply, mask: Redactor) -> None:
     A server may echo whatever it got. The key is replaced before anything is cut, else half of it might be left.
     """
     if mask.looks:
-        if (text := reply.text) and (masked := mask(text)) is not text:
-            reply.text, reply.masked = masked, True
-        if (text := reply.reasoning) and (masked := mask(text)) is not text:
-            reply.reasoning, reply.masked = masked, True
-        if (text := reply.finish_reason) and (masked := mask(text)) is not text:
-            reply.finish_reason, reply.masked = masked, True
-        if (text := reply.model) and (masked := mask(text)) is not text:
-            reply.model, reply.masked = masked, True
-        if (text := reply.error) and (masked := mask(text)) is not text:
-            reply.error, reply.masked = masked, True
+        for name in ("text", "reasoning", "finish_reason", "model", "error"):
+            if (text := getattr(reply, name)) and (masked := mask(text)) is not text:
+                setattr(reply, name, masked)
+                reply.masked = True
         if reply.tokens and mask(text := "".join(token for token, _ in reply.tokens)) is not text:
             reply.tokens, reply.masked = None, True
     if (text := reply.finish_reason) and len(text) > LONGEST_NAME:
