@@ -214,7 +214,7 @@ def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], 
         return
     screen = console()
     for figure in figures:
-        print_prose(f"{figure.name}: {figure.said}", screen, "bold", hanging=2)
+        print_prose(f"{figure.name}: {figure.text}", screen, "bold", hanging=2)
         changed = f" ({', '.join(figure.options)})" if figure.options else ""
         print_prose(f"  {figure.why}{changed}", screen, "dim", hanging=2)
     print_prose(

@@ -24,7 +24,7 @@ from tomserve.content.text import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
 
 if TYPE_CHECKING:
-    from tomserve.distributed.cluster import Job, Task
+    from tomserve.distributed.cluster import Cluster, Job, Task
     from tomserve.distributed.ray import TaskDemand
 
 
@@ -357,16 +357,36 @@ def _tomserve() -> list[str]:
     return [sys.executable, "-m", "tomserve"]
 
 
+def _cluster_of(job: Job, *, believe: bool = False) -> Cluster:
+    """The cluster that a job was handed to.
+
+    believe: whether to go by the record of a job also where somebody else has written it. Raises MachineError where
+    that is so and not wanted, and where what it takes to ask the cluster is not installed.
+    """
+    from tomserve.distributed.cluster import FILE
+    from tomserve.distributed.slurm import Slurm
+
+    if not (job.ours or believe):
+        raise MachineError(
+            f"{FILE} was written by somebody else, or on a machine that does not share your home folder; if you trust "
+            "the folder, `tomserve status` and `tomserve cancel` go by it with --believe-job"
+        )
+    if job.cluster == "slurm":
+        return Slurm()
+    from tomserve.distributed.ray import Ray
+
+    return Ray()
+
+
 def check_no_job(folder: Path, parts: Sequence[int]) -> None:
     """Raise ConflictError where an earlier job still asks one of these parts."""
     from tomserve.content.paths import PARTS_ENDING
     from tomserve.distributed.cluster import Job
-    from tomserve.distributed.slurm import cluster_of
 
     if (job := Job.read(folder)) is None:
         return
     try:
-        busy = cluster_of(job).alive(job) & set(parts)
+        busy = _cluster_of(job).alive(job) & set(parts)
     except MachineError as error:
         say(f"warning: whether job {job.id} still asks these parts cannot be told ({error})", error=True)
         return
@@ -391,7 +411,6 @@ def status(name: NameArgument, believe_job: BelieveOption = False) -> int:
     """
     from tomserve.distributed.cluster import Job
     from tomserve.distributed.shards import find_folder, part_states
-    from tomserve.distributed.slurm import cluster_of
     from tomserve.reporting.shards import show_status
 
     folder = find_folder(name)
@@ -400,7 +419,7 @@ def status(name: NameArgument, believe_job: BelieveOption = False) -> int:
     tasks: Mapping[int, Task] = {}
     if job is not None:
         try:
-            tasks = cluster_of(job, believe=believe_job).states(job)
+            tasks = _cluster_of(job, believe=believe_job).states(job)
         except MachineError as error:
             say(f"warning: the cluster cannot be asked ({error})", error=True)
     show_status(folder, found, job, tasks, console())
@@ -416,13 +435,12 @@ def cancel(name: NameArgument, believe_job: BelieveOption = False) -> int:
     """
     from tomserve.distributed.cluster import Job
     from tomserve.distributed.shards import Shards, find_folder
-    from tomserve.distributed.slurm import cluster_of
 
     folder = find_folder(name)
     Shards.read(folder)
     if (job := Job.read(folder)) is None:
         raise ConfigError(f"{folder}: nothing was submitted; `tomserve submit` hands its parts to a cluster")
-    cluster = cluster_of(job, believe=believe_job)
+    cluster = _cluster_of(job, believe=believe_job)
     left = cluster.alive(job)
     if left:
         cluster.cancel(job)

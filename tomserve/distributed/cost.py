@@ -1,15 +1,10 @@
-"""The cost of a large evaluation on a cluster: tokens, time, GPU hours, disk, memory and number of shards, by shown
-arithmetic.
+"""The cost of a large evaluation on a cluster: tokens, time, GPU hours, disk, memory and number of shards.
 
 Every figure says what it rests on, and which option of `tomserve plan` changes that. Prompts are rendered once and
-their tokens counted as bytes over BYTES_A_TOKEN; how much of each a prefix cache has follows from the prompt before.
-The speed of a node is what the user has measured on one, or else a rough rule (two operations a parameter and token)
-that calls itself so. The figures of files and memory are those of docs/explanation/scale.md.
+their tokens counted as bytes over BYTES_A_TOKEN. Files and memory are reckoned as in docs/explanation/scale.md.
 
 >>> load = Workload(requests=10**8, prompt_tokens=600, reply_tokens=60, shared=0.5)
->>> round(load.work(reply_weight=4))
-540
->>> [one.said for one in estimate_cost(load, Nodes(100, tokens_a_second=3000)) if one.name == "time"]
+>>> [one.text for one in estimate_cost(load, Nodes(100, tokens_a_second=3000)) if one.name == "time"]
 ['6.2 h']
 """
 
@@ -18,7 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,16 +57,17 @@ PART_HOURS = 4.0
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked. requests: how many. prompt_tokens, reply_tokens: of one request on average. shared: the share of
-    the prompt tokens that a prefix cache has already, 0 to 1. per_item: how many requests there are about one question.
-    source: where these numbers come from, in words."""
+    """What is asked: how many requests, and of one request on average its tokens."""
 
     requests: int
     prompt_tokens: float
     reply_tokens: float
     shared: float
+    """The share of the prompt tokens that a prefix cache has already, 0 to 1."""
     per_item: float = 2.0
+    """How many requests there are about one question."""
     source: str = "as given"
+    """Where these numbers come from, in words."""
 
     def work(self, reply_weight: float) -> float:
         """What one request costs, in computed prompt tokens."""
@@ -80,19 +76,19 @@ class Workload:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Who is asked. nodes: how many there are. gpus: those of one node. preset: of the model, None where its speed is
-    given. tokens_a_second: of replies, that one node gives while it is asked such requests; None for the rough rule.
-    tflops: operations a second (10**12) that a GPU has on average; None for HAD of its peak. parameters: how many
-    (10**9) a token is computed with; None for all that the weights hold. reply_weight, start_minutes, lost: see
-    REPLY_WEIGHT, START and LOST. part_rows, part_hours: how many rows a part may have,
-    and how long it may take."""
+    """Who is asked: how many nodes, and what each of them can do."""
 
     nodes: int
     gpus: str = STUDY
+    """Those of one node."""
     preset: Preset | None = None
+    """Of the model; None where the speed of a node is given."""
     tokens_a_second: float | None = None
+    """Of replies, that one node gives while it is asked such requests; None for the rough rule."""
     tflops: float | None = None
+    """Operations a second (10**12) that a GPU has on average; None for HAD of its peak."""
     parameters: float | None = None
+    """How many (10**9) a token is computed with; None for all that the weights hold."""
     reply_weight: float = REPLY_WEIGHT
     start_minutes: float = START
     lost: float = LOST
@@ -102,23 +98,28 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the plan. name: of it. value: the number itself, in `unit`. said: the figure in words. why: what it
+    """A figure of the plan. name: of it. value: the number itself, in `unit`. text: the figure in words. why: what it
     rests on. options: those that change it."""
 
     name: str
     value: float
     unit: str
-    said: str
+    text: str
     why: str
     options: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The figure as JSON has it."""
-        return {**vars(self), "options": list(self.options)}
+        fields = {"name": self.name, "value": self.value, "unit": self.unit, "said": self.text, "why": self.why}
+        return {**fields, "options": list(self.options)}
 
 
 def estimate_speed(load: Workload, nodes: Nodes, gpus: list[Gpu]) -> tuple[float, Figure]:
-    """Requests a second that one node answers, and the figure that explains it."""
+    """Requests a second that one node answers, and the figure that explains it.
+
+    The speed is what the user has measured on a node, or else a rough rule that calls itself so: two operations a
+    parameter and token.
+    """
     if nodes.tokens_a_second is not None:
         rate = nodes.tokens_a_second / load.reply_tokens
         why = f"{nodes.tokens_a_second:,.0f} reply tokens a second, as given"
@@ -340,6 +341,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
     starts = math.ceil(parts / nodes.nodes)
     hours = asked / (rate * nodes.nodes) / 3600 + starts * nodes.start_minutes / 60
     rows = math.ceil(load.requests / parts)
+    dividing, analysing, merging = _single_core_steps(load)
     return [
         _requests(load),
         speed,
@@ -372,7 +374,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             f"{rows * RESUME:,.0f} s",
             ("--part-rows", "--part-hours"),
         ),
-        _dividing(load),
+        dividing,
         Figure(
             "client",
             (CLIENT + KEY * rows) / 1e9,
@@ -381,8 +383,8 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             f"{CLIENT / 1e9:g} GB, and {KEY} bytes for each row of the part; {ASK * 1e3:g} ms a request",
             ("--part-rows",),
         ),
-        _analysing(load),
-        _merging(load),
+        analysing,
+        merging,
         _disk(load),
     ]
 
@@ -441,46 +443,34 @@ def _cache(load: Workload, nodes: Nodes, hours: float, gpus: int) -> Figure:
     )
 
 
-def _alone(name: str, seconds: float, memory: float, basis: str) -> Figure:
-    """What a step takes that one core does, in GB of memory."""
-    said = f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory"
-    return Figure(name, memory, "GB", said, basis, ("--requests",))
-
-
-def _dividing(load: Workload) -> Figure:
-    """What dividing takes, before anything is asked."""
-    memory = load.requests / load.per_item * PLANNED / 1e9
-    return _alone(
-        "dividing",
-        load.requests * DIVIDE,
-        memory,
-        f"{DIVIDE * 1e6:.0f} microseconds a prompt, {PLANNED} bytes a question; where that is too much, divide by "
-        "--where into several evaluations first",
-    )
-
-
-def _analysing(load: Workload) -> Figure:
-    """What the tables of accuracy take, counted part by part."""
-    memory = READING + load.requests * COUNTED / 1e9
-    return _alone(
-        "analysing",
-        load.requests * ANALYSE,
-        memory,
-        f"{ANALYSE * 1e6:.0f} microseconds and {COUNTED} bytes a row for the study accuracy by one factor; less "
-        "memory where stories have more questions; other studies hold all rows",
-    )
-
-
-def _merging(load: Workload) -> Figure:
-    """What merging all parts takes."""
-    memory = BARE + load.requests * MERGED / 1e9
-    return _alone(
-        "merging",
-        load.requests * MERGE,
-        memory,
-        f"{MERGE * 1e6:.0f} microseconds and {MERGED} bytes a row; only where one run is wanted, as parts are scored "
-        "and analysed as they are",
-    )
+def _single_core_steps(load: Workload) -> Iterator[Figure]:
+    """What dividing, analysing and merging take, each of which one core does: time, and GB of memory."""
+    requests = load.requests
+    for name, seconds, memory, why in (
+        (
+            "dividing",
+            requests * DIVIDE,
+            requests / load.per_item * PLANNED / 1e9,
+            f"{DIVIDE * 1e6:.0f} microseconds a prompt, {PLANNED} bytes a question; where that is too much, divide by "
+            "--where into several evaluations first",
+        ),
+        (
+            "analysing",
+            requests * ANALYSE,
+            READING + requests * COUNTED / 1e9,
+            f"{ANALYSE * 1e6:.0f} microseconds and {COUNTED} bytes a row for the study accuracy by one factor; less "
+            "memory where stories have more questions; other studies hold all rows",
+        ),
+        (
+            "merging",
+            requests * MERGE,
+            BARE + requests * MERGED / 1e9,
+            f"{MERGE * 1e6:.0f} microseconds and {MERGED} bytes a row; only where one run is wanted, as parts are "
+            "scored and analysed as they are",
+        ),
+    ):
+        text = f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory"
+        yield Figure(name, memory, "GB", text, why, ("--requests",))
 
 
 def _disk(load: Workload) -> Figure:

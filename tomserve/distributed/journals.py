@@ -1,9 +1,7 @@
 """Joins journals that may hold rows of the same questions, and packs a finished journal into ``responses.parquet``.
 
-Whole conversations are taken, each from one journal: one that was ended comes before one that was not, then the one
-with more replies, then the one whose first reply is older, then the one with more attempts, then one by the digest of
-its rows. So joining again, or in another order, changes nothing. Rows are never written anew: their bytes are copied
-as they stand, at about 180 bytes of memory a conversation. Unpacking gives the same bytes back.
+Rows are never written anew: their bytes are copied as they stand, at about 180 bytes of memory a conversation.
+Unpacking gives the same bytes back.
 
 >>> pack(Path("runs/mine")).ratio                                                                 # doctest: +SKIP
 8.2
@@ -15,6 +13,7 @@ import hashlib
 import os
 import time
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -102,7 +101,7 @@ class PaceReporter:
 
 @dataclass
 class KnownRows:
-    """What rows may be about.
+    """The questions that rows may answer.
 
     ids: those of the items, by whose places they are numbered. talking: for each strategy whether a question takes a
     conversation of several requests. repeats: how many samples a question has. levels: whether rows with different
@@ -232,7 +231,12 @@ class JoinedRows(NamedTuple):
 
 
 def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
-    """Decide from which journal each conversation is taken; of equal ones from the first journal."""
+    """Decide from which journal each conversation is taken; of equal ones from the first journal.
+
+    Whole conversations are taken, each from one journal: one that was ended comes before one that was not, then the one
+    with more replies, then the one whose first reply is older, then the one with more attempts, then one by the digest
+    of its rows. So joining again, or in another order, changes nothing.
+    """
     if not journals:
         return JoinedRows((), 0, 0)
     talks = pl.concat([one.talks.with_columns(source=pl.lit(n, pl.UInt32)) for n, one in enumerate(journals)])
@@ -377,17 +381,15 @@ def _check(folder: Path, *, unfinished: bool) -> None:
 
 
 def _describe_journal(path: Path) -> PackedHeader:
-    """What the file is to say of the journal. Raises ConfigError where the journal ends in half a line."""
-    found, size, lines = hashlib.sha256(), whole_length(path), 0
-    if size != path.stat().st_size:
+    """The header of the packed file. Raises ConfigError where the journal ends in half a line."""
+    if whole_length(path) != path.stat().st_size:
         raise ConfigError(
             f"{path}: ends in half a line, as a killed process leaves it; repeat the command that made the run, which "
             "puts that right, then pack it"
         )
-    for piece in FileSnapshot(path).chunks():
-        found.update(piece)
-        lines += piece.count(b"\n")
-    return PackedHeader(bytes=size, lines=lines, digest=f"sha256:{found.hexdigest()}")
+    file = FileSnapshot(path)
+    deque(file.lines(), maxlen=0)  # which counts them, and takes their digest
+    return PackedHeader(bytes=file.size, lines=file.count, digest=file.digest)
 
 
 def _write(path: Path, out: Path, about: PackedHeader, pace: PaceReporter) -> None:
@@ -442,7 +444,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
 def unpack(folder: Path, say: Callable[[str], None] = lambda text: None) -> Path:
     """Unpack a run's journal in its place, and return its path. say: is told that it is done.
 
-    Raises ConflictError where it is not packed, MachineError where the run is in use, and as `packed.restore` does.
+    Raises ConflictError where it is not packed, MachineError where the run is in use, and as `restore_journal` does.
     """
     with RunFolder(folder):
         if not restore_journal(folder, say):

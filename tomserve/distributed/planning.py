@@ -1,13 +1,8 @@
 """Divides an evaluation into shards that are even in tokens, and writes the folder of each.
 
 The items are put into the order in which their prompts are asked and cut into contiguous shards, so that prompts with
-a common beginning stay on one server. The largest shard is made as small as contiguous pieces allow (parametric
-search by bisection; exact, as sizes are whole numbers); within a tolerance every cut goes where two neighbours have
-least in common. The record is written last: before that, a folder of shards is nothing, and dividing again makes it
-anew.
-
->>> [int(end) for end in part_ends([5, 5, 5, 5, 5, 5], [0, 9, 0, 9, 9, 9], 2)]
-[3, 6]
+a common beginning stay on one server. The record is written last: before that, a folder of shards is nothing, and
+dividing again makes it anew.
 """
 
 from __future__ import annotations
@@ -50,6 +45,9 @@ TOLERANCE = 0.05
 
 def part_ends(weights: Sequence[int] | Numbers, sharing: Sequence[int] | Numbers, parts: int) -> list[int]:
     """Where each part ends: part k holds the weights from the end of part k - 1 up to, but not including, its own.
+
+    The largest part is made as small as contiguous pieces allow (parametric search by bisection; exact, as weights are
+    whole numbers); within a tolerance every cut goes where two neighbours have least in common.
 
     weights [n]: of each piece, whole numbers from 0. sharing [n]: how much each piece has in common with the one before
     it, which a cut between the two loses; the first number means nothing. parts: how many, from 1 to n. Each part holds

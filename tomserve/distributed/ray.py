@@ -65,19 +65,6 @@ class TaskDemand:
     env: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class PartStatus:
-    """What the conductor knows of a part.
-
-    state: one of ENDINGS. node: where its task runs, or ran last. starts: how often it has begun. note: why it failed.
-    """
-
-    state: str = PENDING
-    node: str = ""
-    starts: int = 0
-    note: str = ""
-
-
 class Conductor:
     """Has parts asked by tasks of Ray. `submit` makes it an actor; its methods return at once."""
 
@@ -87,21 +74,22 @@ class Conductor:
         name: of this actor. folder: of the parts, by a path that all nodes see. parts: their numbers.
         """
         self._name, self._folder, self._demand = name, folder, demand
-        self._statuses = {number: PartStatus() for number in parts}
+        self._tasks = {number: Task(PENDING) for number in parts}
         self._refs: dict[Any, int] = {}
         self._lock = threading.Lock()
         self._cancelled = False
         threading.Thread(target=self._conduct, daemon=True).start()
 
-    def statuses(self) -> dict[int, PartStatus]:
-        """What is known of every part, by its number."""
+    def tasks(self) -> dict[int, Task]:
+        """What is known of the task of every part, by its number; the state is one of ENDINGS."""
         with self._lock:
-            return dict(self._statuses)
+            return dict(self._tasks)
 
     def began(self, number: int, node: str) -> None:
         """Note that the task of a part has begun on a node."""
         with self._lock:
-            self._statuses[number] = PartStatus(RUNNING, node, self._statuses[number].starts + 1)
+            restarts = self._tasks[number].restarts
+            self._tasks[number] = Task(RUNNING, node, 0 if restarts is None else restarts + 1)
 
     def cancel(self) -> None:
         """End all tasks, those that run by SIGTERM to their `tomserve work`."""
@@ -124,8 +112,8 @@ class Conductor:
                 for ref in ended:
                     self._end(self._refs[ref], *_ending(ref))
         except Exception as error:  # nobody would hear of it otherwise
-            for number, told in self.statuses().items():
-                if told.state in LEFT:
+            for number, task in self.tasks().items():
+                if task.state in LEFT:
                     self._end(number, FAILED, f"the conductor has failed: {error}")
         time.sleep(LINGER)
         ray.kill(ray.get_actor(self._name, namespace=NAMESPACE))
@@ -141,7 +129,7 @@ class Conductor:
             num_cpus=demand.cpus, num_gpus=demand.gpus, scheduling_strategy="SPREAD", max_calls=1,
             max_retries=demand.restarts, retry_exceptions=[MachineError],
         )(run_part)  # fmt: skip
-        for number in self.statuses():
+        for number in self.tasks():
             if number in complete:
                 self._end(number, FINISHED)
                 continue
@@ -154,7 +142,7 @@ class Conductor:
 
     def _end(self, number: int, state: str, note: str = "") -> None:
         with self._lock:
-            self._statuses[number] = replace(self._statuses[number], state=state, note=note)
+            self._tasks[number] = replace(self._tasks[number], state=state, note=note)
 
 
 def _ending(ref: Any) -> tuple[str, str]:
@@ -168,7 +156,7 @@ def _ending(ref: Any) -> tuple[str, str]:
     except ray.exceptions.RayTaskError as error:
         return FAILED, str(error.cause)
     except ray.exceptions.RayError as error:
-        return FAILED, (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return FAILED, _first_line(error)
     return FINISHED, ""
 
 
@@ -268,11 +256,7 @@ class Ray:
         """The state of each part; none where the job has ended long ago. Raises MachineError where no cluster answers,
         as do the other methods."""
         with _connect(_address_of(job)):
-            told = _ask_conductor(job)
-        return {
-            number: Task(one.state, one.node, max(one.starts - 1, 0) if one.starts else None, one.note)
-            for number, one in told.items()
-        }
+            return _ask_conductor(job)
 
     def alive(self, job: Job) -> frozenset[int]:
         """The parts that tasks ask, or are going to."""
@@ -312,7 +296,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], demand: TaskDemand, add
         )  # fmt: skip
         conductor = actor.remote(name, str(folder.resolve()), list(parts), demand)
         try:
-            ray.get(conductor.statuses.remote(), timeout=ANSWER)
+            ray.get(conductor.tasks.remote(), timeout=ANSWER)
             place = address if address.startswith("ray://") else ray.get_runtime_context().gcs_address
             job = Job(
                 cluster="ray",
@@ -337,9 +321,8 @@ def largest_node(address: str) -> tuple[float, float]:
 
     with _connect(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return max((node.get("CPU", 0.0) for node in nodes), default=0.0), max(
-        (node.get("GPU", 0.0) for node in nodes), default=0.0
-    )
+    cpus, gpus = (max((node.get(kind, 0.0) for node in nodes), default=0.0) for kind in ("CPU", "GPU"))
+    return cpus, gpus
 
 
 def check_address(address: str) -> str:
@@ -407,14 +390,14 @@ def _conductor(job: Job) -> Any:
         return None
 
 
-def _ask_conductor(job: Job) -> Mapping[int, PartStatus]:
+def _ask_conductor(job: Job) -> Mapping[int, Task]:
     """What the conductor knows; nothing where it has gone. Raises MachineError where it does not answer."""
     import ray
 
     if (conductor := _conductor(job)) is None:
         return {}
     try:
-        return ray.get(conductor.statuses.remote(), timeout=ANSWER)  # type: ignore[no-any-return]
+        return ray.get(conductor.tasks.remote(), timeout=ANSWER)  # type: ignore[no-any-return]
     except ray.exceptions.ActorDiedError:
         return {}
     except ray.exceptions.RayError as error:

@@ -1,13 +1,8 @@
-"""The shards of an evaluation: the record ``shards.json``, the options, how far each shard is, and the score tables
-of all.
+"""The shards of an evaluation: the record ``shards.json``, how far each shard is, and the score tables of all.
 
 The record lies in the folder of the shards, by default ``runs/NAME.parts/``, and never changes once it is written.
 Shard 3 is the run folder ``runs/NAME.parts/0003/``, in which ``items.jsonl`` holds its questions from the beginning.
-How far it is follows from its manifest, its progress and its lock, without reading any answer. Score tables are lazy:
-Polars reads the columns and files that are asked for.
-
->>> ShardOptions(model="reference", limit=8).to_dict()
-{'model': 'reference', 'limit': 8}
+How far it is follows from its manifest, its progress and its lock, without reading any answer.
 """
 
 from __future__ import annotations
@@ -171,38 +166,39 @@ class PartRecord(_Part):
 
 
 class Shards(_Part):
-    """What an evaluation asks that is divided into parts.
-
-    run: the name of the run that the parts are merged into. experiment: what the user wants, with the fields of the
-    file of an experiment (tomserve.workflows.evaluate). benchmark, benchmark_path, benchmark_gold, benchmark_digest,
-    benchmark_items, provenance: as the manifest of the whole run has them. model, revision, preset: of the model.
-    sampling, strategies, variants: as in the manifest. noise: the share of the originals that is asked again, 0 for
-    none. originals: how many items are no variants. shared_tokens: about how many tokens of its prompts a prefix cache
-    that forgets nothing would save, if the evaluation were not divided. parts: in the order in which their prompts
-    would be asked.
-    """
+    """What an evaluation asks that is divided into parts."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
     run: RunName
+    """The name of the run that the parts are merged into."""
     created: str
     tomserve: str
     experiment: dict[str, Any]
+    """What the user wants, with the fields of the file of an experiment (tomserve.workflows.evaluate)."""
     benchmark: str
     benchmark_path: str | None = None
     benchmark_gold: str | None = None
     benchmark_digest: str
     benchmark_items: Count
     provenance: dict[str, Any] = {}
+    """As in the manifest of the whole run, like the fields of the benchmark."""
     model: str
     revision: str | None = None
     preset: Name | None = None
+    """Of the model, like its revision."""
     sampling: dict[str, Any]
     strategies: dict[str, AskedStrategy]
     variants: VariantsRecord | None = None
+    """As in the manifest, like sampling and strategies."""
     noise: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.0
+    """The share of the originals that is asked again, 0 for none."""
     originals: Count = 0
+    """How many items are no variants."""
     shared_tokens: Count = 0
+    """About how many tokens of its prompts a prefix cache that forgets nothing would save, if the evaluation were
+    not divided."""
     parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]
+    """In the order in which their prompts would be asked."""
 
     _check_names = pydantic.field_validator("strategies")(check_strategy_names)
 

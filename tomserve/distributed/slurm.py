@@ -24,7 +24,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tomserve.content import files
-from tomserve.distributed.cluster import FILE, Cluster, Job, Task
+from tomserve.distributed.cluster import Job, Task
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ContentError, MachineError
 
@@ -138,7 +138,7 @@ class ArrayOptions:
 def sbatch_command(folder: Path, run: str, parts: Collection[int], wanted: ArrayOptions) -> list[str]:
     """The words that hand the parts to Slurm.
 
-    folder: that of the parts. run: the name of the evaluation. Raises ConfigError for a wish that Slurm is not to see.
+    folder: that of the parts. run: the name of the evaluation. Raises ConfigError for what Slurm is not to see.
     """
     logs = check_shell_text(str(folder.resolve() / LOGS), "the path of the parts")
     if "\\" in logs:
@@ -351,21 +351,3 @@ def read_starts(path: Path, job: str) -> Starts | None:
         return None
     own = [words for line in lines if len(words := line.split()) == 4 and words[0] == job]
     return Starts(len(own), own[-1][2][:100]) if own else None
-
-
-def cluster_of(job: Job, *, believe: bool = False) -> Cluster:
-    """The cluster that a job was handed to.
-
-    believe: whether to go by the record of a job also where somebody else has written it. Raises MachineError where
-    that is so and not wanted, and where what it takes to ask the cluster is not installed.
-    """
-    if not (job.ours or believe):
-        raise MachineError(
-            f"{FILE} was written by somebody else, or on a machine that does not share your home folder; if you trust "
-            "the folder, `tomserve status` and `tomserve cancel` go by it with --believe-job"
-        )
-    if job.cluster == "slurm":
-        return Slurm()
-    from tomserve.distributed.ray import Ray
-
-    return Ray()

@@ -1,10 +1,8 @@
-"""Copies finished shards to and from a store that fsspec reaches, such as ``s3://bucket/mine.parts`` or
-``ftp://host/mine``.
+"""Copies finished shards to and from a store that fsspec reaches, such as ``s3://bucket/mine.parts``.
 
-Each file is read back and compared; ``copied.json``, which names all files with their lengths and digests, comes
-last: a folder without it is not looked at. Connections that break are made again. Who may read and write there is
-said by fsspec's own configuration or by the environment, never by the address, which ends up in records and on
-screens.
+Each file is read back and compared; ``copied.json``, which names all files with their lengths and digests, comes last:
+a folder without it is not looked at. Who may read and write there is said by fsspec's own configuration or by the
+environment, never by the address, which ends up in records and on screens.
 
 >>> is_store_url("s3://bucket/mine.parts"), is_store_url("pilot/mine")
 (True, False)
@@ -18,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import fsspec
 import orjson
@@ -28,6 +26,7 @@ import tenacity
 from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
 from tomserve.distributed.shards import FILE as SHARDS
+from tomserve.distributed.shards import MOST
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError
 from tomserve.runs import journal
 from tomserve.runs.manifest import Manifest
@@ -139,9 +138,6 @@ COPIED = (
 PIECE = 1 << 20
 """So many bytes are copied at a time."""
 
-MOST = 10_000
-"""So many parts may lie in one place."""
-
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -216,17 +212,20 @@ def _upload_file(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> 
         while piece := source.read(PIECE):
             stop.check()
             target.write(piece)
-    if (found := _digest(place, held.bytes)) != held:
+    with place.system.open(place.path, "rb") as file:
+        found = _read_pieces(file, held.bytes, lambda piece: None)
+    if found != held:
         raise ServerError(f"{place.url}: holds {found.bytes:,} bytes that are not those that were sent")
 
 
-def _digest(place: StorePlace, most: int) -> CopiedFile:
-    """Length and digest of a file in a store, of which at most some bytes more than these are read."""
+def _read_pieces(file: IO[bytes], most: int, take: Callable[[bytes], object]) -> CopiedFile:
+    """Length and digest of a file in a store, of which at most a piece more than `most` bytes is read. take: called
+    with every piece."""
     found, size = hashlib.sha256(), 0
-    with place.system.open(place.path, "rb") as file:
-        while size <= most and (piece := file.read(PIECE)):
-            found.update(piece)
-            size += len(piece)
+    while size <= most and (piece := file.read(PIECE)):
+        take(piece)
+        found.update(piece)
+        size += len(piece)
     return CopiedFile(bytes=size, digest=f"sha256:{found.hexdigest()}")
 
 
@@ -319,14 +318,14 @@ def download_part(url: str, into: Path, listener: Listener | None = None, stop: 
 def _download_file(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
     """Copy a file from a part's place. Raises ServerError where it is not what the record says."""
     place = part.below(path.name)
-    found, size = hashlib.sha256(), 0
     with place.system.open(place.path, "rb") as source, open(path, "wb") as target:
-        while size <= held.bytes and (piece := source.read(PIECE)):
+
+        def keep(piece: bytes) -> None:
             stop.check()
             target.write(piece)
-            found.update(piece)
-            size += len(piece)
-    if size != held.bytes or f"sha256:{found.hexdigest()}" != held.digest:
+
+        found = _read_pieces(source, held.bytes, keep)
+    if found != held:
         raise ServerError(f"{place.url}: is not what {FILE} says; copy the part there again")
 
 

@@ -1,17 +1,8 @@
-"""The files of a model in Hugging Face's format: sizes, context length, number of parameters, chat template,
-download.
+"""The files of a model in Hugging Face's format: sizes, context, parameters, chat template, download.
 
 The files are data of others: a value of the wrong kind counts as missing, and no code is run; a chat template is
-rendered in Jinja's sandbox. Only small files are downloaded, never weights or code. Parameters are counted as in the
-published architectures (Llama, Mixtral, DBRX, gpt-oss, DeepSeek-V3): embeddings, attention, feed-forward layers,
-experts and routers, without norms and biases (below 0.1 % together). The reference checkpoint lies in
+rendered in Jinja's sandbox. Only small files are downloaded, never weights or code. The reference checkpoint lies in
 ``launch/reference/model``.
-
->>> read_shape({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}).head_dim
-16
->>> sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
->>> count_parameters(sizes | {"intermediate_size": 256, "vocab_size": 1000})
-259072
 """
 
 from __future__ import annotations
@@ -319,7 +310,13 @@ def count_parameters(config: Json) -> int | None:
     """The number of parameters of the language model, or None where config.json does not tell enough.
 
     config: the parsed config.json of a model in Hugging Face's format; where it has a `text_config`, that part counts.
-    Recurrent layers and encoders are not counted: for models that have them the result is None.
+    Counted are, as in the published architectures (Llama, Mixtral, DBRX, gpt-oss, DeepSeek-V3), embeddings, attention,
+    feed-forward layers, experts and routers, without norms and biases (below 0.1 % together). Recurrent layers and
+    encoders are not counted: for models that have them the result is None.
+
+    >>> sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
+    >>> count_parameters(sizes | {"intermediate_size": 256, "vocab_size": 1000})
+    259072
     """
     text = text_config(config)
     shape, width = read_shape(text), first_count(text, "hidden_size", "d_model", "n_embd")

@@ -100,46 +100,53 @@ class Reasoning(_Part):
 
 
 class Preset(_Part):
-    """How one model is served.
-
-    name: of the preset and of the served model. model: a hub id or a folder. revision: the commit on the hub; None
-    for its newest. gated: whether the hub asks for a licence to be accepted. weights_gb: size of the weights as
-    published, in decimal gigabytes. shape: for the memory arithmetic of `tomserve.serving.sizing`, which prefers the
-    model's config.json where that is on disk. tensor_parallel, pipeline_parallel: numbers of GPUs, given only where
-    the arithmetic must not choose them. context: tokens that the model was made for. max_model_len: tokens that a
-    prompt and its reply may take as it is served. system_role: whether its template has a system message. stop:
-    strings that end a reply. batch_invariant: use kernels, where the GPU has them, by which an answer does not depend
-    on what else the server does. prompt_parts: texts that override slots of the prompt. request: fields of every
-    request. flags: given to vLLM as ``--name value``. env: environment variables of the server. note: a remark for
-    `--explain`. warning: what is known not to work, told whenever the preset is served or a dry run is asked for.
-    """
+    """How one model is served."""
 
     schema_: Literal[1] = Field(alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    """Of the preset and of the served model."""
     model: str
+    """A hub id or a folder."""
     revision: str | None = None
+    """The commit on the hub; None for its newest."""
     gated: bool = False
+    """Whether the hub asks for a licence to be accepted."""
     device: Literal["cuda", "cpu"] = "cuda"
     dtype: str = "bfloat16"
     quantization: str | None = None
     weights_gb: float = Field(gt=0, lt=1e6)
+    """Size of the weights as published, in decimal gigabytes."""
     shape: Shape | None = None
+    """For the memory arithmetic of `tomserve.serving.sizing`, which prefers the model's config.json where that is
+    on disk."""
     tensor_parallel: int | None = Field(default=None, ge=1)
     pipeline_parallel: int | None = Field(default=None, ge=1)
+    """Numbers of GPUs, given only where the arithmetic must not choose them."""
     context: int | None = Field(default=None, ge=512)
+    """Tokens that the model was made for."""
     max_model_len: int = Field(ge=512)
+    """Tokens that a prompt and its reply may take as it is served."""
     chat_template: ChatTemplate | None = None
     system_role: bool = True
+    """Whether its template has a system message."""
     stop: tuple[str, ...] = ()
+    """Strings that end a reply."""
     reasoning: Reasoning | None = None
     batch_invariant: bool = True
+    """Use kernels, where the GPU has them, by which an answer does not depend on what else the server does."""
     prompt_parts: dict[str, str] = {}
+    """Texts that override slots of the prompt."""
     request: dict[str, Any] = {}
+    """Fields of every request."""
     flags: dict[str, Flag] = {}
+    """Given to vLLM as ``--name value``."""
     env: dict[str, str] = {}
+    """Environment variables of the server."""
     verified: Verified = "unverified"
     note: str | None = None
+    """A remark for `--explain`."""
     warning: str | None = None
+    """What is known not to work, told whenever the preset is served or a dry run is asked for."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

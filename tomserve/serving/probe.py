@@ -1,5 +1,4 @@
-"""Probes a server before any question is sent: what it serves, whether it can do the job, and whether it continues a
-prefill.
+"""Probes a server before any question is sent: what it serves, and whether it can do the job or continue a prefill.
 
 Whatever can be wrong with an endpoint is told in one line. A server that is busy or still loads is waited for; later
 on the runner of tomserve.engine waits by the same rules.
@@ -15,6 +14,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation
@@ -109,11 +109,6 @@ class WaitPolicy:
 _MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loading"}
 
 
-def ask_patiently(waiting: WaitPolicy | None, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
-    """The response to `ask`, asked once where `waiting` is None, else as `WaitPolicy.ask` does."""
-    return ask() if waiting is None else waiting.ask(endpoint, ask)
-
-
 def explain_refusal(response: Any) -> str | None:
     """What a refusal with 429 or 503 means, as the end of a sentence with what to do; None for another response."""
     meaning = _MEANING.get(response.status_code)
@@ -147,10 +142,9 @@ def is_healthy(root: str, timeout: float) -> bool:
 class Probe:
     """Asks one endpoint about itself. Use it as a context manager, which closes its connection.
 
-    endpoint: the address, usually ending in ``/v1``, as `normalize` gives it. api_key: sent in the header and shown
-    nowhere. timeout: seconds that an answer may take from
-    beginning to end. waiting: how to wait where it refuses with 429 or 503; None to
-    take such a refusal for its answer.
+    endpoint: the address, usually ending in ``/v1``, as `normalize_url` gives it. api_key: sent in the header and shown
+    nowhere. timeout: seconds that an answer may take from beginning to end. waiting: how to wait where it refuses with
+    429 or 503; None to take such a refusal for its answer.
     """
 
     def __init__(
@@ -171,9 +165,8 @@ class Probe:
 
         Raises ServerError where none comes.
         """
-        return ask_patiently(
-            self._waiting, self.endpoint, lambda: self._exchange.request(method, url, body, self.endpoint)
-        )
+        ask = partial(self._exchange.request, method, url, body, self.endpoint)
+        return ask() if self._waiting is None else self._waiting.ask(self.endpoint, ask)
 
     def _data(self, answer: SyncResponse) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""

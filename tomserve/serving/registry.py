@@ -1,15 +1,8 @@
-"""The registry of running servers, ``runs/.servers/``, one file a port: `tomserve serve` writes it, `tomserve eval`
-finds them.
+"""The registry of running servers, ``runs/.servers/``: `tomserve serve` writes a file a port, `tomserve eval` finds it.
 
 An API key is sent only to an address that the user gave, or to a server that this user started on this machine. That
 a record says so is no proof: ``runs/`` may have been downloaded, or be shared by several machines or users, and files
-belong to whoever unpacks them. A record is therefore believed only where all of this holds (see `judge_record`):
-
-1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them.
-2. The record names this host, and its address is plain http to a loopback address or an address of this machine.
-3. The process that it names lives, is this user's, and is the very one that wrote the record: it started at the same
-   tick of the same boot. The kernel draws a random number at every boot, which nobody elsewhere can know.
-
+belong to whoever unpacks them. A record is therefore believed only where `judge_record` finds nothing against it.
 A record of another machine is reported and never used, because what listens there cannot be looked at from here: the
 user may give its address by --base-url. A record whose process is gone is removed. A server whose record says that it
 still loads is waited for.
@@ -218,7 +211,13 @@ def _judge_all() -> Iterator[Judgement]:
 
 
 def judge_record(path: Path) -> Judgement:
-    """Decide whether the record in a file is believed, by the rule in the docstring of this module."""
+    """Decide whether the record in a file is believed, which takes all of this:
+
+    1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them.
+    2. The record names this host, and its address is plain http to a loopback address or an address of this machine.
+    3. The process that it names lives, is this user's, and is the very one that wrote the record: it started at the
+       same tick of the same boot. The kernel draws a random number at every boot, which nobody elsewhere can know.
+    """
     for place in (path.parent, path):
         if (reason := _not_ours_alone(place, folder=place != path)) is not None:
             return Judgement(path, doubt=reason)

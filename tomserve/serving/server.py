@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tomserve.content import files
 from tomserve.content.paths import cache_root
@@ -363,9 +362,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     def gone(self) -> str | None:

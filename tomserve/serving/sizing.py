@@ -5,16 +5,7 @@ On every GPU must hold:
     weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x utilization
 
 The keys and values that attention keeps for one token take 2 (a key and a value) x layers x kv_heads x head_dim x
-bytes of the data type. Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer
-than GPUs; pipeline parallelism splits the layers. Tensor parallelism stays within a node (a machine), since the GPUs
-talk to each other at every layer; where one node is too small, pipeline parallelism goes over several.
-
->>> fits = choose_layout(Preset.load("dbrx"), parse_gpus("8xA100-80GB"))
->>> fits.tensor, fits.pipeline
-(4, 1)
->>> over = choose_layout(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
->>> over.tensor, over.pipeline, over.nodes
-(8, 2, 2)
+bytes of the data type.
 """
 
 from __future__ import annotations
@@ -344,6 +335,14 @@ def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
 def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
     """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time.
 
+    Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than GPUs; pipeline
+    parallelism splits the layers. Tensor parallelism stays within a node (a machine), since the GPUs talk to each other
+    at every layer; where one node is too small, pipeline parallelism goes over several.
+
+    >>> over = choose_layout(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
+    >>> over.tensor, over.pipeline, over.nodes
+    (8, 2, 2)
+
     One node is tried first, and in it tensor parallelism alone. Where no layout holds that many questions, the one that
     holds most is chosen. gpus: those available; the one with the least memory is reckoned with. thinking: tokens that a
     reply may spend on thinking; None for the preset's own number. Raises MachineError, with the arithmetic, where not
@@ -386,7 +385,8 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
         most = int(best.questions * best.tokens_each / 256) * 256
         raise MachineError(
             f"{_describe_need(preset, model)}; GPUs found: {have}: the weights fit, but the keys and values of one "
-            f"question of {preset.max_model_len} tokens do not; add `-- --max-model-len {max(most, 256)}` to the command"
+            f"question of {preset.max_model_len} tokens do not; add `-- --max-model-len {max(most, 256)}` to the "
+            "command"
         )
     raise MachineError(
         f"{_describe_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
