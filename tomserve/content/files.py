@@ -96,6 +96,16 @@ def open_for_reading(path: Path) -> IO[bytes]:
     return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
 
 
+def read_tail(path: Path, most: int) -> str:
+    """The end of a text file, such as a log: at most so many bytes of it; "" where it cannot be read."""
+    try:
+        with open_for_reading(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most).decode("utf-8", "replace")
+    except (OSError, ConfigError):
+        return ""
+
+
 def open_for_writing(path: Path) -> IO[bytes]:
     """Open the regular file `path` for writing, created where it is missing and emptied where it is not. Raises
     ConfigError and OSError as `open_regular` does.

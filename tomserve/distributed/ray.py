@@ -228,13 +228,8 @@ _LIBC = ctypes.CDLL(None)
 
 def last_line(log: Path) -> str:
     """The last line of a log that says something, cut to LAST characters; "" where there is none."""
-    try:
-        with files.open_for_reading(log) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
-            text = file.read().decode("utf-8", "replace")
-    except (OSError, ConfigError):
-        return ""
-    return next((line.strip()[-LAST:] for line in reversed(text.splitlines()) if line.strip()), "")
+    lines = files.read_tail(log, 65536).splitlines()
+    return next((line.strip()[-LAST:] for line in reversed(lines) if line.strip()), "")
 
 
 ANSWER = 60.0

@@ -343,11 +343,6 @@ class Starts:
 
 def read_starts(path: Path, job: str) -> Starts | None:
     """The starts by the job of that number; None where there are none, or where the record cannot be read."""
-    try:
-        with files.open_for_reading(path) as file:
-            file.seek(max(0, file.seek(0, 2) - LONGEST_STARTS))
-            lines = file.read(LONGEST_STARTS).decode("utf-8", "replace").splitlines()
-    except (OSError, ConfigError):
-        return None
+    lines = files.read_tail(path, LONGEST_STARTS).splitlines()
     own = [words for line in lines if len(words := line.split()) == 4 and words[0] == job]
     return Starts(len(own), own[-1][2][:100]) if own else None

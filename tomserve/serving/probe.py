@@ -386,6 +386,10 @@ CHOICE_FIELDS: Mapping[str, Callable[[Sequence[str]], dict[str, Any]]] = {
 }
 """How a reply is held to one of several texts, by the name of the field: of vLLM, and of vLLM before 0.12."""
 
+_BEGUN = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello"}]
+_CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
+"""Messages whose last is a begun reply, and the fields by which vLLM continues it."""
+
 _UNLIKELY = "zqxj vwkp"
 """A text that no model says by itself."""
 
@@ -402,11 +406,9 @@ class PrefillProbe(Probe):
         reply has fewer than one that is over. Where a server tells no tokens, it is not trusted to continue. Raises
         ServerError where it has no time or is broken, since that says nothing about what it can do.
         """
-        messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello"}]
-        body = {**(extra or {}), "model": model, "messages": messages, "temperature": 0, "max_tokens": 1}
-        fields = {"continue_final_message": True, "add_generation_prompt": False}
+        body = {**(extra or {}), "model": model, "messages": _BEGUN, "temperature": 0, "max_tokens": 1}
         counts: list[int] = []
-        for one in ({**body, **fields}, body):
+        for one in ({**body, **_CONTINUED}, body):
             refused, reply = self._small(one)
             if refused is not None:
                 return f"it refuses the request, {refused}" if not counts else f"it refuses another one, {refused}"
@@ -442,9 +444,7 @@ class PrefillProbe(Probe):
         model: the served name. extra: fields of every request. A server that takes the field without a word is found
         out by a text that no model would say by itself. Raises ServerError as `explain_no_prefill` does.
         """
-        messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello"}]
-        fields = {"continue_final_message": True, "add_generation_prompt": False}
-        body = {**(extra or {}), "model": model, "messages": messages, "temperature": 0, "max_tokens": 16, **fields}
+        body = {**(extra or {}), "model": model, "messages": _BEGUN, "temperature": 0, "max_tokens": 16, **_CONTINUED}
         for name, value in CHOICE_FIELDS.items():
             _, reply = self._small({**body, **value([_UNLIKELY])})
             with contextlib.suppress(KeyError, TypeError, IndexError):

@@ -104,12 +104,7 @@ class LiveRecord(NamedTuple):
 
     def log(self) -> str:
         """The end of what the server has written; empty where it has written nothing. Anything may stand in it."""
-        try:
-            with files.open_for_reading(self.path.with_suffix(".log")) as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_LOG))
-                return file.read(_LONGEST_LOG).decode("utf-8", "replace")
-        except (OSError, ConfigError):
-            return ""
+        return files.read_tail(self.path.with_suffix(".log"), _LONGEST_LOG)
 
     def last_log_line(self) -> str:
         """The last line that the server has written, as a part of a sentence; empty where there is none."""

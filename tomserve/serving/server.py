@@ -377,23 +377,12 @@ class Server:
 
     def last_words(self) -> str:
         """What to add to a message about its failure: the known cause in its log, or else the log's last lines."""
-        text = self._end_of_log()
+        text = files.read_tail(self.log, LOG_TAIL_BYTES) if self.log is not None else ""
         if not text.strip():
             return ""
         if (cause := explain_failure(text)) is not None:
             return f": {cause} (log: {self.log})"
         return f"; {self.log} ends: " + " | ".join(last_error_lines(text))
-
-    def _end_of_log(self) -> str:
-        """The last characters of the log; empty where there is no log to read."""
-        if self.log is None:
-            return ""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
-                return file.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
 
     def _echo(self, log: Path, before: str) -> None:
         """Copy the log to our output as it grows. The server itself writes to the file, so it never waits for us."""
