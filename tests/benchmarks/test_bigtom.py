@@ -1,4 +1,4 @@
-"""BigToM: templates, the ways to tell them, the official files, the authors' scoring, triples, and files that are none."""
+"""BigToM: templates, the ways to tell them, the official files, the authors' scoring, cases, and files that are none."""
 
 import re
 from collections import Counter
@@ -10,8 +10,7 @@ from tests.conftest import ROOT, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, NoCase, find_problem
 from tomserve.benchmarks.published import bigtom
-from tomserve.benchmarks.published.bigtom import Template, make_cases, make_triple, read_templates
-from tomserve.benchmarks.worlds.counterfactuals import Triple
+from tomserve.benchmarks.published.bigtom import Template, make_case, make_cases, read_templates
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
@@ -66,7 +65,7 @@ def test_the_authors_scoring(text: str, plain: bool | None, after: bool | None, 
     assert not bigtom.compute(item, Reading(None, None))
 
 
-# stories told to the reader as the person, and triples
+# stories told to the reader as the person, and cases
 
 SENTENCES = {
     "Ines watches the goat and carries her jug away.": "You watch the goat and carry your jug away.",
@@ -106,7 +105,7 @@ def test_what_is_in_doubt_is_refused(texts: Sequence[str], reason: str) -> None:
 
 def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
     text = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
-    assert make_triple(read_templates(text, SMALL)[0]) == "the event says that the person knows nothing of it"
+    assert make_case(read_templates(text, SMALL)[0]).reason == "the event says that the person knows nothing of it"
     found = list(make_cases(small))
     made = [case for case in found if isinstance(case, Case)]
     assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
@@ -131,17 +130,17 @@ def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
     assert (p.answer, twin.answer) == ("I believe the barrel is full.", "I believe the barrel is empty.")
 
 
-def test_the_known_file_has_triples_enough() -> None:
+def test_the_known_file_has_cases_enough() -> None:
     path = data_file("bigtom.csv")
     templates = read_templates(path.read_text("utf-8-sig"), path)
-    made = [(found, template) for template in templates if isinstance(found := make_triple(template), Triple)]
+    made = [(found, template) for template in templates if isinstance(found := make_case(template), Case)]
     assert len(made) == 144
     wrong = re.compile(r"\b(?:you (?:is|has|does|was|\w+ly \w+s)|I (?:is|are|has|does)|(?:you|I)['’]s|I \w+es)\b")
     for found, template in made:
-        texts = [*found.p_twin.story, found.p.question, *found.p.choices]
+        texts = [*found.own_twin.story, found.own.question, *found.own.choices]
         assert not re.search("eknown|you unknowingly", " ".join(texts))
         for text in texts:
             assert template.person not in text
             assert not PRONOUN.search(text)
             assert not wrong.search(text)
-        assert found.p.meaning(found.p.answer) == found.f.answer != found.p_twin.meaning(found.p_twin.answer)
+        assert found.own.meaning(found.own.answer) == found.f.answer != found.own_twin.meaning(found.own_twin.answer)

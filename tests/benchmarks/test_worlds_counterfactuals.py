@@ -10,7 +10,7 @@ from tests.helpers.small_worlds import small
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, find_problem
 from tomserve.benchmarks.worlds import rules
-from tomserve.benchmarks.worlds.counterfactuals import cases, find_triples, holders_of, make_case
+from tomserve.benchmarks.worlds.counterfactuals import cases, find_world_cases, holders_of, label_case
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import draw_worlds, items
 from tomserve.benchmarks.worlds.lexicon import built_in
@@ -24,7 +24,7 @@ from tomserve.items import write_items
 def made() -> list[Case]:
     """What the questions of two worlds of each family make."""
     drawn = draw_worlds(built_in(), 2 * len(FAMILIES), 3)
-    found = [make_case(one, "canary") for world in drawn for one in find_triples(world, built_in())]
+    found = [label_case(one, "canary") for world in drawn for one in find_world_cases(world, built_in())]
     return [case for case in found if isinstance(case, Case)]
 
 
@@ -75,7 +75,7 @@ def test_a_file_makes_the_cases_of_its_worlds_under_its_own_ids(tmp_path: Path) 
     found = [case for case in cases(path) if isinstance(case, Case)]
     assert (
         found
-        == [case for one in find_triples(world, built_in()) if isinstance(case := make_case(one, None), Case)]
+        == [case for one in find_world_cases(world, built_in()) if isinstance(case := label_case(one, None), Case)]
         != []
     )
     usual = list(benchmarks.get("worlds").found_cases(path))

@@ -12,9 +12,10 @@ import orjson
 import pytest
 
 from tests.helpers import possible_worlds
+from tomserve.benchmarks.counterfactuals import Case
 from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.benchmark import load
-from tomserve.benchmarks.worlds.counterfactuals import triples
+from tomserve.benchmarks.worlds.counterfactuals import find_world_cases
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
 from tomserve.benchmarks.worlds.lexicon import built_in, fill_phrasing
@@ -114,14 +115,15 @@ def kind(one: Question) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("family", "scenario"), TWINS)
-def test_twins_and_triples_ask_the_same_people_the_same(family: str, scenario: str) -> None:
+def test_twins_and_cases_ask_the_same_people_the_same(family: str, scenario: str) -> None:
     found = 0
     for world in (drawn(family, scenario, place) for place in range(2)):
         other, name = draw_twin(world, built_in()), world.people[find_protagonist(world)].name
         assert other.people == world.people
         assert set(map(kind, other.questions)) <= set(map(kind, world.questions))
         assert proven(items(other, built_in()))
-        made = list(triples(world, built_in()))
+        cases = [one for one in find_world_cases(world, built_in()) if isinstance(one, Case)]
+        made = [(one.f, one.own, one.own_twin) for one in cases]
         of_f, learned = {f.id for f, _, _ in made}, {kind(one): rules.answer(other, one) for one in other.questions}
         for item in items(world, built_in()):
             about = item.factors["asked"] == find_protagonist(world) and item.factors["condition"] == "false_belief"

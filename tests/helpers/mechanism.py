@@ -11,11 +11,11 @@ matters is said by phrases that the subjects' tokenizer takes for one token each
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tomserve.benchmarks.counterfactuals import Case
-from tomserve.benchmarks.worlds.counterfactuals import triples
+from tomserve.benchmarks.worlds.counterfactuals import find_world_cases
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.items import UNKNOWN, Item
@@ -71,8 +71,8 @@ def cases(count: int = 160, seed: int = 1) -> list[Case]:
 def released(family: str, number: int) -> Case:
     """The first case of the release's world of that family and number."""
     world = BY_NAME[family].world(built_in(), f"{family}-1-{number:04}", "false_belief")
-    first = next(iter(triples(world, built_in())))
-    return Case(first.f, first.p, first.p_twin, family=family)
+    first = next(one for one in find_world_cases(world, built_in()) if isinstance(one, Case))
+    return replace(first, twin=None)
 
 
 def write_items(path: Path, count: int = 160, seed: int = 1) -> Path:

@@ -19,6 +19,7 @@ import typer
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.perturbed import baselines
 from tomserve.benchmarks.perturbed.baselines import RULES_2, applies_to, audit_baselines, fit_edition_2, pairs_of
+from tomserve.benchmarks.perturbed.edition_1 import load as load_edition_1
 from tomserve.benchmarks.perturbed.edition_1 import show_stories
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, in_false_belief_subset
 from tomserve.benchmarks.perturbed.stages_2 import BENCHMARK as NAME
@@ -149,9 +150,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 
 def validate(path: Path | None, say: Say) -> Findings:
     """Check the dataset's structure (see tomserve.benchmarks.perturbed.validation_2)."""
-    from tomserve.benchmarks.perturbed.validation_2 import (
-        validate_stages,
-    )  # imported here, because asking needs none of it
+    from tomserve.benchmarks.perturbed.validation_2 import validate_stages  # asking needs none of it
 
     del say
     return validate_stages(load_stages(path), own=path is None)
@@ -240,9 +239,7 @@ def audit_items(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None
     first: the items of the first edition, None for those of its dataset.
     """
     if first is None:
-        from tomserve.benchmarks import perturbed
-
-        first = list(perturbed.load())
+        first = list(load_edition_1())
     items = [item for stage in stages for item in stage.items()]
     learned = fit_edition_2(items)
     second = count_right(items, learned)

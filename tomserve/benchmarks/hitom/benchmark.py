@@ -385,10 +385,7 @@ def audit(path: Path | None, say: Say) -> Findings:
 
     Raises ConfigError where no file is given.
     """
-    from tomserve.benchmarks.hitom.audit import (
-        Audit,  # imported here, because asking needs none of it
-        audit_findings,
-    )
+    from tomserve.benchmarks.hitom.audit import Audit, audit_findings  # asking needs none of it
 
     del say
     if path is None:

@@ -75,9 +75,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 
 def validate(path: Path | None, say: Say) -> Findings:
     """Check the dataset's structure (see tomserve.benchmarks.perturbed.validation_1)."""
-    from tomserve.benchmarks.perturbed.validation_1 import (
-        validate_stages,
-    )  # imported here, because asking needs none of it
+    from tomserve.benchmarks.perturbed.validation_1 import validate_stages  # asking needs none of it
 
     del say
     return validate_stages(load_stages(path))
@@ -85,9 +83,7 @@ def validate(path: Path | None, say: Say) -> Findings:
 
 def audit(path: Path | None, say: Say) -> Findings:
     """Score simple rules on the dataset, and compare its gold with its events (see `validation_1.audit_stages`)."""
-    from tomserve.benchmarks.perturbed.validation_1 import (
-        audit_stages,
-    )  # imported here, because it imports scipy, which is slow
+    from tomserve.benchmarks.perturbed.validation_1 import audit_stages  # asking needs none of it
 
     found = load_stages(path)
     say("scoring shortcuts, about 20 s ...")

@@ -39,6 +39,7 @@ from tomserve.benchmarks.perturbed.stages_1 import (
     Edition1Sentence,
     Edition1Stage,
     in_false_belief_subset,
+    load_stages,
     story_of,
 )
 from tomserve.benchmarks.perturbed.stages_2 import Sentence, Stage, StageFile, Task, Version
@@ -538,8 +539,6 @@ def convert_stages(stages: list[first.Edition1Stage]) -> Iterator[tuple[first.Ed
 def make_retell(path: Path | None) -> Retell:
     """The function that makes variants of the edition's items. path: the user's stage file or folder of them, None for
     the dataset's own. Raises ConfigError and ContentError for files that cannot be read."""
-    from tomserve.benchmarks.perturbed.stages_1 import load_stages  # it imports this module
-
     names = read_names().pools()
     found = convert_stages(load_stages(path))
     return VariantMaker(

@@ -24,7 +24,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve.benchmarks.perturbed.fresh import order_by_key, other_words, read_names, scope, texts
 from tomserve.benchmarks.perturbed.stages_1 import SLOT, Prose, Questions, fill
-from tomserve.benchmarks.perturbed.stages_2 import Layer, Line, Sentence, Stage, Story, Task, derive, rationale
+from tomserve.benchmarks.perturbed.stages_2 import (
+    Layer,
+    Line,
+    Sentence,
+    Stage,
+    Story,
+    Task,
+    derive,
+    load_stages,
+    rationale,
+)
 from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ContentError, InapplicableError, one_of
 from tomserve.items import UNKNOWN, Item
@@ -686,8 +696,6 @@ def make_retell(path: Path | None) -> Retell:
     path: the user's stage file or folder of them; None, and for a file of items, those of the dataset. Raises
     ConfigError and ContentError for stage files, files of retold sentences and names that cannot be read.
     """
-    from tomserve.benchmarks.perturbed.stages_2 import load_stages  # it imports this module
-
     names = read_names().pools()
     own = None if path is not None and path.suffix == ".jsonl" else path
     return VariantMaker(

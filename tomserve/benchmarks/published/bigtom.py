@@ -27,7 +27,6 @@ import polars as pl
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.counterfactuals import Case, NoCase, add_probe_labels
 from tomserve.benchmarks.published.base import Source, audit_items, row_digest
-from tomserve.benchmarks.worlds.counterfactuals import Triple
 from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -271,11 +270,15 @@ _UNKNOWN = re.compile(r"\b(?:un(?:beknownst|known) to you|unnoticed by you|you u
 """Words by which an event says that the reader knows nothing of it."""
 
 
-def make_triple(template: Template, task: str = CASE_TASKS[0]) -> Triple | str:
-    """The triple of a template, or in a few words why there is none. task: one of TASKS."""
-    false, true = (Version(task, condition, 0) for condition in ("false_belief", "true_belief"))
-    (f,) = make_items(template, [false])
-    noticed = tell(template, true)
+def make_case(template: Template, task: str = CASE_TASKS[0]) -> Case | NoCase:
+    """The case of a template, or why there is none. task: one of CASE_TASKS.
+
+    The twin is the item of the true belief with the choices in the order of those of f. For probes, a question about
+    the belief has what the person believes and what is so; of anybody else's belief the stories say nothing.
+    """
+    versions = [Version(task, condition, 0) for condition in ("false_belief", "true_belief")]
+    f, true = make_items(template, versions)
+    noticed = tell(template, versions[1])
     texts = [*noticed.story, f.story[-1], f.question, *f.choices]
     gender = sole_gender(texts, template.person)
     try:
@@ -283,44 +286,24 @@ def make_triple(template: Template, task: str = CASE_TASKS[0]) -> Triple | str:
         question = retold([f.question], template.person, YOU, gender=gender)[0]
         choices = retold(f.choices, template.person, I, gender=gender)
     except ValueError as error:
-        return str(error)
+        return NoCase(f, str(error))
     if any(map(_UNKNOWN.search, seen)):
-        return "the event says that the person knows nothing of it"
+        return NoCase(f, "the event says that the person knows nothing of it")
     said = dict(zip(f.choices, choices, strict=True))
-    p = _make_version(f, "ppt_p", seen[:BEFORE], question, (choices, said[f.answer]))
-    p_twin = _make_version(f, "ppt_p_twin", seen, question, (choices, said[noticed.right.strip()]))
-    return Triple(f, p, p_twin)
-
-
-def make_triples(templates: Iterable[Template], task: str = CASE_TASKS[0]) -> Iterator[Triple]:
-    """The triples of all templates that have one."""
-    for template in templates:
-        if isinstance(found := make_triple(template, task), Triple):
-            yield found
+    own = _make_version(f, "ppt_p", seen[:BEFORE], question, (choices, said[f.answer]))
+    own_twin = _make_version(f, "ppt_p_twin", seen, question, (choices, said[noticed.right.strip()]))
+    twin = _make_version(f, "ppt_twin", true.story, true.question, (f.choices, true.answer))
+    holders: dict[str, str | None] = {}
+    if task == CASE_TASKS[0]:
+        believed, real = f.answer, true.answer
+        holders = {"protagonist": believed, "other": None, "reality": real}
+        holders |= {"protagonist_in_twin": real, "other_in_twin": None, "reality_in_twin": real}
+    return Case(add_probe_labels(f, holders), own, own_twin, twin, holders=holders)
 
 
 def make_cases(templates: Iterable[Template]) -> Iterator[Case | NoCase]:
-    """The cases of all templates, by each of TASKS, and the questions that make none with the reasons.
-
-    The twin is the item of the true belief with the choices in the order of those of f. For probes, a question about
-    the belief has what the person believes and what is so; of anybody else's belief the stories say nothing.
-    """
-    for template in templates:
-        for task in CASE_TASKS:
-            false, true = (
-                next(make_items(template, [Version(task, told, 0)])) for told in ("false_belief", "true_belief")
-            )
-            if isinstance(found := make_triple(template, task), str):
-                yield NoCase(false, found)
-                continue
-            f, own, own_twin = found
-            twin = _make_version(f, "ppt_twin", true.story, true.question, (f.choices, true.answer))
-            holders: dict[str, str | None] = {}
-            if task == CASE_TASKS[0]:
-                believed, real = f.answer, true.answer
-                holders = {"protagonist": believed, "other": None, "reality": real}
-                holders |= {"protagonist_in_twin": real, "other_in_twin": None, "reality_in_twin": real}
-            yield Case(add_probe_labels(f, holders), own, own_twin, twin, holders=holders)
+    """The cases of all templates, by each of CASE_TASKS, and the questions that make none with the reasons."""
+    return (make_case(template, task) for template in templates for task in CASE_TASKS)
 
 
 def _make_version(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
 from tomserve.benchmarks.worlds import generator
-from tomserve.benchmarks.worlds.audit import RULES
+from tomserve.benchmarks.worlds.audit import RULES, audit_worlds, validate_worlds
 from tomserve.benchmarks.worlds.counterfactuals import cases
 from tomserve.benchmarks.worlds.generator import NAME, draw_worlds, generate, items, load_release
 from tomserve.benchmarks.worlds.lexicon import built_in
@@ -82,8 +82,6 @@ def check_record(item: Item, path: Path) -> None:
 
 def audit(path: Path | None, say: Say) -> Findings:
     """Score readers who follow nobody's mind (see tomserve.benchmarks.worlds.audit)."""
-    from tomserve.benchmarks.worlds.audit import audit_worlds  # imported here, because it imports scipy
-
     found = list(load(path))
     say(f"fitting and scoring readers of {len(found):,} questions, about a minute ...")
     return audit_worlds(found)
@@ -91,8 +89,6 @@ def audit(path: Path | None, say: Say) -> Findings:
 
 def validate(path: Path | None, say: Say) -> Findings:
     """Check that all phrasings can be said and the release is what it was (tomserve.benchmarks.worlds.audit)."""
-    from tomserve.benchmarks.worlds.audit import validate_worlds  # imported here, because asking needs none of it
-
     del say
     return validate_worlds(list(generate_release()) if path is None else None)
 

@@ -7,15 +7,15 @@ is.
     >>> from tomserve.benchmarks.worlds.families import BY_NAME
     >>> from tomserve.benchmarks.worlds.lexicon import built_in
     >>> world = BY_NAME["transfer"].world(built_in(), "transfer-1-0007", "false_belief")
-    >>> [item.factors.get("variant") for item in next(triples(world, built_in()))]
-    [None, 'ppt_p', 'ppt_p_twin']
+    >>> case = next(find_world_cases(world, built_in()))
+    >>> [item.factors.get("variant") for item in (case.f, case.own, case.own_twin, case.twin)]
+    [None, 'ppt_p', 'ppt_p_twin', 'ppt_twin']
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tomserve.benchmarks.counterfactuals import IN_TWIN, Case, NoCase, add_probe_labels
 from tomserve.benchmarks.worlds.families import BY_NAME
@@ -36,45 +36,21 @@ from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Item, numbered_items
 
 
-class Triple(NamedTuple):
-    """An item about a false belief of the protagonist, with the two versions that take the protagonist's place.
+def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
+    """What all questions about a false belief of the protagonist, or about what follows from it, make: a case, or why
+    they make none. The belief may be one about what somebody else believes.
 
-    f: the item. p: its story without the change and without who noticed it, told to the reader as the protagonist, so
-    that what f's protagonist believes falsely is simply so. p_twin: the twin, in which the protagonist noticed, told to
-    the reader likewise. p is answered as f, p_twin otherwise.
-    """
+    In a case, `own` is the story without the change and without who noticed it, told to the reader as the protagonist,
+    so that what f's protagonist believes falsely is simply so; `own_twin` is the twin, in which the protagonist
+    noticed, told to the reader likewise; `twin` is that twin as somebody tells it who is nobody in it. Labels for
+    probes are added by `label_case`.
 
-    f: Item
-    p: Item
-    p_twin: Item
-
-
-class TripleWithTwin(NamedTuple):
-    """A triple, and the twin as somebody tells it who is nobody in it, with the question and the choices of f."""
-
-    f: Item
-    p: Item
-    p_twin: Item
-    twin: Item
-
-
-def triples(world: World, lexicon: Lexicon) -> Iterator[Triple]:
-    """The triples of all questions about a false belief of the protagonist, or about what follows from it; the belief
-    may be one about what somebody else believes.
-
-    The choices of p and p_twin are in the first person: those about the protagonist call them "I", and those for whose
-    question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such as the
-    name of a place, and "unknown", stay as they are. Where they are worded otherwise than those of f, `meanings` says
-    which of those they stand for. A question whose answer in p is not that of f has no triple, such as surprise, where
-    there is nothing to be surprised about; nor has one whose answer in the twin is that of f.
-    """
-    return (Triple(*found[:3]) for found in find_triples(world, lexicon) if isinstance(found, TripleWithTwin))
-
-
-def find_triples(world: World, lexicon: Lexicon) -> Iterator[TripleWithTwin | NoCase]:
-    """What all questions about a false belief of the protagonist make: a triple with its twin, or why it makes none.
-
-    Nothing comes of a world without twin, in which the protagonist misses nothing.
+    The choices of own and own_twin are in the first person: those about the protagonist call them "I", and those for
+    whose question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such
+    as the name of a place, and "unknown", stay as they are. Where they are worded otherwise than those of f, `meanings`
+    says which of those they stand for. A question whose answer in own is not that of f makes no case, such as surprise,
+    where there is nothing to be surprised about; nor does one whose answer in the twin is that of f. Nothing comes of a
+    world without twin, in which the protagonist misses nothing.
     """
     who = find_protagonist(world)
     if world.second is not None or world.design.get("scenario") not in BY_NAME[world.family].twins:
@@ -108,11 +84,12 @@ def find_triples(world: World, lexicon: Lexicon) -> Iterator[TripleWithTwin | No
         else:
             prefix = lexicon.first_person(world.family, question.role)
             seen = other.model_copy(update={"questions": (same,)})
-            yield TripleWithTwin(
+            yield Case(
                 f,
                 _with_meanings(f, version(f, told[0], lexicon, "ppt_p", first=who, prefix=prefix)),
                 _with_meanings(f, version(f, told[1], lexicon, "ppt_p_twin", first=who, prefix=prefix)),
                 version(f, seen, lexicon, "ppt_twin"),
+                str(f.factors["family"]),
             )
 
 
@@ -154,8 +131,8 @@ def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case 
     wanted = _families(where)
     for world in draw_worlds(lexicon, release.worlds, release.seed):
         if wanted is None or world.family in wanted:
-            for found in find_triples(world, lexicon):
-                yield make_case(found, release.canary)
+            for found in find_world_cases(world, lexicon):
+                yield label_case(found, release.canary)
 
 
 def _families(where: Sequence[str]) -> set[str] | None:
@@ -166,30 +143,32 @@ def _families(where: Sequence[str]) -> set[str] | None:
     return wanted if wanted and wanted <= BY_NAME.keys() else None
 
 
-def make_case(found: TripleWithTwin | NoCase, canary: str | None) -> Case | NoCase:
-    """What a question makes, with labels for probes. canary: what marks its items as data that is not for training."""
+def label_case(found: Case | NoCase, canary: str | None) -> Case | NoCase:
+    """A case with labels for probes. canary: what marks its items as data that is not for training."""
     if isinstance(found, NoCase):
         return NoCase(found.item.model_copy(update={"canary": canary}), found.reason)
-    f, own, own_twin, twin = (item.model_copy(update={"canary": canary}) for item in found)
+    tellings = (found.f, found.own, found.own_twin, found.twin)
+    f, own, own_twin, twin = (item.model_copy(update={"canary": canary}) for item in tellings if item is not None)
     holders = holders_of(read_record(f), read_record(twin))
-    return Case(add_probe_labels(f, holders), own, own_twin, twin, str(f.factors["family"]), holders)
+    return Case(add_probe_labels(f, holders), own, own_twin, twin, found.family, holders)
 
 
 def _of_item(item: Item, lexicon: Lexicon, path: Path, line: int) -> Iterator[Case | NoCase]:
     """What an item of a file makes, under its own id; nothing where it is not about a false belief."""
-    for found in find_triples(read_record(item, path), lexicon):
+    for found in find_world_cases(read_record(item, path), lexicon):
         made = found.item if isinstance(found, NoCase) else found.f
         if (made.story, made.question, made.choices) != (item.story, item.question, item.choices):
             reason = f"item {item.id!r} is told otherwise than its record; generate it again with these words"
             raise ContentError(reason, path=path, line=line)
         if isinstance(found, NoCase):
-            yield make_case(NoCase(item, found.reason), item.canary)
+            yield label_case(NoCase(item, found.reason), item.canary)
             continue
-        told = (
-            version.model_copy(update={"id": f"{item.id}/{version.factors['variant']}", "base": item.id})
-            for version in found[1:]
+        own, own_twin, twin = (
+            telling.model_copy(update={"id": f"{item.id}/{telling.factors['variant']}", "base": item.id})
+            for telling in (found.own, found.own_twin, found.twin)
+            if telling is not None
         )
-        yield make_case(TripleWithTwin(item, *told), item.canary)
+        yield label_case(Case(item, own, own_twin, twin, found.family), item.canary)
 
 
 def holders_of(world: World, twin: World) -> dict[str, str | None]:
