@@ -102,7 +102,7 @@ def test_validating_generates_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     monkeypatch.setattr(generator, "read_or_generate", lambda *_: called.append("kept"))
     monkeypatch.setattr(benchmark, "generate_release", lambda: iter(called.append("generated") or ()))
-    monkeypatch.setattr("tomserve.benchmarks.worlds.audit.validate_worlds", lambda own: own)
+    monkeypatch.setattr(benchmark, "validate_worlds", lambda own: own)
     assert benchmark.validate(None, print) == []
     assert called == ["generated"]
 
