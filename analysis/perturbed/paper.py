@@ -2,7 +2,7 @@
 passed, and which are challenging.
 
 Items on which any strategy of the model failed are left out, every question counts as independent of the others, and
-the intervals are the paper's own (see tomserve.stats.published).
+the intervals are the paper's own (see tomserve.stats.paper_formulas).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> 
         with temporary.file(path.parent) as made:
             yield made
             if status is not None:
-                _keep(made, status)
+                _copy_mode(made, status)
             files.put_in_place(made, path)
         return
     with temporary.folder() as scratch:
@@ -100,7 +100,7 @@ def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> 
             shutil.copyfileobj(source, target, 1 << 16)
 
 
-def _keep(file: IO[bytes], status: os.stat_result) -> None:
+def _copy_mode(file: IO[bytes], status: os.stat_result) -> None:
     """Give a new file the permissions and the owner of the one that it replaces, as far as this user may."""
     about = os.fstat(file.fileno())
     with contextlib.suppress(OSError):

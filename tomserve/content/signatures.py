@@ -54,7 +54,7 @@ def sign_text(text: str, key: Path) -> str:
     if not path.is_file():
         raise ConfigError(f"{path}: there is no key; make one by `ssh-keygen -t ed25519 -f FILE`, or name another")
     done = _run_keygen(["sign", "-f", str(path), "-n", NAMESPACE], text)
-    if done.returncode != 0 or not _whole(done.stdout):
+    if done.returncode != 0 or not _is_signature(done.stdout):
         raise ConfigError(f"{path}: ssh-keygen does not sign with it ({_reason(done)}); give the file of an SSH key")
     return done.stdout
 
@@ -69,7 +69,7 @@ def check_signature(text: str, signature: str, signers: Path | None = None) -> S
     Raises ConfigError where the file of signers cannot be read or has a mistake in it, MachineError where ssh-keygen is
     missing.
     """
-    if not _whole(signature):
+    if not _is_signature(signature):
         return SignatureCheck(False, "is no signature of OpenSSH")
     with temporary.folder() as scratch:
         file = scratch / "signature"
@@ -137,7 +137,7 @@ def _run_keygen(arguments: list[str], text: str) -> subprocess.CompletedProcess[
         ) from None
 
 
-def _whole(signature: str) -> bool:
+def _is_signature(signature: str) -> bool:
     text = signature.strip()
     return len(text) <= LONGEST_SIGNATURE and text.startswith(_BEGIN) and text.endswith(_END)
 

@@ -67,17 +67,17 @@ _in_use: set[str] = set()
 
 
 @contextlib.contextmanager
-def file(beside: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+def file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A new file in a folder, open for writing and locked. If it still has its name when the block ends, it is removed.
 
-    beside: the folder. mode: the file's permissions, before the umask. The file's attribute `name` is its path. Raises
+    parent: the folder. mode: the file's permissions, before the umask. The file's attribute `name` is its path. Raises
     OSError where it cannot be created.
     """
-    sweep(beside)
+    sweep(parent)
     made: IO[bytes] | None = None
     try:
         with critical_section():
-            made = _create_file(beside, mode)
+            made = _create_file(parent, mode)
         with made:
             yield made
     finally:
@@ -98,9 +98,9 @@ def _same(path: str, known: tuple[int, int]) -> bool:
     return (status.st_dev, status.st_ino) == known
 
 
-def _create_file(beside: Path, mode: int) -> IO[bytes]:
+def _create_file(parent: Path, mode: int) -> IO[bytes]:
     while True:
-        name = str(beside / f".tomserve-{secrets.token_hex(8)}.part")
+        name = str(parent / f".tomserve-{secrets.token_hex(8)}.part")
         made = open(name, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, mode))  # noqa: SIM115
         with contextlib.suppress(OSError):  # some file systems have no locks
             fcntl.flock(made, fcntl.LOCK_EX)  # at most `sweep` of another process holds it, for a moment

@@ -105,11 +105,12 @@ class Reasoning(BaseModel):
 class StrategyFile(Settings):
     """What ``strategy.yaml`` may hold.
 
-    max_tokens: how many tokens a reply may have. turns: the turns, where there are several, or where a program asks
-    them by their names. calls: how many requests a program may make for one question. depth: how deep it may call
-    itself. lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
+    max_tokens: how many tokens a reply may have.
     rotate: whether a prompt shows one of the demonstrations, drawn for its story by a fixed seed, instead of all.
-    formerly: the strategy that asked these prompts before it got others, so that its older runs can be told the name.
+    formerly: the strategy that asked these prompts before it got others, so that its older runs find this one.
+    turns: the turns, where there are several, or where a program asks them by their names.
+    calls, depth: how many requests a program may make for one question, and how deep it may call itself.
+    lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
     reasoning: where a reply holds the reasoning, for `tomserve faithfulness`; a list of beliefs needs no mention.
     """
 

@@ -255,15 +255,17 @@ _DENIED = re.compile(rf"\bnot\s*{HERE}|{HERE}\s*(?:is|was)\s+(?:wrong|incorrect|
 class Reading(NamedTuple):
     """What is known of one reply. `read_reply` fills the first six fields from its text, score_row the others.
 
-    parse: the rung on which the answer was found, None if on none. answer: one of the choices, or None where the reply
-    is invalid. reason: why there is no answer. chain: pairs of sentence (numbered from 1, ascending) and label, None
-    where no chain could be read. chain_reason: why the chain that was given could not be read. stated: the same pairs
-    as they were given, with None for a text that is no label, so that a report can show where the chain went wrong.
-
-    status: the outcome of the request (see tomserve.status), or "invalid" where a complete reply holds no answer. text:
-    the whole reply, "" where none came. chain_asked: whether the strategy asked for a chain of beliefs. others: the
-    compiled gold rationales of other questions about the same story. offered: the choices beside the letters A, B, C
-    that were shown, empty where nothing says it; None for the item's own choices in their order.
+    parse: the rung on which the answer was found, None if on none.
+    answer: one of the choices, or None where the reply is invalid. reason: why there is none.
+    chain: pairs of sentence (numbered from 1, ascending) and label, None where no chain could be read.
+    chain_reason: why the chain that was given could not be read.
+    stated: the same pairs as they were given, with None for a text that is no label.
+    status: the outcome of the request (see tomserve.status), or "invalid" where a complete reply holds no answer.
+    text: the whole reply, "" where none came.
+    chain_asked: whether the strategy asked for a chain of beliefs.
+    others: the compiled gold rationales of other questions about the same story.
+    offered: the choices beside the letters A, B, C that were shown, empty where nothing says it; None for the item's
+        own choices in their order.
     """
 
     parse: str | None
@@ -348,17 +350,17 @@ def _from_prose(
     if labels := said.forms | (said.sentences - {None} if said.forms else said.sentences):
         answer = next(iter(labels)) if len(labels) == 1 else said.final
         if answer is not None:
-            return Reading(f"stated{suffix}{_beside(text, choices, answer)}", answer)
+            return Reading(f"stated{suffix}{_letter_step(text, choices, answer)}", answer)
         return Reading(None, None, "the text states several answers, or one that is not a label")
     if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
         return Reading(None, None, reason)
     outcome = read_prose(text, choices, question, whole)
     if isinstance(outcome, tuple):
-        return Reading(f"{outcome[0]}{suffix}{_beside(text, choices, outcome[1])}", outcome[1])
+        return Reading(f"{outcome[0]}{suffix}{_letter_step(text, choices, outcome[1])}", outcome[1])
     return Reading(None, None, outcome or UNSTATED)
 
 
-def _beside(text: str, choices: Sequence[str], answer: str) -> str:
+def _letter_step(text: str, choices: Sequence[str], answer: str) -> str:
     """What is added to the rung where the words of the answer stand beside the letter of another choice."""
     if not isinstance(choices, LetteredChoices):
         return ""

@@ -1,8 +1,7 @@
-"""Rules that answer an item without following anybody's belief: what they score, a model gets for nothing.
+"""Shortcut baselines: rules that answer an item without following anybody's belief, so that no accuracy is read alone.
 
-A rule is a function of the item. Whether its answer is right stands in the score table beside every reply, so that no
-accuracy has to be read without it. The rules of GENERIC are computed for every benchmark; a benchmark adds its own by
-its field `rules`.
+Whether a baseline's answer is right stands in the score table beside every reply. Those of GENERIC are computed for
+every benchmark; a benchmark adds its own by its field `rules`.
 
 >>> item = Item(id="q", story=["Tea is here, no salt.", "More tea."], question="What is here?",
 ...             choices=["salt", "tea"], answer="tea")

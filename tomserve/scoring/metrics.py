@@ -291,10 +291,10 @@ def _find_gold_item(item: Item, reading: Reading) -> _GoldItem:
     return found
 
 
-def _against(asked: _GoldItem, reading: Reading) -> dict[str, Any]:
+def _against(gold_item: _GoldItem, reading: Reading) -> dict[str, Any]:
     """The chain metrics of a reading against the gold rationale of an item, by column."""
     readable = reading.chain is not None
-    score, path, judgement = asked.compare(reading.stated or (), readable)
+    score, path, judgement = gold_item.compare(reading.stated or (), readable)
     kind, place = None, judgement.first_break
     if not score.proper:
         # A chain that cannot be read breaks where it names what is no label, else at no sentence in particular.

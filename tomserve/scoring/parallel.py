@@ -180,7 +180,7 @@ def start_helper(work: ScoringWork, scratch: Path, ranges: Sequence[Range]) -> I
 
     work: what is scored. scratch, ranges: the folder and the parts, as for tomserve.scoring.parallel.score_parts.
     """
-    from tomserve.scoring.version import SCORER
+    from tomserve.scoring.version import SCORER  # on import it reads all code, which only large runs are to pay for
 
     try:
         description = pickle.dumps((work, ranges))

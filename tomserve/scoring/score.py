@@ -294,11 +294,13 @@ and the replies that came when it was asked again, each with the number of reque
 class Columns:
     """The columns of a table besides the standard ones, with their types.
 
-    factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
-    compute from each reply. rules: what each benchmark adds. samples: those of questions that were asked several times.
-    original: gives the original of a variant, where some items are variants; None where none is. given: how many
-    questions there were, where another tool answered some of them; else None. grades: those of
-    another tool's grades, where some reply has one.
+    factors: the factors of the items.
+    items, replies: what their benchmarks compute once for each item, and from each reply.
+    rules: what each benchmark adds.
+    samples: those of questions that were asked several times.
+    original: gives the original of a variant, where some items are variants; None where none is.
+    given: how many questions there were, where another tool answered some of them; else None.
+    grades: those of another tool's grades, where some reply has one.
     """
 
     factors: Mapping[str, Kind]

@@ -1,7 +1,8 @@
 """Quantiles and tails of the normal, t, chi-squared, beta and binomial distributions, and where a function is zero.
 
 scipy.stats has them too, by the same functions. Importing it takes half a second, longer than most tables take to be
-computed, and a single value costs a hundred times as much there. Numbers are the same to rounding (tests/stats).
+computed, and a single value costs a hundred times as much there. Numbers are the same to rounding (tests/stats). Even
+scipy.special is imported where it is used, so that commands which compute no interval start without it.
 """
 
 from __future__ import annotations
