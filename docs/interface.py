@@ -42,7 +42,7 @@ def routes(escaped: Callable[[str], str]) -> Iterator[str]:
                     yield f"`{status}`: {_answer(answer, escaped)}\n"
     yield "## What it tells\n"
     for name, schema in schemas.items():
-        if schema.get("properties") and not name.endswith(("Wish", "-Input")):
+        if schema.get("properties") and not name.endswith(("Query", "Request", "-Input")):
             yield f"### `{name}`\n"
             yield escaped(" ".join(schema.get("description", "").split())) + "\n"
             yield "| field | type | what it means |\n|---|---|---|"

@@ -28,7 +28,7 @@ ENOUGH = "66"
 """The questions that are asked where a page asks all: a story or pair for each task would do, and all take minutes."""
 
 ELSEWHERE = {
-    "make web": "tests/web/test_serving.py starts the workbench, looks at it, and ends it",
+    "make web": "tests/web/test_app.py starts the workbench, looks at it, and ends it",
     "make eval": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval BENCHMARK=worlds LIMIT=300": "tests/test_main_job.py evaluates with the server that tomserve starts",

@@ -26,7 +26,7 @@ STUDY = '''
 import polars as pl
 
 from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.charts import Axis, rows_of, small_multiples, draw_figure
+from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples
 from tomserve.studies import BAD, GOOD, Card, Excerpt, Figure, Section, Study, Verdict
 
 COLUMNS = {

@@ -161,7 +161,7 @@ class Workers:
             monkeypatch.setattr(jobs, name, 0.01)
         monkeypatch.setattr(jobs, "waiting_reason", lambda experiment, folder: self.why)
         monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(Popen=self._begin, DEVNULL=-3))
-        monkeypatch.setattr(jobs, "registry", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
+        monkeypatch.setattr(jobs, "registry", SimpleNamespace(process_birth=lambda pid: f"birth/{pid}"))
         monkeypatch.setattr(
             os, "kill", lambda pid, number: self._kill(pid, number) if pid > 10**9 else kill(pid, number)
         )

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, and at its end."""
+"""Progress of a run and of a measurement, as a bar or in lines."""
 
 import io
 import re
@@ -9,7 +9,8 @@ from rich.console import Console
 from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting import progress
-from tomserve.reporting.progress import RunProgress, RunScreen
+from tomserve.reporting.progress import MeasureScreen, RunProgress, RunScreen, duration
+from tomserve.runs.progress import MeasureListener
 
 ROW = {"status": "ok", "reused": False, "attempts": 2, "usage": {"prompt": 300, "completion": 9, "cached": 200}}
 
@@ -85,3 +86,83 @@ def test_quiet_shows_warnings_and_what_answers_a_signal_alone() -> None:
     for text in said:
         screen.message(text)
     assert file.getvalue().splitlines() == said
+
+
+class Clock:
+    """A time that only goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def measure(screen: MeasureListener, clock: Clock) -> None:
+    """A hundred steps of a second each, in one phase, and a second phase that is left early."""
+    screen.phase("reading states", 100)
+    for step in range(100):
+        clock.now += 1
+        screen.advance(1, failures=int(step == 40))
+    screen.note("the map of layer 3 is [none] at all")
+    screen.phase("moving states", 50)
+    clock.now += 4
+    screen.advance(20)
+    screen.done()
+    screen.done()
+
+
+def shown_phases(*, quiet: bool = False, terminal: bool = False) -> str:
+    file, clock = io.StringIO(), Clock()
+    console = Console(file=file, width=80, force_terminal=terminal, color_system=None)
+    measure(MeasureScreen(console, quiet=quiet, clock=clock), clock)
+    return file.getvalue()
+
+
+END = ["reading states: 100 in 100 s (1/s), 1 failed", "moving states: 20 of 50 in 4 s (5/s)"]
+
+
+def test_without_a_terminal_there_is_a_line_every_ten_seconds() -> None:
+    lines = shown_phases().splitlines()
+    assert lines[0] == "  reading states: 10/100  1/s, about 90 s left"
+    assert lines[4] == "  reading states: 50/100  1/s, 1 failed, about 50 s left"
+    assert lines[9] == "  reading states: 100/100  1/s, 1 failed"
+    assert lines[10:] == ["the map of layer 3 is [none] at all", *END]
+
+
+def test_quiet_leaves_warnings_alone() -> None:
+    assert shown_phases(quiet=True) == ""
+    file = io.StringIO()
+    MeasureScreen(Console(file=file), quiet=True).note("warning: the disk is nearly full")
+    assert file.getvalue() == "warning: the disk is nearly full\n"
+
+
+def test_a_terminal_shows_a_bar_with_the_rate_and_the_time_left() -> None:
+    text = shown_phases(terminal=True)
+    assert "reading states" in text
+    assert "100/100" in text
+    for line in END:
+        assert line in text
+
+
+def test_a_phase_of_nothing_and_a_clock_that_stands_are_no_error() -> None:
+    file, clock = io.StringIO(), Clock()
+    screen = MeasureScreen(Console(file=file, width=80), clock=clock)
+    screen.phase("nothing", 0)
+    screen.done()
+    assert file.getvalue() == "nothing: 0 in 0 s (0/s)\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.2, "0 s"),
+        (119.4, "119 s"),
+        (119.6, "2 min 0 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (90000, "25 h 0 min"),
+    ],
+)
+def test_times_are_said_as_a_reader_wants_them(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

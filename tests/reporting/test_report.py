@@ -463,7 +463,7 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
 
 @pytest.mark.system
 def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
-    code = f"from tomserve.reporting.html.report import report; print(report([{str(example)!r}]), end='')"
+    code = f"from tomserve.reporting.html.report import report_html; print(report_html([{str(example)!r}]), end='')"
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)

@@ -64,9 +64,9 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(tmp_path_factory.mktemp("computed"))
 
 
-def planned(desk: planning.Planner, wish: str) -> planning.Plan | str:
+def planned(planner: planning.Planner, fields: str) -> planning.Plan | str:
     try:
-        return planning.plan_experiment(Experiment.model_validate_json(wish))
+        return planning.plan_experiment(Experiment.model_validate_json(fields))
     except TomserveError as error:
         return str(error)
 
@@ -96,7 +96,7 @@ def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
             playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError)
         )
         monkeypatch.setattr(playground, "_children", [])
-        monkeypatch.setattr(planning.Planner, "_computed", planned)
+        monkeypatch.setattr(planning.Planner, "_compute", planned)
     yield
     cache.stop()
     cache._all.clear()

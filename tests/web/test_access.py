@@ -1,158 +1,148 @@
-"""Signing in and out: passwords, sessions, roles, and how fast somebody may try."""
-
-import re
-import time
-from pathlib import Path
+"""What stands before every page: names of the host, tokens, forms of strangers, limits, and headers."""
 
 import pytest
 from fastapi import FastAPI
-from starlette.testclient import TestClient
 
-from tests.helpers.workbenches import ADDRESS, PASSWORDS, lab, member, signed_in, stranger
-from tomserve.content.paths import runs_root
-from tomserve.errors import ConfigError
-from tomserve.web.accounts import FREE, HOURS, LoginThrottle, Password, Sessions, Users
+from tests.helpers.workbenches import ADDRESS, client, stranger, visitor
+from tomserve.web import access
+from tomserve.web.accounts import derive_secret
+from tomserve.web.app import make_app
+from tomserve.web.settings import Settings
 
 
 @pytest.fixture
 def app() -> FastAPI:
-    return lab()
+    return make_app(Settings())
 
 
-def _form(person: TestClient) -> str:
-    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', person.get("/nothing").text)
-    assert found
-    return found[1]
+def test_a_stranger_is_told_how_to_get_in_and_nothing_else(app: FastAPI) -> None:
+    page = stranger(app).get("/")
+    assert page.status_code == 401
+    assert "tomserve web" in page.text
+    assert stranger(app).get("/api/v1/runs").json()["error"].startswith("open the address")
+    assert app.state.access.token not in page.text
 
 
-def test_a_stranger_is_led_to_the_form_and_then_to_where_they_wanted_to_go(app: FastAPI) -> None:
+def test_the_printed_address_lets_in_and_its_token_disappears(app: FastAPI) -> None:
     person = stranger(app)
-    answer = person.get("/queue?x=1")
-    assert answer.headers["location"] == "/login?next=%2Fqueue%3Fx%3D1"
-    assert 'name="next" value="/queue?x=1"' in person.get(answer.headers["location"]).text
-    sent = {"name": "ada", "password": PASSWORDS["ada"], "next": "/queue?x=1"}
-    answer = person.post("/login", data=sent, headers={"Origin": ADDRESS})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/queue?x=1")
+    answer = person.get("/nothing", params={"a": "b c", "token": app.state.access.token})
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/nothing?a=b+c"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Path=/" in cookie
+    assert cookie.startswith("tomserve_8321=")
+    assert app.state.access.token not in cookie
+    assert person.get("/nothing").status_code == 404  # let in, where nothing is
+
+
+def test_the_printed_address_never_leads_elsewhere(app: FastAPI) -> None:
+    for path in ("//elsewhere.example/x", "/%5Celsewhere.example", "/%2Felsewhere.example"):
+        there = stranger(app).get(f"{ADDRESS}{path}?token={app.state.access.token}").headers["location"]
+        assert there.startswith("/")
+        assert not there.startswith(("//", "/\\"))
+
+
+def test_a_wrong_token_lets_nobody_in(app: FastAPI) -> None:
+    for token in ("", "wrong", "ü", "x" * 43):
+        assert stranger(app).get("/", params={"token": token}).status_code == 401
+        assert stranger(app).get("/", headers={"Authorization": b"Bearer " + token.encode()}).status_code == 401
+        assert stranger(app).get("/", headers={"Cookie": f"tomserve_8321={token.encode().hex()}"}).status_code == 401
+
+
+def test_a_wrong_header_is_not_made_good_by_a_cookie(app: FastAPI) -> None:
+    person = visitor(app)
     assert person.get("/nothing").status_code == 404
-    assert "ada" in person.get("/nothing").text
+    assert person.get("/nothing", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert person.get("/nothing", headers={"Authorization": "Basic eDp5"}).status_code == 401
 
 
-def test_signing_in_never_leads_elsewhere_and_is_no_form_of_a_stranger(app: FastAPI) -> None:
-    sent, outside = {"name": "ada", "password": PASSWORDS["ada"]}, ("javascript:alert(1)", "/login", "/a\nb")
-    for there in ("//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", *outside):
-        assert stranger(app).post("/login", data={**sent, "next": there}).headers["location"] == "/"
-    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "same-site"}):
-        assert stranger(app).post("/login", data=sent, headers=headers).status_code == 403
+def test_only_our_own_names_are_answered(app: FastAPI) -> None:
+    ours = ("127.0.0.1:8321", "localhost", "localhost:9", "[::1]:8321", "127.0.0.1")
+    others = ("evil.example", "127.0.0.1.evil.example:8321", "8.8.8.8", "", "a@localhost", "localhost:x")
+    for host in (*ours, *others, "localhost/x", "localhost#x", "[::1", "192.168.0.1:8321"):
+        answer = client(app).get("/api/v1/health", headers={"Host": host})
+        assert (answer.status_code != 421) == (host in ours), host
 
 
-def test_a_wrong_name_and_a_wrong_password_are_answered_alike_and_cost_the_same(
-    app: FastAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, password in (("ada", "wrong one"), ("nobody", "wrong one"), ("", ""), ("ada", "")):
-        answer = stranger(app).post("/login", data={"name": name, "password": password})
-        assert answer.status_code == 401
-        assert "the name or the password is wrong" in answer.text
-        assert "set-cookie" not in answer.headers
-    made: list[tuple[int, int, int]] = []
-    real = Password.made_of
-    monkeypatch.setattr(
-        Password, "made_of", lambda self, text: made.append((self.n, self.r, self.p)) or real(self, text)
-    )
-    app.state.access.users.put("ada", "runner", PASSWORDS["ada"])
-    made.clear()
-    for name in ("ada", "nobody"):
-        app.state.access.users.signed_in(name, "wrong one")
-    assert len(made) == 2
-    assert made[0] == made[1]
+def test_behind_a_proxy_its_name_is_ours_too() -> None:
+    away = Settings(host="0.0.0.0", auth=True, proxy="https://tom.example.org")
+    assert access.is_known_host("tom.example.org", away)
+    assert access.is_known_host("192.168.0.1:8321", away)
+    assert not access.is_known_host("evil.example", away)
+    assert access.is_known_origin("https://tom.example.org", "127.0.0.1:8321", away)
+    assert not access.is_known_origin("https://tom.example.org.evil.example", "127.0.0.1:8321", away)
+    assert not access.is_known_origin("null", "127.0.0.1:8321", away)
 
 
-def test_sessions_end_by_signing_out(app: FastAPI) -> None:
-    person = signed_in(app, "ada")
-    assert person.get("/nothing").status_code == 404
-    other = signed_in(app, "ben").post("/logout", data={"csrf": _form(person)}, follow_redirects=False)
-    assert other.status_code == 403  # the form of somebody else
-    kept = dict(person.cookies)
-    assert person.post("/logout", data={"csrf": _form(person)}, follow_redirects=False).status_code == 303
-    again = stranger(app)
-    again.cookies.update(kept)
-    assert again.get("/nothing").status_code == 303  # the cookie is worth nothing now, whoever kept it
+def test_forms_are_those_of_our_pages_and_carry_what_these_put_into_them(app: FastAPI) -> None:
+    csrf = derive_secret(app.state.access.ticket, "forms of the workbench")
+
+    def sent(headers: dict[str, str], given: str = csrf, by: str = "form") -> int:
+        more, data = ({"X-CSRF-Token": given}, {}) if by == "htmx" else ({}, {"csrf": given})
+        answer = visitor(app).post("/logout", data=data, headers={**headers, **more}, follow_redirects=False)
+        return int(answer.status_code)
+
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:9999"):
+        assert sent({"Origin": origin}) == 403
+    for site in ("cross-site", "same-site"):
+        assert sent({"Sec-Fetch-Site": site}) == sent({"Origin": ADDRESS, "Sec-Fetch-Site": site}) == 403
+    for own in ({}, {"Origin": ADDRESS}, {"Origin": ADDRESS, "Sec-Fetch-Site": "same-origin"}):
+        assert [sent(own, wrong) for wrong in ("", "wrong", "ü", app.state.access.ticket)] == [403] * 4
+        assert sent(own) == sent(own, by="htmx") == 303
 
 
-def test_sessions_end_with_the_password_and_the_user(app: FastAPI) -> None:
-    users = Users(runs_root() / ".web/users.json")  # as another process changes them
-    ada, ben, program = signed_in(app, "ada"), signed_in(app, "ben"), member(app, "ben")
-    assert users.put("ada", "reader", "a new password") is False
-    users.remove("ben")
-    for person in (ada, ben):
-        assert person.get("/nothing", follow_redirects=False).status_code == 303
-    assert program.get("/api/v1/runs").status_code == 401
+def test_what_is_sent_is_bounded(app: FastAPI) -> None:
+    person = client(app)
+    assert person.post("/logout", content=b"x" * (access.LONGEST_BODY + 1)).status_code == 413
+    assert person.post("/logout", content=iter([b"x" * 700_000] * 2)).status_code == 413
+    assert person.get("/" + "x" * access.LONGEST_ADDRESS).status_code == 414
+    many = {f"field{number}": "" for number in range(access.MOST_FIELDS + 1)}
+    assert person.post("/logout", data=many).status_code in (400, 413)
 
 
-def test_sessions_outlive_a_restart_and_end_after_hours(app: FastAPI) -> None:
-    path = runs_root() / ".web/sessions.json"
-    secret = app.state.access.sessions.begin("ada", "stamp")
-    assert secret not in path.read_text()
-    assert path.stat().st_mode & 0o077 == 0
-    assert Sessions(path).find(secret) is not None
-    assert Sessions(path, clock=lambda: time.time() + HOURS * 3600 - 60).find(secret) is not None
-    assert Sessions(path, clock=lambda: time.time() + HOURS * 3600 + 60).find(secret) is None
-    assert Sessions(path).find("another") is None
-    path.write_text("{broken")
-    assert Sessions(path).find(secret) is None
+def test_every_response_has_the_headers_errors_and_static_files_too(app: FastAPI) -> None:
+    @app.get("/breaks", response_model=None)
+    def breaks() -> None:
+        raise RuntimeError(f"with {app.state.access.token}")
 
-
-def test_whoever_tries_passwords_waits_longer_and_longer() -> None:
-    now = [0.0]
-    tries = LoginThrottle(lambda: now[0])
-    assert [tries.wait("ada", "there") for _ in range(FREE["both"])] == [0.0] * FREE["both"]
-    waits = []
-    for _ in range(12):
-        waits.append(tries.wait("ada", "there"))
-        now[0] += waits[-1]
-        assert tries.wait("ada", "there") == 0.0
-    assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert waits[-1] == 900.0
-    assert tries.wait("ada", "elsewhere") == 0.0  # nobody else is shut out
-    assert tries.wait("ben", "elsewhere") == 0.0
-    tries = LoginThrottle(lambda: 0.0)
-    waits = [tries.wait(f"name{number}", "there") for number in range(100)]  # nor can one address try many names
-    assert waits[: FREE["address"]] == [0.0] * FREE["address"]
-    assert min(waits[FREE["address"] :]) > 0
-    tries = LoginThrottle(lambda: 0.0)
-    for _ in range(50):
-        assert tries.wait("ada", "there") == 0.0
-        tries.worked("ada", "there")
-
-
-def test_too_many_tries_are_told_to_wait(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    app.state.access.tries = LoginThrottle(lambda: 0.0)
-    monkeypatch.setattr(Users, "signed_in", lambda self, name, password: None)
     answers = [
-        stranger(app).post("/login", data={"name": "ada", "password": "wrong one"}) for _ in range(FREE["both"] + 1)
+        *(client(app).get(path) for path in ("/", "/nothing", "/static/workbench.css", "/static/none", "/breaks")),
+        *(stranger(app).get(path) for path in ("/", "/api/v1/runs", "/api/openapi.json", "/static/none")),
+        *(client(app).post("/logout", headers={"Host": "evil.example"}), client(app).delete("/login")),
     ]
-    assert [answer.status_code for answer in answers] == [401] * FREE["both"] + [429]
-    assert answers[-1].headers["retry-after"] == "2"
-    assert "too many tries" in answers[-1].text
+    assert {answer.status_code for answer in answers} >= {200, 401, 404, 405, 421, 500}
+    for answer in answers:
+        for name, value in access.HEADERS.items():
+            assert answer.headers.get_list(name) == [value], (answer.status_code, name)
+        assert answer.headers["cache-control"] == "no-store"
+    kept = stranger(app).get("/static/workbench.css?v=1")
+    assert kept.headers["cache-control"] == access.CACHED
 
 
-def test_what_no_user_can_be_called(tmp_path: Path) -> None:
-    users = Users(tmp_path / "users.json")
-    for name, role, password, said in (
-        *((name, "runner", "long enough", "small letters") for name in ("Ada", "../x", "x" * 65)),
-        ("ada", "king", "long enough", "unknown role 'king'"),
-        ("ada", "runner", "short", "8 to 1000 characters"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            users.put(name, role, password)
-
-
-def test_a_file_of_users_that_is_broken_lets_nobody_in_and_says_so(
-    app: FastAPI, capsys: pytest.CaptureFixture[str]
+def test_an_unexpected_error_is_told_to_the_owner_alone(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    person = signed_in(app, "ada")
-    path = runs_root() / ".web/users.json"
-    path.write_text('{"schema": 1, "users": {"ada": {}}}')
-    assert person.get("/nothing").status_code == 422
-    assert "users.ada" in capsys.readouterr().err
-    path.unlink()
-    assert person.get("/nothing", follow_redirects=False).status_code == 303
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+
+    @app.get("/api/breaks")
+    def breaks() -> None:
+        raise RuntimeError(f"secretly {app.state.access.token} and sk-0123456789")
+
+    answer = client(app).get("/api/breaks")
+    assert answer.status_code == 500
+    assert "secretly" not in answer.text
+    told = capsys.readouterr().err
+    assert "RuntimeError" in told
+    assert "secretly *** and ***" in told
+    assert app.state.access.token not in told
+
+
+def test_streams_are_counted_and_let_go(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MOST_STREAMS_EACH", 0)
+    answer = client(app).get("/nothing", headers={"Accept": "text/event-stream"})
+    assert answer.status_code == 503
+    monkeypatch.setattr(access, "MOST_STREAMS_EACH", 1)
+    for _ in range(3):  # each ends before the next begins
+        assert client(app).get("/nothing", headers={"Accept": "text/event-stream"}).status_code == 404

@@ -60,6 +60,8 @@ def test_no_style_or_script_stands_in_a_page_and_none_is_fetched_from_elsewhere(
     for path in (ROOT / "tomserve/web/templates").rglob("*.j2"):
         text = path.read_text("utf-8")
         assert not re.search(r"""(src|href)="http|url\(http|//cdn""", text), path
+        if path.name == "leaderboard_file.html.j2":  # a file to take away, which has its style within
+            text = text.replace("<style>", "", 1)
         assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son\w+=|hx-on|javascript:|hx-vals=.js:", text), path
 
 

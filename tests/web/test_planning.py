@@ -13,7 +13,7 @@ from tomserve.workflows.evaluate import Experiment
 
 
 @pytest.fixture
-def desk() -> Iterator[Planner]:
+def planner() -> Iterator[Planner]:
     made = Planner()
     yield made
     made.close()
@@ -60,25 +60,25 @@ def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.
 
 
 @pytest.mark.system
-def test_another_process_gives_the_same_plan_and_keeps_it(desk: Planner) -> None:
+def test_another_process_gives_the_same_plan_and_keeps_it(planner: Planner) -> None:
     experiment = Experiment(benchmark="perturbed", limit=24)
-    assert desk.foresee(experiment, 0) is None  # what takes longer is there later
-    plan = desk.foresee(experiment)
+    assert planner.foresee(experiment, 0) is None  # what takes longer is there later
+    plan = planner.foresee(experiment)
     assert plan == plan_experiment(experiment)
     with pytest.raises(ConfigError, match="did you mean"):
-        desk.foresee(Experiment(benchmark="pertrubed"))
-    assert desk.foresee(experiment, 0) is plan
+        planner.foresee(Experiment(benchmark="pertrubed"))
+    assert planner.foresee(experiment, 0) is plan
 
 
-def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1, 9))
-    monkeypatch.setattr(Planner, "_computed", lambda self, wish: f"plan {next(numbers)}")
+    monkeypatch.setattr(Planner, "_compute", lambda self, wish: f"plan {next(numbers)}")
     experiment = Experiment(benchmark="perturbed", limit=24)
     steps = (({}, 1), ({"run": "other", "concurrency": 9}, 1), ({"limit": 25}, 2), ({"seed": 3}, 3), ({}, 1))
     for kept, fields, said in (*((256, *one) for one in steps), (1, {"limit": 26}, 4), (1, {}, 5)):
         monkeypatch.setattr("tomserve.web.planning.KEPT", kept)
         with pytest.raises(ConfigError, match=f"plan {said}"):
-            desk.foresee(experiment.model_copy(update=fields))
+            planner.foresee(experiment.model_copy(update=fields))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Planner, monkeypa
         ({"benchmark": "perturbed", "gold": "x"}, "--gold"),
     ],
 )
-def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, desk: Planner) -> None:
+def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, planner: Planner) -> None:
     with pytest.raises(ConfigError, match=said):
-        desk.foresee(Experiment.model_validate(fields))
+        planner.foresee(Experiment.model_validate(fields))

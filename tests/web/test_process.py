@@ -47,7 +47,7 @@ def test_no_key_of_an_endpoint_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> 
 WAITS = """
 import os, sys, time
 from pathlib import Path
-from tomserve.web import exporting, process
+from tomserve.web import analyses, process
 
 def scores(out, runs, options):
     if options.get("dies"):
@@ -57,7 +57,7 @@ def scores(out, runs, options):
         time.sleep(0.01)
     return {"pid": os.getpid(), "keys": [name for name in os.environ if "API_KEY" in name], "runs": runs}
 
-exporting.scores = scores
+analyses.scores = scores
 if sys.argv[0] != "-m":
     process.Process().ask(Path(sys.argv[1]), "scores", (), {"waits": True})
 """

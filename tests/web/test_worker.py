@@ -200,7 +200,7 @@ def test_what_cannot_be_read_has_failed_and_says_why_without_the_place(
     submit(queue, "r")
     file = runs_root() / "r/experiment.yaml"
     file.write_text("limit: x\n")
-    monkeypatch.setattr("tomserve.web.jobs.sealing.sealed", lambda *_: True)
+    monkeypatch.setattr("tomserve.web.queue.is_sealed", lambda *_: True)
     with workers.one():
         found = reaches("r", "failed")
     assert "experiment.yaml:1: limit" in found.said

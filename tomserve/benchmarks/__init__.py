@@ -74,7 +74,7 @@ def names() -> list[str]:
 @cache
 def _names() -> tuple[str, ...]:
     """The same, listed once: reports and scores ask for the benchmark of every item."""
-    return tuple(sorted(_modules()))
+    return tuple(sorted(modules()))
 
 
 def get(name: str | None = None) -> Benchmark:
@@ -161,7 +161,7 @@ def draw_of(benchmark: Benchmark, names: Iterable[str]) -> Draw:
 
 
 @cache
-def _modules() -> dict[str, str]:
+def modules() -> dict[str, str]:
     """The modules that declare a benchmark, by its name."""
     places = ((__path__, f"{__name__}."), (published.__path__, f"{published.__name__}."))
     found = (one for path, prefix in places for one in pkgutil.iter_modules(path, prefix))
@@ -171,7 +171,7 @@ def _modules() -> dict[str, str]:
 
 @cache
 def _built_in(name: str) -> Benchmark:
-    found: Benchmark = importlib.import_module(_modules()[name]).BENCHMARK
+    found: Benchmark = importlib.import_module(modules()[name]).BENCHMARK
     return found
 
 

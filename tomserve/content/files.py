@@ -11,6 +11,7 @@ another disk).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import stat
@@ -152,6 +153,28 @@ def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     with temporary.file(path.parent, mode) as file:
         yield file
         put_in_place(file, path)
+
+
+@contextlib.contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made where it is missing, as soon as no other process holds it. Raises OSError,
+    and ConfigError where a link or the like has its name."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = open_regular(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Take the lock of an open file until it is closed, if no other process holds it; returns whether it was taken."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def put_in_place(file: IO[bytes], path: Path) -> None:

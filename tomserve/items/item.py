@@ -130,6 +130,13 @@ class Gold(BaseModel):
         return {"sets": self.sets, "edges": self.edges, "policy": self.policy}
 
 
+def gold_layers(gold: Gold | None) -> list[tuple[str, ...]]:
+    """The labels that are right after each sentence, each once; nothing where there is no rationale."""
+    if gold is None or gold.chains is None:
+        return list((gold.sets if gold is not None else None) or ())
+    return [tuple(dict.fromkeys(layer)) for layer in zip(*gold.chains, strict=True)]
+
+
 class Item(BaseModel):
     """One question about one story; the fields are those of a line in a file of items.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape as saxutils_escape
+from xml.sax import saxutils
 
 import vl_convert
 from fontTools import subset
@@ -45,8 +45,8 @@ Style = tuple[str, str]
 def embed_fonts(svg: str) -> str:
     """The SVG with the letters of its texts as fonts of its own, one for each weight and slope that it uses.
 
-    Letters that the font does not have (see `missing_letters`) are left to the reader's fonts. Raises ConfigError where the
-    font cannot be found in a PDF, as another version of vl-convert might write it.
+    Letters that the font does not have (see `missing_letters`) are left to the reader's fonts. Raises ConfigError where
+    the font cannot be found in a PDF, as another version of vl-convert might write it.
     """
     root = ElementTree.fromstring(svg)
     faces = [face for style, letters in sorted(_letters(root).items()) for face in _faces(letters, style)]
@@ -99,7 +99,7 @@ def _parts(letters: set[str], style: Style) -> Iterator[tuple[bytes, dict[str, i
     """
     left = {one for one in letters if _is_one_glyph(one, style)}
     while left:
-        found = _font_in_pdf(vl_convert.svg_to_pdf(_specimen(left, style)))
+        found = _font_in_pdf(vl_convert.svg_to_pdf(_specimen_svg(left, style)))
         if found is None or not found[1].keys() & left:
             if any(one.isascii() and one.isalnum() for one in left):
                 raise ConfigError(_UNKNOWN)  # of these it has all
@@ -115,17 +115,17 @@ def _is_one_glyph(letter: str, style: Style) -> bool:
     apart = unicodedata.decomposition(letter)
     if not apart or apart.startswith("<"):
         return True
-    found = _font_in_pdf(vl_convert.svg_to_pdf(_specimen([letter], style)))
+    found = _font_in_pdf(vl_convert.svg_to_pdf(_specimen_svg([letter], style)))
     return found is not None and found[1].get(letter) == 1
 
 
-def _specimen(letters: Iterable[str], style: Style) -> str:
+def _specimen_svg(letters: Iterable[str], style: Style) -> str:
     """An SVG that shows these letters, each by itself, so that none is joined with its neighbour; a blank, which is
     nothing by itself, between two letters."""
     about = f'font-family="{FAMILY}" font-size="12" font-weight="{style[0]}" font-style="{style[1]}"'
     texts = [
-        f'<text x="{20 * place}" y="20" xml:space="preserve" {about}>{saxutils_escape("n n" if one == " " else one)}</text>'
-        for place, one in enumerate(sorted(letters))
+        f'<text x="{20 * place}" y="20" xml:space="preserve" {about}>{saxutils.escape(one)}</text>'
+        for place, one in enumerate("n n" if one == " " else one for one in sorted(letters))
     ]
     return f'<svg xmlns="{_SVG}" width="{20 * len(texts)}" height="30">{"".join(texts)}</svg>'
 
@@ -231,16 +231,15 @@ PRINT: dict[str, Any] = {
 class ExportedFigure:
     """A figure that was written.
 
-    name: of its files. title, caption: in words. files: the paths. letters: how large its letters are, in points.
-    lacking: the letters in it that its font does not have.
+    title, caption: in words.
     """
 
-    name: str
+    name: str  # of its files
     title: str
     caption: str
-    files: tuple[Path, ...]
-    letters: float
-    lacking: str
+    files: tuple[Path, ...]  # the paths
+    letters: float  # how large its letters are, in points
+    lacking: str  # the letters in it that its font does not have
 
     def doubts(self) -> Iterator[str]:
         """What its author should know, in sentences."""
@@ -364,15 +363,12 @@ def _attempts(specification: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any]
 
 @dataclass(frozen=True)
 class _Narrowing:
-    """How a chart is made narrower.
+    """How a chart is made narrower."""
 
-    legend: how many names stand side by side at most. fields: how much is left of the width of fields and scales of
-    colours, from 0 to 1, but never less than the least. label: how long labels are at most.
-    """
-
-    legend: int
+    legend: int  # how many names stand side by side at most
     fields: float = 1
-    label: float | None = None
+    """How much is left of the width of fields and scales of colours, from 0 to 1, but never less than the least."""
+    label: float | None = None  # how long labels are at most
 
     def of(self, key: str, value: Any) -> Any:
         """What stands under that key of a chart."""
@@ -440,34 +436,11 @@ def document(drawn: Sequence[ExportedFigure], columns: int) -> str:
     """A LaTeX document that shows every figure with its caption and a label, in one or two columns."""
     star = "*" if columns == 2 else ""
     parts = [
-        rf"\begin{{figure{star}}}"
-        "\n\\centering\n"
-        rf"\includegraphics{{{one.name}.pdf}}"
-        "\n"
-        rf"\caption{{{escape(one.title)}. {escape(one.caption)}}}"
-        "\n"
-        rf"\label{{fig:{one.name}}}"
-        "\n"
-        rf"\end{{figure{star}}}"
-        "\n\\clearpage"
+        f"\\begin{{figure{star}}}\n\\centering\n\\includegraphics{{{one.name}.pdf}}\n"
+        f"\\caption{{{escape(one.title)}. {escape(one.caption)}}}\n\\label{{fig:{one.name}}}\n"
+        f"\\end{{figure{star}}}\n\\clearpage"
         for one in drawn
     ]
     head = "\\documentclass[10pt,twocolumn]{article}\n\\usepackage[utf8]{inputenc}\n"
     head += "\\usepackage{graphicx}\n\\usepackage[textwidth=7in,columnsep=0.4in]{geometry}\n\\begin{document}\n"
     return head + "\n".join(parts) + "\n\\end{document}\n"
-
-
-_STREAMS = re.compile(rb"(stream\r?\n.*?endstream)", re.S)
-_ENTRIES = re.compile(rb"(?:^[ ]+/[\w.+-]+ \d+ \d+ R\n){2,}", re.M)
-"""Entries of a dictionary below each other, each of which names another object."""
-
-
-def make_stable(pdf: bytes) -> bytes:
-    """The PDF with entries of dictionaries that stand below each other sorted, but for what is within streams."""
-    parts = _STREAMS.split(pdf)
-    parts[::2] = [_ENTRIES.sub(_sort_entries, part) for part in parts[::2]]
-    return b"".join(parts)
-
-
-def _sort_entries(found: re.Match[bytes]) -> bytes:
-    return b"".join(sorted(found[0].splitlines(keepends=True)))

@@ -1,7 +1,14 @@
 r"""LaTeX for papers: tables laid out as the study says, and any text escaped so that it prints as it stands.
 
 >>> print(render(pl.DataFrame({"model": ["a_b"], "n": [1]})))
-\begin{tabular}{lr} \toprule model & n \\ \midrule a\_b & 1 \\ \bottomrule \end{tabular} <BLANKLINE>
+\begin{tabular}{lr}
+\toprule
+model & n \\
+\midrule
+a\_b & 1 \\
+\bottomrule
+\end{tabular}
+<BLANKLINE>
 >>> escape("50% of a_b, x ≤ β"), escape("漢")
 ('50\\% of a\\_b, x $\\leq$ $\\beta$', '[U+6F22]')
 """
@@ -16,17 +23,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from tomserve.reporting.table_layout import (
-    BREAK,
-    Column,
-    TableWidth,
-    arrange_table,
-    break_lines,
-    column_blocks,
-    columns_of,
-    divide_text,
-    fit_widths,
-)
+from tomserve.reporting import table_layout
 from tomserve.studies.presentation import Layout
 
 _ESCAPES = str.maketrans(
@@ -97,7 +94,7 @@ def escape(text: str) -> str:
     escaped = "{}".join(part.translate(_ESCAPES) for part in _JOINED.split(text))
     return (
         escaped
-        if _letters_only(escaped)
+        if escaped.isascii() and escaped.isprintable()
         else _BEYOND.sub(lambda found: _SIGNS.get(found[0]) or letter_code(found[0]), escaped)
     )
 
@@ -110,10 +107,6 @@ def printed_text(text: str) -> str:
         if text.isascii()
         else _BEYOND.sub(lambda found: found[0] if found[0] in _SIGNS else letter_code(found[0]), text)
     )
-
-
-def _letters_only(text: str) -> bool:
-    return text.isascii() and text.isprintable()
 
 
 CODE = r"\[U\+[0-9A-F]{4,6}\]"
@@ -156,7 +149,7 @@ def document(tables: Mapping[str, str]) -> str:
     return head + "\n".join(parts) + "\n\\end{document}\n"
 
 
-ROOM = TableWidth(66, 3, 3)
+ROOM = table_layout.TableWidth(66, 3, 3)
 """What fits between the margins of a page of the class article in 10 points: about 66 characters."""
 
 
@@ -179,13 +172,16 @@ def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
 def _plain(frame: pl.DataFrame) -> str:
     empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
     kept = frame.drop(empty) if len(empty) < frame.width else frame
-    columns = [replace(one, name=_text(one.name), cells=tuple(map(_cell, kept[one.name]))) for one in columns_of(kept)]
-    said, parts = arrange_table("", columns, ROOM)
+    columns = [
+        replace(one, name=_text(one.name), cells=tuple(map(_cell, kept[one.name])))
+        for one in table_layout.columns_of(kept)
+    ]
+    said, parts = table_layout.arrange_table("", columns, ROOM)
     comments = [f"left out, as nothing is in them: {', '.join(empty)}"] if kept.width < frame.width else []
     comments += [said.strip()] if said else []
     texts = ["".join(f"% {comment}\n".replace("\r", " ") for comment in map(_one_line, comments))]
     for heading, part in parts:
-        texts += [_block(block, heading) for block in column_blocks(part, ROOM)]
+        texts += [_block(block, heading) for block in table_layout.column_blocks(part, ROOM)]
     return "\n".join(text for text in texts if text)
 
 
@@ -195,15 +191,15 @@ def _one_line(text: str) -> str:
 
 def _text(value: object) -> str:
     """A text as it takes room in print, in which a line may end within a word that is too long for one."""
-    return divide_text(printed_text(str(value)), _LONGEST, CODE)
+    return table_layout.divide_text(printed_text(str(value)), _LONGEST, CODE)
 
 
-def _block(columns: Sequence[Column], heading: str) -> str:
+def _block(columns: Sequence[table_layout.Column], heading: str) -> str:
     """One environment, or several with the same head where it has more lines than fit a page.
 
     heading: what all its rows have in common, which stands above them; may be empty.
     """
-    widths, _ = fit_widths(columns, ROOM)
+    widths, _ = table_layout.fit_widths(columns, ROOM)
     kinds = "".join("r" if one.number else "l" for one in columns)
     names = (_lines(one.name, widths[one.name]) for one in columns)
     head = [" & ".join(_stack_lines(name, kind) for name, kind in zip(names, kinds, strict=True))]
@@ -254,12 +250,12 @@ def _pages(rows: Sequence[tuple[str, int]], above: int) -> Iterator[list[str]]:
 
 def _lines(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` characters."""
-    return break_lines(text, width).split("\n")
+    return table_layout.break_lines(text, width).split("\n")
 
 
 def _stack_lines(lines: Sequence[str], side: str) -> str:
     """Lines below each other, at the left (l), in the middle (c) or at the right (r)."""
-    told = [escape(line.replace(BREAK, "")) for line in lines]
+    told = [escape(line.replace(table_layout.BREAK, "")) for line in lines]
     if len(told) < 2:
         return "".join(told)
     return rf"\shortstack[{side}]{{" + r" \\ ".join(map(guard_row, told)) + "}"

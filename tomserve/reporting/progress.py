@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -61,7 +60,7 @@ class RunScreen:
         """End the display, and print a line that sums up what was written, if anything was."""
         progress, self._progress = self._progress, None
         if progress is not None:
-            progress.__exit__(None, None, None)
+            progress.__exit__()
             if progress.written and not self._quiet:
                 self._console.print(progress.summary(), markup=False, highlight=False)
 
@@ -106,9 +105,7 @@ class RunProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
 
@@ -176,12 +173,8 @@ class RunProgress:
             parts.append(f"concurrency found: {self.now.limit}")
         if self._client_bound > wall / 4:
             parts.append("this client was the limit")
-        parts += [
-            f"{self.retries} retries",
-            f"{sum(self.failures.values())} failed requests",
-            f"client CPU {share:.0%}",
-        ]
-        return "; ".join(parts)
+        failed = sum(self.failures.values())
+        return "; ".join([*parts, f"{self.retries} retries", f"{failed} failed requests", f"client CPU {share:.0%}"])
 
     def _cache(self) -> str:
         """How much of the prompts the server took from its prefix cache, and the most that it could have taken; empty
@@ -230,13 +223,13 @@ class MeasureScreen:
         self._name, self._total, self._done, self._failures = name, total, 0, 0
         self._began = self._printed = self._clock()
         if self._console.is_terminal and not self._quiet:
-            columns = (
+            bar = (
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[more]}"),
             )
-            self._live = Progress(*columns, console=self._console, transient=True)
+            self._live = Progress(*bar, console=self._console, transient=True)
             self._task = self._live.add_task(name, total=total, more="")
             self._live.start()
 
@@ -317,9 +310,7 @@ class ScoringBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def done(self, number: int, total: int) -> None:

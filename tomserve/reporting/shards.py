@@ -32,11 +32,11 @@ LONGEST = 40
 
 @dataclass(frozen=True)
 class ShardStatus:
-    """A part with everything that its line tells: rate: rows a second lately; left: seconds; None where unknown."""
+    """A part with everything that its line tells; None for what is unknown."""
 
     part: PartState
-    rate: float | None
-    left: float | None
+    rate: float | None  # rows a second lately
+    left: float | None  # seconds
     task: Task | None
     node: str
     begun: int | None

@@ -50,13 +50,12 @@ _WHOLE = re.compile(r"-?\d*")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading and its cells as text. `number`: they are numbers, which are never broken. `text`: they
-    are names or sentences, rather than numbers or answers of yes and no."""
+    """One column: its heading and its cells as text."""
 
     name: str
     cells: tuple[str, ...]
-    number: bool
-    text: bool
+    number: bool  # whether they are numbers, which are never broken
+    text: bool  # whether they are names or sentences, rather than numbers or answers of yes and no
 
     def names(self) -> bool:
         """Whether the column names its rows: with texts, of which none says a number, such as 12/14."""

@@ -22,7 +22,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from markupsafe import escape
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException as ExceptionsHTTPException
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,17 +37,17 @@ from tomserve.web import accounts
 from tomserve.web.accounts import LoginThrottle, Person, Sessions, Users, same_secret
 from tomserve.web.page_templates import render_page
 from tomserve.web.queue import Queue
-from tomserve.web.run_index import RunIndex
+from tomserve.web.run_index import RunEntry, RunIndex
 from tomserve.web.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request. csrf: what their forms must carry; "" where they signed in by a header, which no page of a
-    stranger can send."""
+    """Who sends a request."""
 
     person: Person
     csrf: str = ""
+    """What their forms must carry; "" where they signed in by a header, which no page of a stranger can send."""
 
 
 class Access:
@@ -95,7 +95,7 @@ class Access:
 
     def _bearer(self, given: str) -> Person | None:
         if self.settings.auth:
-            return self.users.of_token(given) if given else None
+            return self.users.token_owner(given) if given else None
         return Person() if self.admits(given) else None
 
     def _cookie(self, given: str) -> Person | None:
@@ -138,12 +138,38 @@ Runner = Annotated[Person, Depends(runner)]
 """Parameter of a route that changes something."""
 
 
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        *("script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'", "font-src 'none'"),
-        *("form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"),
-    )
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """A workbench that runs."""
+
+    settings: Settings
+    register: RunIndex  # all runs
+    queue: Queue
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set once the server is about to end, so that whatever streams does so, too."""
+
+
+def workbench(request: Request) -> Workbench:
+    """The workbench that a request belongs to."""
+    return cast("Workbench", request.app.state.workbench)
+
+
+Bench = Annotated[Workbench, Depends(workbench)]
+"""Parameter of a route: the workbench that the request was sent to."""
+
+
+def visible_run(name: str, bench: Bench, person: Reader) -> RunEntry:
+    """The run that the address names. Raises NoSuchRunError before anything is done."""
+    return bench.register.line(name, person)
+
+
+VisibleRun = Annotated[RunEntry, Depends(visible_run)]
+"""Parameter of a route whose path holds `{name:path}`: the run, which the person may see."""
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """The content security policy: nothing from elsewhere, and no script or style that stands in a page."""
 
@@ -285,18 +311,18 @@ def crash_response(request: Request, error: Exception, secrets: tuple[str, ...])
 
 def install_handlers(app: FastAPI) -> None:
     """Have an application answer errors of ours, of FastAPI's and of Starlette's in this way."""
-    app.add_exception_handler(TomserveError, _ours)
-    app.add_exception_handler(ExceptionsHTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_a_field)
+    app.add_exception_handler(TomserveError, _handle_own)
+    app.add_exception_handler(StarletteHTTPException, _handle_http)
+    app.add_exception_handler(RequestValidationError, _handle_validation)
 
 
-def _ours(request: Request, error: Exception) -> Response:
+def _handle_own(request: Request, error: Exception) -> Response:
     assert isinstance(error, TomserveError)
     return error_response(request, status_of(error), str(error))
 
 
-def _of_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ExceptionsHTTPException)
+def _handle_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
     said = {404: "there is no such page", 405: f"{request.method} is not possible here"}
     detail = str(error.detail)
     plain = detail in ("Not Found", "Method Not Allowed")
@@ -305,7 +331,7 @@ def _of_http(request: Request, error: Exception) -> Response:
     )
 
 
-def _of_a_field(request: Request, error: Exception) -> Response:
+def _handle_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     return error_response(request, 422, "; ".join(_field(one) for one in error.errors()[:3]))
 
@@ -349,7 +375,7 @@ class Guard:
             return  # no other protocol is spoken here
         request, begun = Request(scope, receive), False
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
@@ -359,30 +385,30 @@ class Guard:
             await send(message)
 
         try:
-            await self._answer(request, guarded)
+            await self._answer(request, send_with_headers)
         except ClientDisconnect:  # whoever has left before all was sent needs no answer
             return
         except Exception as error:
             response = crash_response(request, error, (self.access.token,))
             if not begun:
-                await response(scope, receive, guarded)
+                await response(scope, receive, send_with_headers)
 
     async def _answer(self, request: Request, send: Send) -> None:
         scope, receive = request.scope, request.receive
         try:
-            response = self._stranger(request)
-            if response is None and not _is_open(request):
-                response = await self._known(request)
+            response = self._refuse_stranger(request)
+            if response is None and not _for_strangers(request):
+                response = await self._identify(request)
             if response is None and request.method not in SAFE:
-                body = await _whole(request)
-                receive = _again(body, request)
-                response = self._forged(request) or await self._unsigned(request, body)
+                body = await _read_body(request)
+                receive = _replay(body, request)
+                response = self._refuse_forged(request) or await self._refuse_unsigned(request, body)
         except TomserveError as error:  # such as a file of users that is broken
             say(f"{error}", error=True)
             response = error_response(
                 request, status_of(error), "the workbench's own files are broken; its owner is told how"
             )
-        except ExceptionsHTTPException as error:
+        except StarletteHTTPException as error:
             response = error_response(request, error.status_code, str(error.detail), error.headers)
         if response is not None:
             await response(scope, receive, send)
@@ -391,7 +417,7 @@ class Guard:
         else:
             await self.app(scope, receive, send)
 
-    def _stranger(self, request: Request) -> Response | None:
+    def _refuse_stranger(self, request: Request) -> Response | None:
         """The refusal of a request that was not meant for us, or whose address is too long."""
         if not is_known_host(request.headers.get("host", ""), self.access.settings):
             said = "this workbench is not known under that name; use the address that `tomserve web` prints"
@@ -400,20 +426,20 @@ class Guard:
             return error_response(request, 414, f"the address has more than {LONGEST_ADDRESS:,} characters")
         return None
 
-    async def _known(self, request: Request) -> Response | None:
+    async def _identify(self, request: Request) -> Response | None:
         """Find out who sends a request; the answer to a stranger, and to whoever comes by the printed address."""
         if request.method == "GET" and self.access.token and "token" in request.query_params:
-            return self._by_address(request)
+            return self._let_in(request)
         caller = self.access.caller(request)
         if caller is None:
-            return self._who(request)
+            return self._ask_to_sign_in(request)
         request.state.person, request.state.csrf = caller.person, caller.csrf
         request.state.caller = caller
         if request.method not in SAFE and not caller.person.may_run and not _for_readers(request):
             return error_response(request, 403, READER)
         return None
 
-    def _by_address(self, request: Request) -> Response:
+    def _let_in(self, request: Request) -> Response:
         """Let in whoever has the token, which then disappears from the address."""
         if not self.access.admits(request.query_params["token"]):
             return error_response(
@@ -426,7 +452,7 @@ class Guard:
         self.access.give_cookie(response, self.access.ticket)
         return response
 
-    def _who(self, request: Request) -> Response:
+    def _ask_to_sign_in(self, request: Request) -> Response:
         """The answer to a stranger: how to get in."""
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         known = {"www-authenticate": "Bearer"}
@@ -443,9 +469,9 @@ class Guard:
             return Response(status_code=401, headers={"hx-refresh": "true"})
         return RedirectResponse(f"/login?{urlencode({'next': wanted})}" if wanted != "/" else "/login", 303)
 
-    def _forged(self, request: Request) -> Response | None:
+    def _refuse_forged(self, request: Request) -> Response | None:
         """The refusal of a request that a page of a stranger had a browser send."""
-        if _by_header(request):
+        if "authorization" in request.headers:  # no page of a stranger can have a browser send that
             return None
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         own = origin is None or is_known_origin(origin, request.headers["host"], self.access.settings)
@@ -453,11 +479,11 @@ class Guard:
             return error_response(request, 403, "this was sent by a page that does not belong to this workbench")
         return None
 
-    async def _unsigned(self, request: Request, body: bytes) -> Response | None:
+    async def _refuse_unsigned(self, request: Request, body: bytes) -> Response | None:
         """The refusal of a form of too many fields, or without what our pages put into every form."""
         fields = FormData()
         if request.headers.get("content-type", "").split(";")[0].strip().lower() in FORM:
-            copy = Request(request.scope, _again(body, request))
+            copy = Request(request.scope, _replay(body, request))
             fields = await copy.form(max_fields=MOST_FIELDS, max_files=MOST_FILES)
             if len(fields.multi_items()) > MOST_FIELDS:
                 return error_response(request, 413, f"the form has more than {MOST_FIELDS} fields")
@@ -489,7 +515,7 @@ class Guard:
                 del self._streams[whose]
 
 
-def _is_open(request: Request) -> bool:
+def _for_strangers(request: Request) -> bool:
     return request.url.path in OPEN or request.url.path.startswith(STATIC)
 
 
@@ -502,12 +528,7 @@ def _is_stream(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "") or "/events/" in request.url.path
 
 
-def _by_header(request: Request) -> bool:
-    """Whether the sender signs in by a header: no page of a stranger can have a browser send that."""
-    return "authorization" in request.headers
-
-
-async def _whole(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """The body of a request. Raises HTTPException where it is too long or too slow, ClientDisconnect where it ends in
     the middle."""
     known = hasattr(request.state, "caller")
@@ -518,11 +539,9 @@ async def _whole(request: Request) -> bytes:
             async for part in request.stream():
                 body += part
                 if len(body) > most:
-                    raise ExceptionsHTTPException(413, f"what was sent has more than {most >> 10:,} KiB", _ENDS)
+                    raise StarletteHTTPException(413, f"what was sent has more than {most >> 10:,} KiB", _ENDS)
     except TimeoutError:
-        raise ExceptionsHTTPException(
-            408, f"what was sent did not arrive within {seconds:.0f} seconds", _ENDS
-        ) from None
+        raise StarletteHTTPException(408, f"what was sent did not arrive within {seconds:.0f} seconds", _ENDS) from None
     return bytes(body)
 
 
@@ -530,7 +549,7 @@ _ENDS = {"connection": "close"}
 """The header by which the connection ends, so that nothing more of what is sent has to be read."""
 
 
-def _again(body: bytes, request: Request) -> Receive:
+def _replay(body: bytes, request: Request) -> Receive:
     """What gives somebody a body that was read already, and then whatever the client still sends."""
     given = False
 
@@ -542,19 +561,3 @@ def _again(body: bytes, request: Request) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
-
-
-@dataclass(frozen=True, slots=True)
-class Workbench:
-    """A workbench that runs. settings: what it was told. register: all runs. queue: see tomserve.web.queue. ending: set
-    once the server is about to end, so that whatever streams does so, too."""
-
-    settings: Settings
-    register: RunIndex
-    queue: Queue
-    ending: threading.Event = field(default_factory=threading.Event)
-
-
-def workbench(request: Request) -> Workbench:
-    """The workbench that a request belongs to."""
-    return cast("Workbench", request.app.state.workbench)

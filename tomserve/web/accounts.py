@@ -7,17 +7,14 @@ read; of any other secret that somebody holds only the digest is kept.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -88,14 +85,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who uses the workbench.
+    """Somebody who uses the workbench."""
 
-    name: under which they signed in; "" where nobody signs in, because the workbench is one person's. role: what they
-    may do.
-    """
-
-    name: str = ""
-    role: Role = Role.RUNNER
+    name: str = ""  # under which they signed in; "" where nobody signs in, because the workbench is one person's
+    role: Role = Role.RUNNER  # what they may do
 
     @property
     def may_run(self) -> bool:
@@ -169,23 +162,23 @@ _ONE_BY_ONE = threading.Semaphore(2)
 
 
 class Token(pydantic.BaseModel):
-    """A token by which programs of a user sign in. label: what it is for, in the user's words."""
+    """A token by which programs of a user sign in."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     digest: str
-    label: Annotated[str, pydantic.Field(max_length=100)] = ""
+    label: Annotated[str, pydantic.Field(max_length=100)] = ""  # what it is for, in the user's words
     made: str = ""
 
 
 class User(pydantic.BaseModel):
-    """What is kept of somebody. stamp: drawn anew with every password, so that sessions of an older one end."""
+    """What is kept of somebody."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     role: Role
     password: Password
-    stamp: str
+    stamp: str  # drawn anew with every password, so that sessions of an older one end
     made: str = ""
     tokens: tuple[Token, ...] = ()
 
@@ -294,7 +287,7 @@ class Users:
         self._change(change)
         return bool(ended)
 
-    def of_token(self, token: str) -> Person | None:
+    def token_owner(self, token: str) -> Person | None:
         """Whose program sends that token; None where it is nobody's."""
         wanted = secret_digest(token)
         for name, user in self.all().items():
@@ -304,22 +297,12 @@ class Users:
 
     def _change(self, change: Callable[[dict[str, User]], None]) -> None:
         """Change the file in one step, one process at a time."""
-        with self._alone():
+        with files.lock_file(self.path.with_suffix(".lock")):
             users = self.all()
             change(users)
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
             with files.replace_file(self.path, 0o600) as file:
                 file.write(orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n")
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = files.open_regular(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
 
 def _find_user(users: dict[str, User], name: str) -> User:
@@ -335,13 +318,13 @@ MOST = 1000
 
 
 class Session(pydantic.BaseModel):
-    """Somebody who is signed in. stamp: that of their password when they signed in. until: seconds since 1970."""
+    """Somebody who is signed in."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    stamp: str
-    until: float
+    stamp: str  # that of their password when they signed in
+    until: float  # seconds since 1970
 
 
 _SESSIONS = pydantic.TypeAdapter(dict[Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")], Session])

@@ -13,24 +13,12 @@ import polars as pl
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
-from tomserve.reporting.html import page
-from tomserve.reporting.html import page as html_report
-from tomserve.reporting.html import report as build
-from tomserve.reporting.html.page import Table
+from tomserve.reporting.html import page as pages
+from tomserve.reporting.html import report as reports
 from tomserve.runs.runfolder import find_run
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
-from tomserve.studies import comparison as comparing
-from tomserve.studies.comparison import (
-    TITLES,
-    Comparison,
-    Difference,
-    comparison_notes,
-    comparison_verdicts,
-    effect_excerpt,
-    further_excerpts,
-    shorten_pair,
-)
+from tomserve.studies import comparison
 from tomserve.web import cache
 from tomserve.web.cache import Result
 from tomserve.web.process import without_paths
@@ -38,12 +26,6 @@ from tomserve.web.process import without_paths
 FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
 SIZE = 50
 """Flips on a page."""
-
-
-_OVERALL = (
-    *("strategy", "share_control", "share_treated", "risk_difference", "rd_low", "rd_high"),
-    *("p", "n", "gained", "lost"),
-)
 
 
 def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,14 +38,14 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     chosen = options.get("strategies")
     pair = (str(chosen[0]), str(chosen[1])) if chosen else None
     common, margin = bool(options.get("common")), options.get("margin")
-    found = comparing.compare(first, second, strategies=pair, common=common, margin=margin)
+    found = comparison.compare(first, second, strategies=pair, common=common, margin=margin)
     found.flips.write_parquet(out / FLIPS)
     found.effects.write_parquet(out / EFFECTS)
-    frames = {"effects": effect_excerpt(found)[1], **further_excerpts(found)}
+    frames = {"effects": comparison.effect_excerpt(found)[1], **comparison.further_excerpts(found)}
     if found.people.height:
         frames["people"] = found.people.drop("method")
-    said = comparison_notes(found)
-    shown = [_table(name, frames[name], said.get(name, "")) for name in TITLES if name in frames]
+    said = comparison.comparison_notes(found)
+    shown = [_table(name, frames[name], said.get(name, "")) for name in comparison.TITLES if name in frames]
     (out / ROWS).write_bytes(_with_run_names(shown))
     facts: dict[str, Any] = orjson.loads(_with_run_names(_facts(found)))
     return facts
@@ -74,12 +56,12 @@ def _with_run_names(told: Any) -> bytes:
     return without_paths(orjson.dumps(told).decode()).encode()
 
 
-def _facts(found: Comparison) -> dict[str, Any]:
+def _facts(found: comparison.Comparison) -> dict[str, Any]:
     return {
         "a": str(found.a),
         "b": str(found.b),
         "strategies": [found.a.strategy, found.b.strategy],
-        "verdicts": comparison_verdicts(found),
+        "verdicts": comparison.comparison_verdicts(found),
         "caption": found.caption,
         "noise": found.noise,
         "lacking": list(found.lacking),
@@ -91,35 +73,24 @@ def _facts(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _differences(found: Comparison) -> list[Difference]:
-    return [Difference(name, *shorten_pair(a, b, 200)) for name, a, b in found.differences]
+def _differences(found: comparison.Comparison) -> list[comparison.Difference]:
+    return [comparison.Difference(name, *comparison.shorten_pair(a, b, 200)) for name, a, b in found.differences]
 
 
 def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
-    table: Table = html_report.page_table(name, frame, note)
-    title = TITLES[name]
+    table = pages.page_table(name, frame, note)
+    title = comparison.TITLES[name]
     return {
         **{"name": name, "title": title[:1].upper() + title[1:], "note": note},
         **{"columns": table.columns, "rows": table.rows, "total": table.total},
     }
 
 
-def _overall(found: Comparison) -> list[dict[str, Any]]:
+def _overall(found: comparison.Comparison) -> list[dict[str, Any]]:
     """The effect over all questions of each strategy."""
     last = found.effects.group_by("strategy", maintain_order=True).last()
-    wanted = [
-        "strategy",
-        "share_control",
-        "share_treated",
-        "risk_difference",
-        "rd_low",
-        "rd_high",
-        "p",
-        "n",
-        "gained",
-        "lost",
-    ]
-    return last.select([name for name in wanted if name in last.columns]).to_dicts()
+    wanted = "strategy share_control share_treated risk_difference rd_low rd_high p n gained lost"
+    return last.select([name for name in wanted.split() if name in last.columns]).to_dicts()
 
 
 @dataclass(frozen=True)
@@ -178,11 +149,13 @@ TABLE_FORMS = {"latex": "tex", "csv": "csv", "md": "md"}
 def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Write the panels of a run's report, and each of its tables in all forms. options: study, intervals, by.
 
-    Returns what the page shows besides. Raises what `build.panels` raises.
+    Returns what the page shows besides. Raises what `report_panels` raises.
     """
-    made = build.report_panels(runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ()))
+    made = reports.report_panels(
+        runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ())
+    )
     said, analysis = made
-    (out / PANELS).write_text(page.fragment(said), encoding="utf-8")
+    (out / PANELS).write_text(pages.fragment(said), encoding="utf-8")
     for name, frame in analysis.tables.items():
         for form, ending in TABLE_FORMS.items():
             text = tables.render(frame, form, analysis.study.layouts.get(name))
@@ -221,9 +194,9 @@ def scores(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
 def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Write the report of a run, one file that opens offline. options: study, intervals, by. Returns the file's name.
 
-    Raises what `build.report` raises.
+    Raises what `report_html` raises.
     """
-    text = build.report_html(
+    text = reports.report_html(
         (runs[0],), options.get("intervals"), (), options.get("study"), by=tuple(options.get("by") or ())
     )
     (out / REPORT).write_text(text, encoding="utf-8")

@@ -47,7 +47,7 @@ VALUES = 60
 """Values that a factor may have to be offered as a filter."""
 LONGEST = 100
 """Characters that such a value may have."""
-_KEYS = ["item", "strategy", "model", "sample"]
+_KEY_TYPES = {"item": pl.String, "strategy": pl.String, "model": pl.String, "sample": pl.Int64}
 _CHUNK = 20_000
 
 
@@ -91,18 +91,8 @@ def _replies(responses: ResponseFile, ids: Sequence[str]) -> Iterator[pl.DataFra
             said = text[:SEARCHED] if isinstance(text, str) else None
             item = ids[place_of(key)]
             found.append((item, row["strategy"], str(row["model"]), sample_of(row), offset_of(value), said))
-        yield pl.DataFrame(
-            found,
-            orient="row",
-            schema={
-                "item": pl.String,
-                "strategy": pl.String,
-                "model": pl.String,
-                "sample": pl.Int64,
-                "offset": pl.UInt64,
-                "reply": pl.String,
-            },
-        )
+        schema = {**_KEY_TYPES, "offset": pl.UInt64, "reply": pl.String}
+        yield pl.DataFrame(found, orient="row", schema=schema)
 
 
 def _items(path: Path) -> pl.DataFrame:
@@ -152,7 +142,7 @@ def _join_scores(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) 
         *(pl.col(name).cast(pl.String).alias(f"factor:{name}") for name in factors),
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("score"),
     )
-    found = rows.join(scored, on=_KEYS, how="left", maintain_order="left")
+    found = rows.join(scored, on=list(_KEY_TYPES), how="left", maintain_order="left")
     found = found.join(items.drop("words"), on="item", how="left", maintain_order="left")
     chain = (
         pl.when(pl.col("chain_proper"))
@@ -191,10 +181,7 @@ def _turns(folder: Path, manifest: Manifest | None, model: str) -> pl.DataFrame 
         return None
     found = Conversations(journal.journal_path(folder), model, several)
     rows = [(*asked, sample, turn, offset) for asked, sample, turn, offset in found.places()]
-    schema = {
-        **dict.fromkeys(("item", "strategy", "model"), pl.String),
-        **{"sample": pl.Int64, "turn": pl.Int64, "offset": pl.UInt64},
-    }
+    schema = {**_KEY_TYPES, "turn": pl.Int64, "offset": pl.UInt64}
     return pl.DataFrame(rows, orient="row", schema=schema).sort("item", "strategy", "model", "sample", "turn")
 
 
@@ -249,23 +236,20 @@ NONE = "(none)"
 class Filters:
     """Which answers are wanted, and in which order.
 
-    strategy, model, status: names, "" for all. outcome: "right", "wrong", "none" (no answer could be read) or "sample"
-    (a further sample, which another one stands for). chain: "proper", "broken", "unread" or "(none)". item: a part of
-    the item's id. text: words that the story, the question or the reply holds. factors: values of design factors.
-    sort: one of SORTS; down: the other way round. page: from 1.
+    strategy, model, status: names, "" for all.
     """
 
     strategy: str = ""
     model: str = ""
     status: str = ""
-    outcome: str = ""
-    chain: str = ""
-    item: str = ""
-    text: str = ""
-    factors: tuple[tuple[str, str], ...] = ()
-    sort: str = "item"
-    down: bool = False
-    page: int = 1
+    outcome: str = ""  # "right", "wrong", "none" (no answer could be read), "sample" (another one stands for it)
+    chain: str = ""  # "proper", "broken", "unread" or "(none)"
+    item: str = ""  # a part of the item's id
+    text: str = ""  # words that the story, the question or the reply holds
+    factors: tuple[tuple[str, str], ...] = ()  # values of design factors
+    sort: str = "item"  # one of SORTS
+    down: bool = False  # whether the other way round
+    page: int = 1  # from 1
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Filters:
@@ -308,17 +292,16 @@ def _text(filters: Filters, name: str) -> str:
 class Page:
     """A page of answers.
 
-    rows: the answers, each with the columns of the index and `shown`, the beginning of the reply. total: how many
-    answers the filters leave. page, pages: which of how many. about: what the index says of all (counts by value).
-    unsearched: why the texts were not searched, "" where they were or nobody wanted it.
+    page, pages: which of how many.
     """
 
     rows: tuple[Mapping[str, Any], ...]
-    total: int
+    """The answers, each with the columns of the index and `shown`, the beginning of the reply."""
+    total: int  # how many answers the filters leave
     page: int
     pages: int
-    about: Mapping[str, Any] = field(default_factory=dict)
-    unsearched: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)  # what the index says of all (counts by value)
+    unsearched: str = ""  # why the texts were not searched, "" where they were or nobody wanted it
 
 
 def index_of(run: Path) -> Result | None:
@@ -378,19 +361,19 @@ def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, A
 
 def _places(table: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.Series, str]:
     """The places of the answers that the filters leave, in order, and why texts were not searched, if they were not."""
-    frame, unsearched = _filtered(table, filters, index)
+    frame, unsearched = _apply_filters(table, filters, index)
     columns = dict.fromkeys(("place", SORTS[filters.sort]))
-    return _ordered(frame.select(*columns), filters).collect()["place"], unsearched
+    return _in_order(frame.select(*columns), filters).collect()["place"], unsearched
 
 
-def _ordered(frame: pl.LazyFrame, filters: Filters) -> pl.LazyFrame:
+def _in_order(frame: pl.LazyFrame, filters: Filters) -> pl.LazyFrame:
     if filters.sort == "item":
         return frame.reverse() if filters.down else frame
     # The rows stand in the order of their places. To keep it is a quarter of the work of sorting by place as well.
     return frame.sort(SORTS[filters.sort], descending=filters.down, nulls_last=True, maintain_order=True)
 
 
-def _filtered(frame: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.LazyFrame, str]:
+def _apply_filters(frame: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.LazyFrame, str]:
     """The rows that the filters leave, and why texts were not searched, if they were not."""
     known = set(frame.collect_schema().names())
     for name in _PLAIN:

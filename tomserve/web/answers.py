@@ -33,17 +33,17 @@ from tomserve.scoring.score import sample_of, score_row
 from tomserve.status import OK, UNFINISHED
 from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of, open_table
 from tomserve.web.cache import Digests, Result
+from tomserve.web.items import Sentence, sentences, stated_labels
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What was sent for a turn. messages: each with role and content. body: the JSON of the request. proved: whether
-    the key of the journal's row is that of this prompt, so that it is what was sent."""
+    """What was sent for a turn."""
 
     turn: int
-    messages: tuple[Mapping[str, str], ...]
-    body: str
-    proved: bool
+    messages: tuple[Mapping[str, str], ...]  # each with role and content
+    body: str  # the JSON of the request
+    proved: bool  # whether the key of the journal's row is that of this prompt, so that it is what was sent
 
 
 def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[Prompt, ...], str]:
@@ -63,21 +63,28 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
             "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
             "The row of the journal holds its digest."
         )
+    last = {row.get("turn") or 0: row for row in rows}
+    made = requests_of(manifest, strategy, item, last, sample)[: len(last) + 1]
+    return tuple(_prompt(request, last.get(request.identity.turn, {}).get("key")) for request in made), ""
+
+
+def requests_of(
+    manifest: Manifest, strategy: Strategy, item: Item, replies: Mapping[int, Mapping[str, Any]], sample: int = 0
+) -> list[Request]:
+    """The requests of a conversation, made once more from its replies (rows by turn); no key ever stands in one."""
     sampling = recorded_sampling(manifest)
-    keys = {row.get("turn") or 0: row.get("key") for row in rows}
 
     def build(identity: Identity, turn: Turn) -> Request:
         return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
 
-    last = {row.get("turn") or 0: row for row in rows}
-    talks, made = Conversations(build), list[Request]()
-    waiting = list(talks.begin(strategy, item, sample))
-    while waiting and len(made) < len(last) + 1:
+    conversations, made = Conversations(build), list[Request]()
+    waiting = list(conversations.begin(strategy, item, sample))
+    while waiting:
         request = waiting.pop(0)
         made.append(request)
-        if strategy.is_multi_turn and (row := last.get(request.identity.turn)) is not None:
-            waiting += talks.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
-    return tuple(_prompt(request, keys.get(request.identity.turn)) for request in made), ""
+        if strategy.multi_turn and (row := replies.get(request.identity.turn)) is not None:
+            waiting += conversations.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
+    return made
 
 
 _digests = Digests()
@@ -86,10 +93,8 @@ _MOST = 64
 
 
 def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy | None:
-    """The strategy of today that asks what that one of the run asked (see tomserve.runs.verification.find_same_strategy).
-
-    It is kept for as long as no file of any strategy changes, since looking for one costs a tenth of a second.
-    """
+    """The strategy of today that asks what that one of the run asked; kept for as long as no file of any strategy
+    changes, since looking for one costs a tenth of a second."""
     folders = (root / "prompts" for root in content.roots())
     paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     state = [[str(path), _digests.of(path)] for path in paths]
@@ -114,23 +119,9 @@ def _prompt(request: Request, key: Any) -> Prompt:
 Row = Mapping[str, Any]
 
 
-class Sentence(NamedTuple):
-    """A sentence of a story. number: from 1. gold: the labels that are right after it. stated: what the reply says is
-    believed, "" where it says nothing. verdict: how that was judged, "" where it was not. breaks: whether the chain
-    breaks here. more: for each further column (`Answer.beliefs`) its label."""
-
-    number: int
-    text: str
-    gold: tuple[str, ...]
-    stated: str
-    verdict: str
-    breaks: bool
-    more: tuple[str, ...]
-
-
 class Reply(NamedTuple):
     """A row of a journal as a page shows it, of which it believes nothing: what has another type than it should have is
-    left out. used: counts of tokens by their names. seconds: how long the request took."""
+    left out."""
 
     sample: int
     turn: int
@@ -140,8 +131,8 @@ class Reply(NamedTuple):
     conclusion: str | None
     error: str
     finished: str
-    used: tuple[tuple[str, int], ...]
-    seconds: float | None
+    used: tuple[tuple[str, int], ...]  # counts of tokens by their names
+    seconds: float | None  # how long the request took
     attempts: int
     reused: bool
     time: str
@@ -181,31 +172,27 @@ def _number(value: Any) -> int | None:
 class Answer:
     """One answer.
 
-    run, strategy, model, sample: whose it is. item: the question. row: the line of the journal that counts. score: how
-    it was read and judged, by the columns of the score table. place: its place in the index, None without one. replies:
-    all turns of all samples of the conversation, in order, the row itself alone where there is but one request.
-    sentences: the story with the chains. beliefs: the headings of further columns. beyond: what the chain says after
-    the last sentence. original: the item that this is a version of. prompts: what was sent, by turn; untold: why that
-    cannot be told. others: other answers to the same item. versions: answers of the same strategy to versions of it.
+    run, strategy, model, sample: whose it is.
     """
 
     run: str
     strategy: str
     model: str
     sample: int
-    item: Item
-    row: Row
-    score: Row
-    place: int | None
+    item: Item  # the question
+    row: Row  # the line of the journal that counts
+    score: Row  # how it was read and judged, by the columns of the score table
+    place: int | None  # its place in the index, None without one
     replies: tuple[Row, ...]
-    sentences: tuple[Sentence, ...]
-    beliefs: tuple[str, ...] = ()
-    beyond: tuple[str, ...] = ()
-    original: Item | None = None
-    prompts: tuple[Prompt, ...] = ()
-    untold: str = ""
-    others: tuple[Row, ...] = field(default=())
-    versions: tuple[Row, ...] = field(default=())
+    """All turns of all samples of the conversation, in order, the row itself alone where there is but one request."""
+    sentences: tuple[Sentence, ...]  # the story with the chains
+    beliefs: tuple[str, ...] = ()  # the headings of further columns
+    beyond: tuple[str, ...] = ()  # what the chain says after the last sentence
+    original: Item | None = None  # the item that this is a version of
+    prompts: tuple[Prompt, ...] = ()  # what was sent, by turn
+    untold: str = ""  # why it cannot be told what was sent
+    others: tuple[Row, ...] = field(default=())  # other answers to the same item
+    versions: tuple[Row, ...] = field(default=())  # answers of the same strategy to versions of it
 
     @property
     def reply(self) -> str | None:
@@ -216,38 +203,6 @@ class Answer:
     def shown(self) -> tuple[Reply, ...]:
         """All replies as a page shows them."""
         return tuple(Reply.of(row) for row in self.replies)
-
-
-def story(item: Item, score: Row) -> tuple[tuple[Sentence, ...], tuple[str, ...], tuple[str, ...]]:
-    """The story with the gold chain beside what the reply states; what is stated beyond it; further headings."""
-    golds = _golds(item)
-    numbers, labels = score.get("chain_sentences") or (), score.get("stated") or ()
-    said = dict(zip(numbers, labels, strict=False)) if numbers else dict(enumerate(labels, 1))
-    verdicts = score.get("chain_verdicts") or ()
-    known = benchmarks.find(item.benchmark)
-    more: Sequence[tuple[str, Sequence[str]]] = known.beliefs(item) if known is not None else ()
-    sentences = tuple(
-        Sentence(
-            number,
-            text,
-            golds[number - 1] if number <= len(golds) else (),
-            str(said.get(number, "")),
-            str(verdicts[number - 1] or "") if number <= len(verdicts) else "",
-            score.get("chain_break") == number,
-            tuple(str(column[number - 1]) if number <= len(column) else "" for _, column in more),
-        )
-        for number, text in enumerate(item.story, 1)
-    )
-    beyond = tuple(f"{number}: {label}" for number, label in said.items() if number > len(item.story))
-    return sentences, beyond, tuple(heading for heading, _ in more)
-
-
-def _golds(item: Item) -> list[tuple[str, ...]]:
-    if item.gold is None:
-        return []
-    if item.gold.chains is not None:
-        return [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
-    return [tuple(layer) for layer in item.gold.sets or ()]
 
 
 SCANNED = 64 << 20
@@ -313,20 +268,15 @@ def version_of(folder: Path, item: str) -> str | None:
 
 
 def _answer_of(found: Answer, folder: Path, manifest: Manifest, **more: Any) -> Answer:
-    sentences, beyond, beliefs = story(found.item, found.score)
+    stated = stated_labels(found.score, found.score.get("stated"))
+    beliefs, story = sentences(found.item, found.score, stated)
     own = [row for row in found.replies if sample_of(row) == found.sample]
     try:
         prompts, untold = prompts_of(manifest, found.item, own)
     except TomserveError as error:
         prompts, untold = (), f"The prompt cannot be made again: {error}"
-    shown: dict[str, Any] = {
-        "sentences": sentences,
-        "beyond": beyond,
-        "beliefs": beliefs,
-        "prompts": prompts,
-        "untold": untold,
-    }
-    return replace(found, **shown, **more)
+    beyond = tuple(f"{number}: {label}" for number, label in stated.items() if number > len(found.item.story))
+    return replace(found, sentences=story, beyond=beyond, beliefs=beliefs, prompts=prompts, untold=untold, **more)
 
 
 def _is(column: str, value: Any) -> pl.Expr:

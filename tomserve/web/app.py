@@ -40,19 +40,7 @@ from tomserve.web.run_index import RunIndex
 from tomserve.web.settings import Settings
 from tomserve.web.worker import keep_worker
 
-PAGES = (
-    dashboard.dashboard_router,
-    experiments.new_router,
-    dashboard.queue_router,
-    runs.live_router,
-    runs.run_router,
-    runs.answers_router,
-    comparison.compare_router,
-    comparison.leaderboard_router,
-    items.items_router,
-    items.playground_router,
-    dashboard.login_router,
-)
+PAGES = (dashboard.router, experiments.router, runs.router, comparison.router, items.router)
 
 
 def make_app(settings: Settings) -> FastAPI:

@@ -134,7 +134,7 @@ MOST = 2
 """How many processes compute at once."""
 
 TOGETHER = 100
-"""How many wishes that belong together one process computes, one after the other."""
+"""How many computations that belong together one process computes, one after the other."""
 
 WAITING = 100
 """How many processes may wait; whoever wants more is told to come again."""
@@ -153,34 +153,32 @@ RECORD = "record.json"
 
 @dataclass(frozen=True)
 class Computation:
-    """What is wanted. work: one of `process.WORKS`. runs: the folders of runs that it is made from. options: what else
-    counts, as JSON holds it. upto: for a run that still grows, how far it had grown when this was wanted:
-    then that decides and not the content of its files, which would be another one each time. sources: further files
-    whose content counts."""
+    """What is to be computed."""
 
-    work: str
-    runs: tuple[Path, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    work: str  # one of `process.WORKS`
+    runs: tuple[Path, ...] = ()  # the folders of runs that it is made from
+    options: Mapping[str, Any] = field(default_factory=dict)  # what else counts, as JSON holds it
     upto: int | None = None
-    sources: tuple[Path, ...] = ()
+    """Of a run that still grows, how far it had grown: that decides and not the content of its files, which would be
+    another one each time."""
+    sources: tuple[Path, ...] = ()  # further files whose content counts
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a wish. folder: where it lies. facts: what its record says. error: why there is none, in words. at:
-    when that became known, by this server's clock."""
+    """What came of a computation."""
 
-    folder: Path
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    error: str = ""
-    at: float = field(default_factory=time.monotonic, compare=False)
+    folder: Path  # where it lies
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what its record says
+    error: str = ""  # why there is none, in words
+    at: float = field(default_factory=time.monotonic, compare=False)  # when it became known, by this server's clock
 
 
 class ComputationCache:
-    """What is computed beside one server, and what is kept of it in a folder. begun: makes a process."""
+    """What is computed beside one server, and what is kept of it in a folder. start: makes a process."""
 
-    def __init__(self, folder: Path, room: int = ROOM, begun: Callable[[], Process] = Process) -> None:
-        self.folder, self._room, self._begun = folder, room, begun
+    def __init__(self, folder: Path, room: int = ROOM, start: Callable[[], Process] = Process) -> None:
+        self.folder, self._room, self._start = folder, room, start
         self._digests = Digests()
         self._lock = threading.Lock()
         self._places = threading.Semaphore(MOST)
@@ -189,49 +187,49 @@ class ComputationCache:
         self._threads: dict[threading.Thread, Process] = {}
         self._many: threading.Thread | None = None
 
-    def wanted(self, wish: Computation, *, again: bool = False) -> Result | None:
+    def compute(self, computation: Computation, *, again: bool = False) -> Result | None:
         """What is wanted, or why it cannot be computed; None while it is computed, which this begins.
 
         again: whether to try once more what has failed.
         """
-        return self.every([wish], again=again)[0]
+        return self.every([computation], again=again)[0]
 
-    def every(self, wishes: Sequence[Computation], *, again: bool = False) -> list[Result | None]:
-        """What is wanted, each as `compute` says. Several wishes are computed by one process, one after the other, so
-        that they leave the other place to whoever wants something else."""
+    def every(self, computations: Sequence[Computation], *, again: bool = False) -> list[Result | None]:
+        """What is wanted, each as `compute` says. Several are computed by one process, one after another, so that they
+        leave the other place to whoever wants something else."""
         allowance, studies = Allowance(), self._studies()
-        keys = [self.key(wish, studies, allowance) for wish in wishes]
+        keys = [self.key(computation, studies, allowance) for computation in computations]
         found = [None if key is None else self._known(key, again=again) for key in keys]
         missing = {
-            key: wish
-            for key, wish, result in zip(keys, wishes, found, strict=True)
+            key: computation
+            for key, computation, result in zip(keys, computations, found, strict=True)
             if result is None and key is not None
         }
-        self._begin(missing, many=len(wishes) > 1)
+        self._begin(missing, many=len(computations) > 1)
         return found
 
     def key(
-        self, wish: Computation, studies: Sequence[Any] | None = None, allowance: Allowance | None = None
+        self, computation: Computation, studies: Sequence[Any] | None = None, allowance: Allowance | None = None
     ) -> str | None:
         """The digest by which a result is known; None while the files that it is made from are read.
 
         studies: what `_studies` has returned, None to ask for it. allowance: how much may be read before it returns.
         """
         state: list[Any] = []
-        for folder in wish.runs:
-            names = SOURCES if wish.upto is None else SOURCES[:1]  # its other files are changing
+        for folder in computation.runs:
+            names = SOURCES if computation.upto is None else SOURCES[:1]  # its other files are changing
             digests = {name: self._digests.of(folder / name, allowance) for name in names}
             if digests.get(JOURNAL) == "" == digests.get(PACKED, ""):
                 digests[MEASURED] = self._digests.of(folder / MEASURED, allowance)
             if None in digests.values():
                 return None
             state.append([str(folder), digests])
-        sources = [[str(path), self._digests.of(path, allowance)] for path in wish.sources]
+        sources = [[str(path), self._digests.of(path, allowance)] for path in computation.sources]
         if any(found is None for _, found in sources):
             return None
         if studies is None:
             studies = self._studies()
-        made = [3, process.CODE, studies, wish.work, state, dict(wish.options), wish.upto, sources]
+        made = [3, process.CODE, studies, computation.work, state, dict(computation.options), computation.upto, sources]
         return content.digest(orjson.dumps(made, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")
 
     def _studies(self) -> list[list[str | None]]:
@@ -241,7 +239,7 @@ class ComputationCache:
         return [[str(path), self._digests.of(path)] for path in paths]
 
     def working(self) -> int:
-        """How many wishes are computed or wait."""
+        """How many computations are computed or wait."""
         with self._lock:
             return len(self._working)
 
@@ -256,7 +254,7 @@ class ComputationCache:
             thread.join(process.ENDS)
 
     def _known(self, key: str, *, again: bool) -> Result | None:
-        """What came of the wish with that key; None where it is not known, or is being computed."""
+        """What came of the computation with that key; None where it is not known, or is being computed."""
         with self._lock:
             if key in self._working:
                 return None
@@ -266,48 +264,48 @@ class ComputationCache:
         if done is not None and not done.error and done.folder.is_dir():
             _use(done.folder)
             return done
-        kept = self._believed(key, small=True)
+        kept = self._load_kept(key, small=True)
         if kept is not None:
             self._remember(key, kept)
         return kept
 
     def _begin(self, missing: Mapping[str, Computation], *, many: bool) -> None:
         with self._lock:
-            free = ((key, wish) for key, wish in missing.items() if key not in self._working)
-            wishes = dict(islice(free, TOGETHER))
-            if not wishes or len(self._threads) >= WAITING or (many and self._many is not None):
+            free = ((key, computation) for key, computation in missing.items() if key not in self._working)
+            computations = dict(islice(free, TOGETHER))
+            if not computations or len(self._threads) >= WAITING or (many and self._many is not None):
                 return
-            self._working.update(wishes)
-            one = self._begun()
-            thread = threading.Thread(target=self._work, args=(one, wishes), daemon=True, name="computing")
+            self._working.update(computations)
+            one = self._start()
+            thread = threading.Thread(target=self._work, args=(one, computations), daemon=True, name="computing")
             self._threads[thread] = one
             if many:
                 self._many = thread
         thread.start()
 
-    def _work(self, one: Process, wishes: Mapping[str, Computation]) -> None:
+    def _work(self, one: Process, computations: Mapping[str, Computation]) -> None:
         """Compute what is wanted, one after the other, as soon as there is a place."""
         try:
             with self._places:
-                for number, (key, wish) in enumerate(wishes.items()):
+                for number, (key, computation) in enumerate(computations.items()):
                     if key not in self._working:  # the workbench has been ended
                         break
-                    self._compute(one, key, wish, trimmed=number > 0)
+                    self._compute(one, key, computation, trimmed=number > 0)
         finally:
             one.close()
             thread = threading.current_thread()
             with self._lock:
-                self._working.difference_update(wishes)
+                self._working.difference_update(computations)
                 del self._threads[thread]
                 self._many = None if self._many is thread else self._many
 
-    def _compute(self, one: Process, key: str, wish: Computation, *, trimmed: bool) -> None:
+    def _compute(self, one: Process, key: str, computation: Computation, *, trimmed: bool) -> None:
         error = "it could not be computed, for a reason that the server's log tells"
         result = None
         try:
             if not trimmed:
                 self._trim()
-            result = self._believed(key) or self._made(one, key, wish)
+            result = self._load_kept(key) or self._run(one, key, computation)
         except (OSError, TomserveError) as problem:
             error = str(problem)
         finally:
@@ -324,7 +322,7 @@ class ComputationCache:
             while len(self._done) > REMEMBERED:
                 del self._done[next(iter(self._done))]
 
-    def _believed(self, key: str, *, small: bool = False) -> Result | None:
+    def _load_kept(self, key: str, *, small: bool = False) -> Result | None:
         """What is kept under that key, if this user's tomserve has made it; small: only where that is quickly known."""
         folder = self.folder / key
         if (record := signatures.read_record(folder / RECORD)) is None or record.get("key") != key:
@@ -337,11 +335,11 @@ class ComputationCache:
         _use(folder)
         return Result(folder, record.get("facts") or {})
 
-    def _made(self, one: Process, key: str, wish: Computation) -> Result:
+    def _run(self, one: Process, key: str, computation: Computation) -> Result:
         scratch, folder = self.folder / f".{secrets.token_hex(8)}", self.folder / key
         scratch.mkdir(mode=0o700)
         try:
-            said = one.ask(scratch, wish.work, wish.runs, wish.options)
+            said = one.ask(scratch, computation.work, computation.runs, computation.options)
             if error := said.get("error"):
                 return Result(folder, error=str(error))
             facts = said.get("facts") or {}
@@ -373,15 +371,15 @@ class ComputationCache:
 _all: dict[Path, ComputationCache] = {}
 
 
-def computations() -> ComputationCache:
+def find_cache() -> ComputationCache:
     """What is computed beside this server for the folder of runs in use."""
     folder = absolute_runs_root() / ".web" / "cache"
     return _all.get(folder) or _all.setdefault(folder, ComputationCache(folder))
 
 
 def compute(work: str, *runs: Path, upto: int | None = None, again: bool = False, **options: Any) -> Result | None:
-    """What is wanted of the runs in those folders, as `Computing.wanted` says."""
-    return computations().wanted(Computation(work, runs, options, upto), again=again)
+    """What is wanted of the runs in those folders, as `ComputationCache.compute` says."""
+    return find_cache().compute(Computation(work, runs, options, upto), again=again)
 
 
 def stop() -> None:
@@ -396,9 +394,7 @@ def _use(folder: Path) -> None:
 
 
 def _describe_file(path: Path) -> dict[str, Any] | None:
-    try:
-        with path.open("rb") as file:
-            found = content.digest_of(iter(lambda: file.read(1 << 20), b""))
-            return {"bytes": file.tell(), "digest": found}
-    except OSError:
-        return None
+    with contextlib.suppress(OSError):
+        size, digest = files.digest_file(path)
+        return {"bytes": size, "digest": digest}
+    return None

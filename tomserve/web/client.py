@@ -22,17 +22,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx
 import orjson
 
+from tomserve import errors
 from tomserve.engine.network import is_loopback
 from tomserve.engine.redact import Redactor, clean_text
-from tomserve.errors import (
-    ConfigError,
-    ConflictError,
-    NoSuchRunError,
-    NotAllowedError,
-    ServerError,
-    ServerLostError,
-    TomserveError,
-)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,11 +36,11 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 """What the workbench tells of something, as the OpenAPI document describes it."""
 
-ERRORS: Mapping[int, type[TomserveError]] = {
-    401: NotAllowedError,
-    403: NotAllowedError,
-    404: NoSuchRunError,
-    409: ConflictError,
+ERRORS: Mapping[int, type[errors.TomserveError]] = {
+    401: errors.NotAllowedError,
+    403: errors.NotAllowedError,
+    404: errors.NoSuchRunError,
+    409: errors.ConflictError,
 }
 PATIENCE = 600.0
 """Seconds for which something is waited for that the workbench computes beside."""
@@ -73,7 +65,7 @@ class Workbench:
     def __init__(self, url: str = "http://127.0.0.1:8321", token: str | None = None, *, timeout: float = 60.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-            raise ConfigError("the address of a workbench: expected one such as http://127.0.0.1:8321")
+            raise errors.ConfigError("the address of a workbench: expected one such as http://127.0.0.1:8321")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         token = token or parse_qs(parts.query).get("token", [""])[0]
         self._mask = Redactor(token)
@@ -113,7 +105,7 @@ class Workbench:
     def plan(self, experiment: Asked = None, **fields: Any) -> Facts:
         """What an experiment would cost, and the smallest effect that it could find. Takes and raises what `start`
         does."""
-        return self._computed("POST", "experiments/plan", json=_fields(experiment, fields))
+        return self._json_when_ready("POST", "experiments/plan", json=_fields(experiment, fields))
 
     def runs(self, **filters: str) -> list[Facts]:
         """All runs that one may see, the newest first.
@@ -166,10 +158,12 @@ class Workbench:
                     if told != before:
                         before = told
                         yield told
-            except (httpx.TransportError, ServerError) as error:
+            except (httpx.TransportError, errors.ServerError) as error:
                 lost = lost or time.monotonic()
                 if time.monotonic() - lost > LOST:
-                    raise ServerLostError(f"{self.url} does not answer any more ({type(error).__name__})") from None
+                    raise errors.ServerLostError(
+                        f"{self.url} does not answer any more ({type(error).__name__})"
+                    ) from None
             time.sleep(1.0)
 
     def wait(self, name: str, told: Callable[[Facts], object] | None = None) -> Facts:
@@ -184,7 +178,7 @@ class Workbench:
         ended = self.run(name)
         job = ended["job"] or {}
         if job.get("state") == "failed":
-            raise ServerError(f"the run {name} failed: {clean_text(str(job.get('said')), LONGEST)}")
+            raise errors.ServerError(f"the run {name} failed: {clean_text(str(job.get('said')), LONGEST)}")
         return ended
 
     def scores(self, name: str) -> pl.DataFrame:
@@ -194,7 +188,7 @@ class Workbench:
         """
         import polars as pl
 
-        answer = self._waited("GET", f"scores/{_path(name)}", params={"form": "parquet"})
+        answer = self._answer_when_ready("GET", f"scores/{_path(name)}", params={"form": "parquet"})
         return pl.read_parquet(io.BytesIO(answer.content))
 
     def tables(self, name: str, study: str | None = None) -> dict[str, pl.DataFrame]:
@@ -205,7 +199,7 @@ class Workbench:
         import polars as pl
 
         asked = {"study": study} if study else {}
-        told = self._computed("GET", f"tables/{_path(name)}", params=asked)
+        told = self._json_when_ready("GET", f"tables/{_path(name)}", params=asked)
         return {one["name"]: pl.read_csv(io.StringIO(one["csv"]), infer_schema_length=None) for one in told["tables"]}
 
     def queue(self) -> list[Facts]:
@@ -239,15 +233,17 @@ class Workbench:
     def _json(self, method: str, path: str, **sent: Any) -> Facts:
         return _object(self._answer(method, path, **sent))
 
-    def _computed(self, method: str, path: str, **sent: Any) -> Facts:
-        return _object(self._waited(method, path, **sent))
+    def _json_when_ready(self, method: str, path: str, **sent: Any) -> Facts:
+        return _object(self._answer_when_ready(method, path, **sent))
 
-    def _waited(self, method: str, path: str, **sent: Any) -> httpx.Response:
+    def _answer_when_ready(self, method: str, path: str, **sent: Any) -> httpx.Response:
         """The answer to a request, once it has been computed. Raises ServerError where that takes too long."""
         until = time.monotonic() + PATIENCE
         while (answer := self._answer(method, path, **sent)).status_code == 202:
             if time.monotonic() > until:
-                raise ServerError(f"{self.url}: this is still being computed after {PATIENCE:.0f} s; ask again later")
+                raise errors.ServerError(
+                    f"{self.url}: this is still being computed after {PATIENCE:.0f} s; ask again later"
+                )
             time.sleep(0.5)
         return answer
 
@@ -255,10 +251,10 @@ class Workbench:
         try:
             answer = self._client.request(method, path, **sent)
         except httpx.HTTPError as error:
-            raise ServerError(f"{self.url}: no workbench answers there ({type(error).__name__})") from None
-        return self._checked(answer)
+            raise errors.ServerError(f"{self.url}: no workbench answers there ({type(error).__name__})") from None
+        return self._check(answer)
 
-    def _checked(self, answer: httpx.Response) -> httpx.Response:
+    def _check(self, answer: httpx.Response) -> httpx.Response:
         """The answer, where it is none of refusal; else raises the error that it tells of."""
         if answer.is_success:
             return answer
@@ -266,15 +262,15 @@ class Workbench:
             said = str(orjson.loads(answer.content)["error"])
         except (orjson.JSONDecodeError, KeyError, TypeError):
             said = f"{self.url}: answered with status {answer.status_code}; is a workbench there?"
-        kind = ERRORS.get(answer.status_code, ServerError if answer.status_code >= 500 else ConfigError)
+        kind = ERRORS.get(answer.status_code, errors.ServerError if answer.status_code >= 500 else errors.ConfigError)
         raise kind(clean_text(self._mask(said), LONGEST))
 
     def _events(self, path: str) -> Iterator[Facts | None]:
-        """What a stream of events tells; None at its end. Raises what `_checked` raises, and httpx.TransportError."""
+        """What a stream of events tells; None at its end. Raises what `_check` raises, and httpx.TransportError."""
         with self._client.stream("GET", path, headers={"Accept": "text/event-stream"}) as answer:
             if not answer.is_success:
                 answer.read()
-                self._checked(answer)
+                self._check(answer)
             event, data = "", list[str]()
             for line in answer.iter_lines():
                 name, _, value = line.partition(":")
@@ -311,5 +307,5 @@ def _object(answer: httpx.Response) -> Facts:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        raise ServerError("what answers there is no workbench: it sent something else than a JSON object")
+        raise errors.ServerError("what answers there is no workbench: it sent something else than a JSON object")
     return found

@@ -7,10 +7,10 @@ anything is asked.
 
 from __future__ import annotations
 
+import functools
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache as functools_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +18,12 @@ import orjson
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve import variants as tomserve_variants
 from tomserve.benchmarks import ANYBODYS
 from tomserve.content.paths import names, roots
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.items import EVERY, Item, read_items
+from tomserve.items.item import gold_layers
 from tomserve.prompting import strategy as known
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
@@ -31,7 +31,7 @@ from tomserve.runs import runfolder
 from tomserve.runs.planning import EvalOptions, load_strategies, thinking_budget
 from tomserve.scoring.table import MEASURED
 from tomserve.serving.presets import Preset
-from tomserve.variants import Dropped
+from tomserve.variants import AGAIN, KINDS, Dropped, make_variants
 from tomserve.web import cache
 from tomserve.web.accounts import Person
 from tomserve.web.cache import Computation
@@ -127,39 +127,34 @@ VALUES = 24
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where items come from. benchmark: its name, "" for a run or a file alone. gold: which set of right answers
-    counts. path: a file or folder below a content folder that the benchmark reads, such as dataset/mine.jsonl. run: the
-    name of a run whose own items are looked at."""
+    """Where items come from."""
 
-    benchmark: str = ""
-    gold: str = ""
-    path: str = ""
-    run: str = ""
+    benchmark: str = ""  # its name, "" for a run or a file alone
+    gold: str = ""  # which set of right answers counts
+    path: str = ""  # a file or folder below a content folder that the benchmark reads, such as dataset/mine.jsonl
+    run: str = ""  # the name of a run whose own items are looked at
 
 
 @dataclass(frozen=True, slots=True)
 class ItemQuery:
-    """Which items are wanted. where: conditions factor=value. text: what id, story or question holds, whatever the size
-    of letters. page: from 1."""
+    """Which items are wanted."""
 
-    where: tuple[str, ...] = ()
-    text: str = ""
-    page: int = 1
+    where: tuple[str, ...] = ()  # conditions factor=value
+    text: str = ""  # what id, story or question holds, whatever the size of letters
+    page: int = 1  # from 1
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page of items. items: those of the page. total: how many there are; matched: how many of them are wanted.
-    pages: how many pages these take. factors: the values of each factor that has few, in their order. names: all
-    factors."""
+    """A page of items."""
 
-    items: tuple[Item, ...]
-    total: int
-    matched: int
+    items: tuple[Item, ...]  # those of the page
+    total: int  # how many there are
+    matched: int  # how many of them are wanted
     page: int
-    pages: int
-    factors: dict[str, tuple[str, ...]]
-    names: tuple[str, ...]
+    pages: int  # how many pages these take
+    factors: dict[str, tuple[str, ...]]  # the values of each factor that has few, in their order
+    names: tuple[str, ...]  # all factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +176,13 @@ def find_index(source: Source, register: RunIndex, person: Person) -> Path | Non
     """
     if source.run:
         file = register.line(source.run, person).folder / "items.jsonl"
-        wish = index_computation("", "", file.absolute())
+        computation = index_computation("", "", file.absolute())
     else:
         if source.benchmark not in benchmarks.names():
             raise ConfigError(one_of("benchmark", source.benchmark, benchmarks.names()))
         path = content_path(source.path) if source.path else None
-        wish = index_computation(source.benchmark, source.gold, path)
-    if (found := cache.computations().wanted(wish)) is None:
+        computation = index_computation(source.benchmark, source.gold, path)
+    if (found := cache.find_cache().compute(computation)) is None:
         return None
     if found.error:
         raise ConfigError(found.error)
@@ -208,15 +203,20 @@ def content_path(text: str) -> Path:
     )
 
 
-def list_items(found: Path, wish: ItemQuery) -> Listing:
-    """A page of the items in an index. Raises ConfigError for a condition of another form and for an unknown factor."""
+def _open_index(found: Path) -> tuple[pl.LazyFrame, tuple[str, ...]]:
+    """The table of an index, and the names of its factors."""
     table = pl.scan_parquet(found)
     columns = table.collect_schema().names()
-    names = tuple(name.removeprefix(FACTOR) for name in columns if name.startswith(FACTOR))
+    return table, tuple(name.removeprefix(FACTOR) for name in columns if name.startswith(FACTOR))
+
+
+def list_items(found: Path, query: ItemQuery) -> Listing:
+    """A page of the items in an index. Raises ConfigError for a condition of another form and for an unknown factor."""
+    table, names = _open_index(found)
     total = int(table.select(pl.len()).collect().item())
-    places = _places(table, wish, names)
+    places = _places(table, query, names)
     pages = max(1, -(-len(places) // SIZE))
-    page = min(max(1, wish.page), pages)
+    page = min(max(1, query.page), pages)
     shown = places[SIZE * (page - 1) : SIZE * page]
     counted = table.select(pl.col(f"{FACTOR}{name}").drop_nulls().unique().implode() for name in names).collect()
     factors = {
@@ -231,17 +231,15 @@ def _natural(value: str) -> tuple[float, str]:
     return (float(value), "") if value.isdecimal() else (float("inf"), value)
 
 
-def find_item(found: Path, name: str, wish: ItemQuery | None = None) -> ItemPlace:
+def find_item(found: Path, name: str, query: ItemQuery | None = None) -> ItemPlace:
     """The item of that id, among those that are wanted where it is one of them. Raises ConfigError where there is none,
     and as `list_items` does."""
-    table = pl.scan_parquet(found)
-    columns = table.collect_schema().names()
-    names = tuple(column.removeprefix(FACTOR) for column in columns if column.startswith(FACTOR))
+    table, names = _open_index(found)
     here = table.with_row_index("place").filter(pl.col("id") == name).select("place").collect()
     if here.is_empty():
         raise ConfigError(f"there is no item {name!r:.320} here")
     own = int(here["place"][0])
-    places = _places(table, wish or ItemQuery(), names)
+    places = _places(table, query or ItemQuery(), names)
     at = places.index(own) if own in places else None
     if at is None:
         return ItemPlace(_items(found, table, [own])[0], 0, len(places), None, None)
@@ -250,10 +248,10 @@ def find_item(found: Path, name: str, wish: ItemQuery | None = None) -> ItemPlac
     return ItemPlace(_items(found, table, [own])[0], at + 1, len(places), *ids)
 
 
-def _places(table: pl.LazyFrame, wish: ItemQuery, names: Sequence[str]) -> list[int]:
+def _places(table: pl.LazyFrame, query: ItemQuery, names: Sequence[str]) -> list[int]:
     """The places of the items that are wanted, in their order."""
     chosen = table.with_row_index("place")
-    for condition in wish.where:
+    for condition in query.where:
         if condition == EVERY or not condition.strip():
             continue
         name, equals, value = condition.partition("=")
@@ -263,8 +261,8 @@ def _places(table: pl.LazyFrame, wish: ItemQuery, names: Sequence[str]) -> list[
             raise ConfigError(one_of("factor", name, names))
         values = [value, *(() if ", " in value else value.split(","))]
         chosen = chosen.filter(pl.col(f"{FACTOR}{name}").is_in(values))
-    if wish.text:
-        wanted = wish.text.lower()
+    if query.text:
+        wanted = query.text.lower()
         held = [
             pl.col(name).str.to_lowercase().str.contains(wanted, literal=True) for name in ("id", "question", "story")
         ]
@@ -290,53 +288,50 @@ RUNS = 30
 
 
 class Sentence(NamedTuple):
-    """A sentence. number: from 1. text: its words. gold: the labels that are right after it. stated: what the reply
-    says, "" where it says nothing. verdict: how that was judged. breaks: whether the chain breaks here. more: what the
-    benchmark knows besides, by the headings of `beliefs`."""
+    """A sentence of a story beside the gold chain and the chain of a reply."""
 
-    number: int
+    number: int  # from 1
     text: str
-    gold: tuple[str, ...] = ()
-    stated: str = ""
-    verdict: str = ""
-    breaks: bool = False
-    more: tuple[str, ...] = ()
+    gold: tuple[str, ...]  # the labels that are right after it
+    stated: str  # what the reply says is believed then, "" where it says nothing
+    verdict: str  # how that was judged, "" where it was not
+    breaks: bool  # whether the chain breaks here
+    more: tuple[str, ...]  # the labels under the further headings that the benchmark knows (`beliefs`)
 
 
-def gold_layers(item: Item) -> list[tuple[str, ...]]:
-    """The labels that are right after each sentence; empty where the item has no rationale."""
-    if item.gold is None:
-        return []
-    if item.gold.chains is not None:
-        return [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
-    return [tuple(layer) for layer in item.gold.sets or ()]
+def stated_labels(score: Mapping[str, Any], labels: Sequence[str] | None) -> dict[int, str]:
+    """What a reply says is believed, by the number of the sentence. labels: of its chain, in order."""
+    numbers = score.get("chain_sentences") or range(1, len(labels or ()) + 1)
+    return dict(zip(numbers, labels or (), strict=False))
 
 
-def sentences(item: Item, score: Mapping[str, Any] | None = None) -> tuple[tuple[str, ...], tuple[Sentence, ...]]:
-    """The headings of what the benchmark knows besides, and the sentences of an item. score: the row of the score table
-    of a reply, None where nothing was asked."""
-    gold = gold_layers(item)
+def sentences(
+    item: Item, score: Mapping[str, Any] | None = None, stated: Mapping[int, str] | None = None
+) -> tuple[tuple[str, ...], tuple[Sentence, ...]]:
+    """The headings of what the benchmark knows besides, and the sentences of an item.
+
+    score: the row of the score table of a reply, None where nothing was asked. stated: what the reply says, by the
+    number of the sentence; None for the chain of the score.
+    """
+    score = score or {}
+    stated = stated_labels(score, score.get("chain")) if stated is None else stated
+    golds = gold_layers(item.gold)
+    verdicts = score.get("chain_verdicts") or ()
     benchmark = benchmarks.find(item.benchmark)
     beliefs = list(benchmark.beliefs(item)) if benchmark is not None else []
-    stated, verdicts = {}, {}
-    if score is not None and score.get("chain"):
-        numbers = score.get("chain_sentences") or range(1, len(score["chain"]) + 1)
-        stated = dict(zip(numbers, score["chain"], strict=False))
-        verdicts = dict(enumerate(score.get("chain_verdicts") or (), 1))
-    place = score.get("chain_break") if score is not None else None
-    told = tuple(
+    found = tuple(
         Sentence(
             number,
             text,
-            gold[number - 1] if gold else (),
-            stated.get(number, ""),
-            str(verdicts.get(number) or "").replace("_", " "),
-            place == number,
-            tuple(labels[number - 1] if number <= len(labels) else "" for _, labels in beliefs),
+            golds[number - 1] if number <= len(golds) else (),
+            str(stated.get(number, "")),
+            str(verdicts[number - 1] or "") if number <= len(verdicts) else "",
+            score.get("chain_break") == number,
+            tuple(str(labels[number - 1]) if number <= len(labels) else "" for _, labels in beliefs),
         )
         for number, text in enumerate(item.story, 1)
     )
-    return tuple(heading for heading, _ in beliefs), told
+    return tuple(heading for heading, _ in beliefs), found
 
 
 class RunAnswer(NamedTuple):
@@ -353,7 +348,7 @@ class RunAnswer(NamedTuple):
 def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[RunAnswer], int]:
     """How the runs that a person may see have answered an item, and how many runs were not looked at, because they are
     older than the RUNS newest ones of the benchmark or were not scored yet."""
-    lines = [line for line in register.lines(person) if line.kind not in ("", MEASURED) and _may_hold(line, item)]
+    lines = [line for line in register.lines(person) if line.kind not in ("", MEASURED) and _can_hold_item(line, item)]
     found: list[RunAnswer] = []
     left = max(0, len(lines) - RUNS)
     for line in lines[:RUNS]:
@@ -376,7 +371,7 @@ def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[Ru
     return found, left
 
 
-def _may_hold(line: RunEntry, item: Item) -> bool:
+def _can_hold_item(line: RunEntry, item: Item) -> bool:
     return not line.broken and line.benchmark in (item.benchmark, benchmarks.ANYBODYS)
 
 
@@ -384,13 +379,12 @@ FILE = "variants.json"
 
 
 class Variant(NamedTuple):
-    """A variant that can be made of an item, or why not. kind: its name. changes: what it changes. item: None where it
-    cannot be made; reason: why."""
+    """A variant that can be made of an item, or why not."""
 
-    kind: str
-    changes: str
-    item: Item | None
-    reason: str = ""
+    kind: str  # its name
+    changes: str  # what it changes
+    item: Item | None  # None where it cannot be made
+    reason: str = ""  # why it cannot be made
 
 
 def variants_computation(index: Path, name: str) -> Computation:
@@ -411,7 +405,7 @@ def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dic
 
 def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
     """The variants of an item; None while they are made. Raises ConfigError where they cannot be made."""
-    if (result := cache.computations().wanted(variants_computation(index, name))) is None:
+    if (result := cache.find_cache().compute(variants_computation(index, name))) is None:
         return None
     if result.error:
         raise ConfigError(result.error)
@@ -427,12 +421,12 @@ def variants(item: Item) -> tuple[Variant, ...]:
     if item.base is not None:
         return ()
     benchmark = benchmarks.find(item.benchmark) or benchmarks.get(benchmarks.ANYBODYS)
-    made, teller = [], functools_cache(benchmarks.retelling(benchmark))  # which may read all of its records
-    for kind in tomserve_variants.KINDS:
-        if kind is tomserve_variants.AGAIN:
+    made, teller = [], functools.cache(benchmarks.retelling(benchmark))  # which may read all of its records
+    for kind in KINDS:
+        if kind is AGAIN:
             continue
         try:
-            found = next(iter(tomserve_variants.make_variants([item], [kind], teller)), None)
+            found = next(iter(make_variants([item], [kind], teller)), None)
         except TomserveError as error:
             found = Dropped(item.id, kind, str(error))
         if isinstance(found, Dropped):
@@ -448,15 +442,13 @@ MODEL = "MODEL"
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How an item is asked. strategy: its name, "" for the first of the benchmark. preset: the name of a model's
-    preset, "" for none. model: the name that the server knows the model by, "" for the preset's. thinking: on, off, a
-    number of tokens, or "" for what the preset says. temperature, seed, max_tokens: as the options of `tomserve eval`;
-    0 tokens for the strategy's own number."""
+    """How an item is asked. temperature, seed, max_tokens: as the options of `tomserve eval`; 0 tokens for the
+    strategy's own number."""
 
-    strategy: str = ""
-    preset: str = ""
-    model: str = ""
-    thinking: str = ""
+    strategy: str = ""  # its name, "" for the first of the benchmark
+    preset: str = ""  # the name of a model's preset, "" for none
+    model: str = ""  # the name that the server knows the model by, "" for the preset's
+    thinking: str = ""  # on, off, a number of tokens, or "" for what the preset says
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 0
@@ -464,13 +456,12 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedRequest:
-    """One request. messages: each with role and content. schema: what the reply has to look like, as JSON with
-    indents, "" for free text. fields: the further fields of the body, in their order. body: all of it as it is sent."""
+    """One request."""
 
-    messages: tuple[dict[str, str], ...]
-    schema: str
-    fields: dict[str, object]
-    body: bytes
+    messages: tuple[dict[str, str], ...]  # each with role and content
+    schema: str  # what the reply has to look like, as JSON with indents, "" for free text
+    fields: dict[str, object]  # the further fields of the body, in their order
+    body: bytes  # all of it as it is sent
 
     @property
     def readable(self) -> str:
@@ -480,14 +471,13 @@ class PreviewedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be sent. strategy: by which it is asked. sent: the first requests, of which there are several where
-    the strategy asks them side by side. more: whether others follow that are made from the replies. digest: of the
-    strategy's prompts, as the manifest of a run notes it."""
+    """What would be sent."""
 
-    strategy: Strategy
+    strategy: Strategy  # by which it is asked
     sent: tuple[PreviewedRequest, ...]
-    more: bool
-    digest: str
+    """The first requests, of which there are several where the strategy asks them side by side."""
+    more: bool  # whether others follow that are made from the replies
+    digest: str  # of the strategy's prompts, as the manifest of a run notes it
 
 
 def strategies() -> tuple[str, ...]:

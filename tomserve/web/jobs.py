@@ -8,7 +8,6 @@ locks of ``runs/.web/jobs``, so that the next worker adopts the processes that a
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import signal
@@ -44,7 +43,7 @@ CONSOLE = "console.txt"
 LONGEST_CONSOLE = 8 << 20
 """Bytes after which the file is emptied."""
 
-EXIT_CODES = 2000
+LAST_BYTES = 2000
 """Bytes of its end that are looked at for the last line."""
 
 AGAIN, AT_LAST = 75.0, 100.0
@@ -57,7 +56,7 @@ class Child:
     def __init__(self, name: str, folder: Path, process: subprocess.Popen[bytes] | None = None) -> None:
         self.name, self.folder = name, folder
         self._process = process
-        self._asked: list[float] = []
+        self._signals: list[float] = []
 
     @property
     def alive(self) -> bool:
@@ -73,11 +72,11 @@ class Child:
         """Ask it to end, so that nothing is lost; later once more, which ends it at once, and kill it at last. May be
         called again and again."""
         moment = time.monotonic()
-        passed = moment - self._asked[0] if self._asked else 0.0
+        passed = moment - self._signals[0] if self._signals else 0.0
         number = signal.SIGKILL if passed > AT_LAST else signal.SIGTERM
         due = (0.0, AGAIN, AT_LAST)
-        if len(self._asked) < len(due) and passed >= due[len(self._asked)]:
-            self._asked.append(moment)
+        if len(self._signals) < len(due) and passed >= due[len(self._signals)]:
+            self._signals.append(moment)
             pid = self._process.pid if self._process is not None else pid_of(self.name)
             if pid is not None and self.alive:
                 with contextlib.suppress(OSError):
@@ -100,9 +99,7 @@ def begin_child(name: str, folder: Path, environment: Mapping[str, str], turn: i
     """
     lock = os.open(_lock(name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not files.try_lock(lock):
             return None
         os.ftruncate(lock, 0)
         with os.fdopen(files.open_regular(folder / CONSOLE, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as console:
@@ -134,12 +131,9 @@ def is_alive(name: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not files.try_lock(lock, shared=True)
     finally:
         os.close(lock)
-    return False
 
 
 def pid_of(name: str) -> int | None:
@@ -157,8 +151,8 @@ def last_line(folder: Path, begins: str = "") -> str:
     """The last line that the command has printed, or the last one that begins so; "" where there is none."""
     with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / CONSOLE) as file:
         size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - EXIT_CODES))
-        text = Redactor(*keys.all_keys())(file.read(EXIT_CODES).decode("utf-8", "replace"))
+        file.seek(max(0, size - LAST_BYTES))
+        text = Redactor(*keys.all_keys())(file.read(LAST_BYTES).decode("utf-8", "replace"))
         for root in (absolute_runs_root(), runs_root().absolute()):
             text = text.replace(str(root), "runs")  # where that lies is nobody's business
         for line in reversed(text.splitlines()):
@@ -185,15 +179,13 @@ LOST = 3
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a process ended. code: its exit code, negative where a signal killed it, None where nobody knows. grown:
-    whether it got any further. said: its last line. failures: its line about requests that failed. leaving: whether the
-    worker itself ends."""
+    """How a process ended."""
 
-    code: int | None
-    grown: bool = True
-    said: str = ""
-    failures: str = ""
-    leaving: bool = False
+    code: int | None  # its exit code, negative where a signal killed it, None where nobody knows
+    grown: bool = True  # whether it got any further
+    said: str = ""  # its last line
+    failures: str = ""  # its line about requests that failed
+    leaving: bool = False  # whether the worker itself ends
 
 
 def job_after(job: Job, end: ProcessEnd) -> Job:
@@ -211,7 +203,10 @@ def job_after(job: Job, end: ProcessEnd) -> Job:
         return _with_code(job, State.PAUSED, code, "a signal from elsewhere stopped it; let it go on")
     if code is None or code < 0 or code == LOST:
         deaths = 0 if end.grown else job.deaths + 1
-        why = end.said if code == LOST else _killed(code)
+        killed = (
+            "its process ended while no worker ran" if code is None else f"its process was killed by signal {-code}"
+        )
+        why = end.said if code == LOST else killed
         if deaths < DEATHS:
             return _with_code(job, State.QUEUED, code, f"{why}; it goes on by itself", deaths=deaths)
         return _with_code(
@@ -220,14 +215,9 @@ def job_after(job: Job, end: ProcessEnd) -> Job:
     return _with_code(job, State.FAILED, code, end.said or f"ended with exit code {code}", ended=utc_now())
 
 
-def _killed(code: int | None) -> str:
-    return "its process ended while no worker ran" if code is None else f"its process was killed by signal {-code}"
-
-
 def _with_code(job: Job, state: State, code: int | None, said: str, **more: object) -> Job:
     turn = job.turn + 1 if state in (State.QUEUED, State.PAUSED) else job.turn
-    update = {"state": state, "turn": turn, "exit_code": code, "said": said, "wanted": None, **more}
-    return job.model_copy(update=update)
+    return job.to(state, said, turn=turn, exit_code=code, wanted=None, **more)
 
 
 SECONDS = 5.0
@@ -243,15 +233,15 @@ def waiting_reason(experiment: Experiment, folder: Path) -> str:
     if pid is not None:
         return f"another process{f' ({pid})' if pid else ''} works on this run; it goes on once that has ended"
     if not experiment.base_url:
-        return _here(experiment.model, start=experiment.start)
+        return _local_reason(experiment.model, start=experiment.start)
     urls = [normalize_url(url) for url in experiment.base_url]
     for one in registry.believed_records(urls):
         if one.state == "loading":
             return f"the server at {redact_url(one.record.url)} is loading its model"
-    return next((why for url in urls if (why := _there(url))), "")
+    return next((why for url in urls if (why := _endpoint_reason(url))), "")
 
 
-def _there(url: str) -> str:
+def _endpoint_reason(url: str) -> str:
     """Why nothing can be asked at an address now; "" where something answers there, whatever it says."""
     try:
         with SyncClient(seconds=SECONDS) as exchange:
@@ -261,7 +251,7 @@ def _there(url: str) -> str:
     return f"the server at {redact_url(url)} is busy, or still loads" if status in LOADS else ""
 
 
-def _here(model: str | None, *, start: bool) -> str:
+def _local_reason(model: str | None, *, start: bool) -> str:
     """Why no server of this machine can be asked now; "" where one can, or where one is started."""
     fitting = [
         one
@@ -300,13 +290,12 @@ class _VoidError(Exception):
 
 @dataclass
 class Group:
-    """Experiments that share a server. tried: those that wait for it, with the time of the next try. running: the names
-    of those that are being asked. thread: takes the others out of the queue."""
+    """Experiments that share a server."""
 
     name: str
-    tried: dict[Entry, float] = field(default_factory=dict)
-    running: set[str] = field(default_factory=set)
-    thread: threading.Thread | None = None
+    tried: dict[Entry, float] = field(default_factory=dict)  # those that wait for it, with the time of the next try
+    running: set[str] = field(default_factory=set)  # the names of those that are being asked
+    thread: threading.Thread | None = None  # takes the others out of the queue
 
 
 class Worker:
@@ -332,13 +321,13 @@ class Worker:
             for line, job in self._jobs():
                 if job.runs:
                     self._adopt(line, job)
-            self._joined()
+            self._join()
 
     @property
     def _ending(self) -> bool:
         return self.stop.is_set() or self.leave.is_set()
 
-    def _joined(self) -> None:
+    def _join(self) -> None:
         """Wait until all threads have ended, and with them what runs."""
         for _ in range(int(LEAVES / LOOK)):
             with self._lock:
@@ -362,14 +351,14 @@ class Worker:
                     self.entries.put(name, entry, job.order)
                 elif job.runs:
                     self._adopt(line, job)
-            self._served(name)
+            self._ensure_thread(name)
 
     def _jobs(self) -> list[tuple[RunEntry, Job]]:
         """Everything that is still to be run, or runs."""
         jobs = [(line, line.card.job) for line in self.register.every() if line.card.job is not None]
         return [(line, job) for line, job in jobs if job.active]
 
-    def _served(self, name: str) -> Group:
+    def _ensure_thread(self, name: str) -> Group:
         """The group of that name, with a thread."""
         with self._lock:
             group = self._groups.setdefault(name, Group(name))
@@ -406,7 +395,7 @@ class Worker:
         """Begin the first experiment that has waited for its server and finds it now."""
         moment = time.monotonic()
         for entry in [entry for entry, due in group.tried.items() if due <= moment]:
-            if self._begun(group, entry):
+            if self._begin(group, entry):
                 return True
         return False
 
@@ -417,21 +406,21 @@ class Worker:
                 if entry in self._held:
                     continue
                 self._held.add(entry)
-            if self._begun(group, entry):
+            if self._begin(group, entry):
                 return
 
-    def _begun(self, group: Group, entry: Entry) -> bool:
+    def _begin(self, group: Group, entry: Entry) -> bool:
         """Begin an experiment, unless its entry is void, it cannot be begun at all, or it has to wait."""
         group.tried.pop(entry, None)
         try:
             folder = safe_path(entry.name)
-            card = self._valid(entry, folder)
-            experiment, why = self._sound(entry, folder, card)
+            card = self._read_card(entry, folder)
+            experiment, why = self._check(entry, folder, card)
             if why:
-                self._changed(entry, folder, lambda job: _with(job, State.WAITING, why))
+                self._change_job(entry, folder, lambda job: job.to(State.WAITING, why))
                 group.tried[entry] = time.monotonic() + TRY_EVERY
                 return False
-            return self._asked(group, entry, folder, experiment)
+            return self._ask(group, entry, folder, experiment)
         except (_VoidError, NoSuchRunError):
             return False
         finally:
@@ -439,21 +428,21 @@ class Worker:
                 with self._lock:
                     self._held.discard(entry)
 
-    def _asked(self, group: Group, entry: Entry, folder: Path, experiment: Experiment) -> bool:
+    def _ask(self, group: Group, entry: Entry, folder: Path, experiment: Experiment) -> bool:
         """Begin the process of an experiment. Raises _VoidError where its turn is over meanwhile."""
         size = _size(folder)
         with self._lock:  # before the card says so: what runs by its card and is not known here is adopted
             group.running.add(entry.name)
         begun: Child | None = None
         try:
-            self._changed(
-                entry, folder, lambda job: _with(job, State.RUNNING, "", began=utc_now(), ended=None, rows=size)
+            self._change_job(
+                entry, folder, lambda job: job.to(State.RUNNING, "", began=utc_now(), ended=None, rows=size)
             )
             try:
                 environment = queue.experiment_environment(experiment, self.settings)
                 begun = begin_child(entry.name, folder, environment, entry.turn) or Child(entry.name, folder)
             except (OSError, ConfigError) as error:
-                self._ended(entry.name, folder, ProcessEnd(2, said=str(error)))
+                self._note_end(entry.name, folder, ProcessEnd(2, said=str(error)))
                 return False
         finally:
             if begun is None:
@@ -462,7 +451,7 @@ class Worker:
         self._follow_beside(group, begun)
         return True
 
-    def _valid(self, entry: Entry, folder: Path) -> Card:
+    def _read_card(self, entry: Entry, folder: Path) -> Card:
         """The card of an entry. Raises _VoidError where its turn is over, or was never there."""
         try:
             card = run_index.read_card(folder)
@@ -472,23 +461,23 @@ class Worker:
             raise _VoidError
         return card
 
-    def _sound(self, entry: Entry, folder: Path, card: Card) -> tuple[Experiment, str]:
+    def _check(self, entry: Entry, folder: Path, card: Card) -> tuple[Experiment, str]:
         """The experiment of an entry, and why it has to wait, "" where it can begin. Raises _VoidError where it may not
         be asked, which its card then says."""
         path, job = folder / evaluate.EXPERIMENT_FILE, card.job
         try:
             if job is None or not queue.is_sealed(entry.name, path, job.seal):
-                self._changed(entry, folder, lambda job: _with(job, State.PAUSED, _STRANGE, turn=job.turn + 1))
+                self._change_job(entry, folder, lambda job: job.to(State.PAUSED, _STRANGE, turn=job.turn + 1))
                 raise _VoidError
             experiment = evaluate.read_experiment(path)
             queue.check_key(experiment, self.settings)
             return experiment, waiting_reason(experiment, folder)
         except (ConfigError, OSError) as error:
             why = str(error).replace(f"{folder}/", "")
-            self._changed(entry, folder, lambda job: _with(job, State.FAILED, why, ended=utc_now()))
+            self._change_job(entry, folder, lambda job: job.to(State.FAILED, why, ended=utc_now()))
             raise _VoidError from None
 
-    def _changed(self, entry: Entry, folder: Path, changed: Callable[[Job], Job]) -> None:
+    def _change_job(self, entry: Entry, folder: Path, changed: Callable[[Job], Job]) -> None:
         """Change the place of an entry's experiment. Raises _VoidError where its turn is over meanwhile."""
 
         def change(card: Card) -> Card:
@@ -510,21 +499,21 @@ class Worker:
                 if self.leave.wait(LOOK):
                     return
                 process.bound()
-                if self.stop.is_set() or self._unwanted(process.folder):
+                if self.stop.is_set() or self._should_stop(process.folder):
                     process.stop()
             code = process.code
             if code in STOPPED or (code is not None and code < 0):
                 self.stop.wait(TOGETHER)  # whoever ends a machine sends the signal to the worker at the same time
             failures = last_line(process.folder, "failures: ")
             end = ProcessEnd(code, said=last_line(process.folder), failures=failures, leaving=self.stop.is_set())
-            self._ended(process.name, process.folder, end)
+            self._note_end(process.name, process.folder, end)
         except (OSError, ConfigError) as error:
             say(f"{utc_now()} {process.name}: {error}", error=True)
         finally:
             with self._lock:
                 group.running.discard(process.name)
 
-    def _unwanted(self, folder: Path) -> bool:
+    def _should_stop(self, folder: Path) -> bool:
         """Whether an experiment that runs is to end."""
         try:
             job = run_index.read_card(folder).job
@@ -532,7 +521,7 @@ class Worker:
             return False
         return job is None or job.state is not State.RUNNING
 
-    def _ended(self, name: str, folder: Path, end: ProcessEnd) -> None:
+    def _note_end(self, name: str, folder: Path, end: ProcessEnd) -> None:
         """Note how a process ended, and put its experiment back into the queue where it goes on."""
 
         def change(card: Card) -> Card:
@@ -548,10 +537,6 @@ class Worker:
 
 
 _STRANGE = "this workbench has not queued it; look at what it asks of whom, and let it go on if you want that"
-
-
-def _with(job: Job, state: State, said: str, **more: object) -> Job:
-    return job.model_copy(update={"state": state, "said": said, **more})
 
 
 def _size(folder: Path) -> int:

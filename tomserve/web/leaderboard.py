@@ -17,7 +17,6 @@ from typing import Any
 import orjson
 import polars as pl
 import pydantic
-from markupsafe import escape
 
 from tomserve._version import __version__
 from tomserve.causal.settings import ITEMS
@@ -40,6 +39,7 @@ from tomserve.studies.presentation import finite_or_none
 from tomserve.web import cache
 from tomserve.web.accounts import Person
 from tomserve.web.cache import Computation, Result
+from tomserve.web.page_templates import render_template
 from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry, RunIndex
 from tomserve.workflows import leaderboard
@@ -131,17 +131,16 @@ class Layers(Part):
 
 
 class Tally(Part):
-    """What a leaderboard knows of one run. model, revision: of it. served: further fields of every request that say how
-    the model was to think. complete: whether all was asked. broken: why it cannot be read."""
+    """What a leaderboard knows of one run."""
 
     model: str = ""
     revision: str = ""
-    served: str = ""
+    served: str = ""  # further fields of every request that say how the model was to think
     created: str = ""
-    complete: bool = False
+    complete: bool = False  # whether all was asked
     shares: tuple[Share, ...] = ()
     layers: Layers | None = None
-    broken: str = ""
+    broken: str = ""  # why it cannot be read
 
 
 def tally_computation(folder: Path, *, layers: bool = False) -> Computation:
@@ -153,25 +152,20 @@ def tally_computation(folder: Path, *, layers: bool = False) -> Computation:
     return Computation("layers", tuple(inside), {"folder": str(folder)})
 
 
-def read_tally(facts: Mapping[str, Any]) -> Tally:
-    """The tally that was made. Raises pydantic.ValidationError where it is none."""
-    return Tally.model_validate(facts)
-
-
 def tally(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """The tally of a run; one that says so where it cannot be read. out: stays empty. options: none."""
     del out, options
-    return _told(of_run, Path(runs[0]))
+    return _dump_tally(of_run, Path(runs[0]))
 
 
 def layers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """The tally of the three layers of a model; one that says so where they cannot be read. out: stays empty. runs:
     those in the folder, whose files decide. options: folder."""
     del out, runs
-    return _told(of_layers, Path(options["folder"]))
+    return _dump_tally(of_layers, Path(options["folder"]))
 
 
-def _told(made: Callable[[Path], Tally], folder: Path) -> dict[str, Any]:
+def _dump_tally(made: Callable[[Path], Tally], folder: Path) -> dict[str, Any]:
     try:
         found = made(folder)
     except TomserveError as error:
@@ -264,7 +258,7 @@ def _share(part: pl.DataFrame, asked: Question) -> Share:
     )
 
 
-def is_layered(folder: Path) -> bool:
+def has_layers(folder: Path) -> bool:
     """Whether a folder of runs holds the layers of one model, as `tomserve functional` makes it."""
     return (folder / ITEMS / MANIFEST).is_file()
 
@@ -276,7 +270,7 @@ def of_layers(folder: Path) -> Tally:
     parts = [path for path in places if not path.name.startswith(INSIDE)]
     manifests = [manifest for path in parts if (manifest := Manifest.read(path)) is not None]
     first = Manifest.read(folder / ITEMS)
-    assert first is not None  # or `is_layered` would have said so
+    assert first is not None  # or `has_layers` would have said so
     complete = all(one.complete for one in manifests)
     known = Tally(model=first.model, revision=first.revision or "", created=first.created or "", complete=complete)
     if not complete:
@@ -419,23 +413,23 @@ class Board:
 class BoardBuilder:
     """Puts a board together.
 
-    found: complete runs with their tallies. layered: of the folders with all three layers of a model, the name, that of
-    one of its runs, and the tally. apart: what is not ranked already. pending, total: as in Board. names: of
-    benchmarks, strategies and models that are known of already.
+    pending, total: as in Board.
     """
 
     filters: Filters
-    found: Sequence[tuple[RunEntry, Tally]]
+    found: Sequence[tuple[RunEntry, Tally]]  # complete runs with their tallies
     layered: Sequence[tuple[str, str, Tally]]
-    apart: list[UnrankedRun]
+    """Of the folders with all three layers of a model, the name, that of one of its runs, and the tally."""
+    apart: list[UnrankedRun]  # what is not ranked already
     pending: int
     total: int
     names: tuple[set[str], set[str], set[str]] = field(default_factory=lambda: (set(), set(), set()))
+    """Of benchmarks, strategies and models that are known of already."""
 
     def board(self) -> Board:
         """The board."""
         rows: Found = {}
-        asked: dict[str, list[tuple[Question, Share]]] = {}
+        asked: dict[str, tuple[Question, Share]] = {}
         crowds: list[tuple[RunEntry, Tally, Share]] = []
         benchmarks, strategies, models = self.names
         for line, tally in self.found:
@@ -446,7 +440,7 @@ class BoardBuilder:
                 benchmarks.add(one.benchmark)
                 strategies.add(one.strategy)
                 models.add(tally.model)
-                if not self._wanted(one, tally.model):
+                if not self._passes(one, tally.model):
                     continue
                 if share.spoiled:
                     self.apart.append(
@@ -457,13 +451,12 @@ class BoardBuilder:
                 else:
                     cells = rows.setdefault((tally.model, tally.revision, tally.served, False), {})
                     cells.setdefault(one.key, []).append((tally.created, line.name, share))
-                    asked.setdefault(one.key, []).append((one, share))
+                    asked.setdefault(one.key, (one, share))
         for line, tally, share in crowds:
-            keys = [key for key, shares in asked.items() if shares[0][0].ground == share.asked.ground]
+            keys = [key for key, (one, _) in asked.items() if one.ground == share.asked.ground]
             if not keys:
-                asked.setdefault(share.asked.key, []).append((share.asked, share))
-                keys = [share.asked.key]
-            for key in keys:
+                asked.setdefault(share.asked.key, (share.asked, share))
+            for key in keys or [share.asked.key]:
                 cells = rows.setdefault((tally.model, tally.revision, share.asked.strategy, True), {})
                 cells.setdefault(key, []).append((tally.created, line.name, share))
         columns = _columns(asked, rows)
@@ -478,22 +471,15 @@ class BoardBuilder:
             *(tuple(sorted(names)) for names in (benchmarks, strategies, models)),
         )
 
-    def _wanted(self, asked: Question, model: str) -> bool:
-        wished = self.filters
-        return all(
-            wanted in ("", found)
-            for wanted, found in (
-                (wished.benchmark, asked.benchmark),
-                (wished.strategy, asked.strategy),
-                (wished.model, model),
-            )
+    def _passes(self, asked: Question, model: str) -> bool:
+        wanted = self.filters
+        return (
+            wanted.benchmark in ("", asked.benchmark)
+            and wanted.strategy in ("", asked.strategy)
+            and wanted.model in ("", model)
         )
 
-    def _rows(
-        self,
-        found: Found,
-        columns: Sequence[Column],
-    ) -> tuple[Row, ...]:
+    def _rows(self, found: Found, columns: Sequence[Column]) -> tuple[Row, ...]:
         best = {column.key: _best(found, column.key) for column in columns}
         names = [key[0] for key in found]
         rows = []
@@ -548,35 +534,21 @@ def _best(found: Found, key: str) -> float | None:
     return max(known) if len(set(known)) > 1 else None
 
 
-def _columns(
-    asked: dict[str, list[tuple[Question, Share]]],
-    rows: Found,
-) -> tuple[Column, ...]:
+def _columns(asked: Mapping[str, tuple[Question, Share]], rows: Found) -> tuple[Column, ...]:
     """The columns: benchmarks with most models first, and in each the columns with most models."""
     models = {key: sum(key in cells for cells in rows.values()) for key in asked}
     of_benchmark: dict[str, int] = {}
-    for key, shares in asked.items():
-        name = shares[0][0].benchmark
-        of_benchmark[name] = max(of_benchmark.get(name, 0), models[key])
-    ordered = sorted(
-        asked,
-        key=lambda key: (
-            -of_benchmark[asked[key][0][0].benchmark],
-            asked[key][0][0].benchmark,
-            -models[key],
-            asked[key][0][0].strategy,
-            -asked[key][0][0].count,
-            key,
-        ),
-    )
-    first: dict[tuple[str, str], list[Question]] = {}
-    for key in ordered:
-        one = asked[key][0][0]
-        first.setdefault((one.benchmark, one.strategy), []).append(one)
+    for key, (one, _) in asked.items():
+        of_benchmark[one.benchmark] = max(of_benchmark.get(one.benchmark, 0), models[key])
+
+    def place(entry: tuple[str, tuple[Question, Share]]) -> tuple[int, str, int, str, int, str]:
+        key, (one, _) = entry
+        return -of_benchmark[one.benchmark], one.benchmark, -models[key], one.strategy, -one.count, key
+
+    ordered = [pair for _, pair in sorted(asked.items(), key=place)]
     made = []
-    for key in ordered:
-        one, share = asked[key][0]
-        alike = first[one.benchmark, one.strategy]
+    for one, share in ordered:
+        alike = [other for other, _ in ordered if (other.benchmark, other.strategy) == (one.benchmark, one.strategy)]
         number = alike.index(one) + 1 if len(alike) > 1 else 0
         differs = difference(alike[0], one) if number > 1 else ""
         made.append(Column(one, number, differs, share.chance, share.rule, share.rule_share))
@@ -613,11 +585,12 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     A run of which nothing can be kept is said to be broken.
     """
     lines = [line for line in register.lines(person) if line.kind != "measured"]
-    apart = [one for line in lines if line.broken or not line.complete for one in _unranked(line)]
+    apart = [one for line in lines if line.broken or not line.complete for one in _unranked_run(line)]
     ranked = [line for line in lines if not line.broken and line.complete]
-    folders = list(_layered(lines, register, person))
-    wishes = [tally_computation(line.folder) for line in ranked]
-    tallies = _tallies([*wishes, *(tally_computation(folder, layers=True) for folder, _ in folders)])
+    folders = list(_layer_folders(lines, register, person))
+    computations = [tally_computation(line.folder) for line in ranked]
+    computations += [tally_computation(folder, layers=True) for folder, _ in folders]
+    tallies = [None if made is None else _tally(made) for made in cache.find_cache().every(computations)]
     found = [(line, tally) for line, tally in zip(ranked, tallies, strict=False) if tally is not None]
     layered = [
         (folder.name if "/" not in name else name.rpartition("/")[0], name, tally)
@@ -633,11 +606,6 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     return BoardBuilder(filters, found, layered, apart, pending, len(lines), named).board()
 
 
-def _tallies(wishes: Sequence[Computation]) -> list[Tally | None]:
-    """The tallies, None for those that are being made."""
-    return [None if made is None else _tally(made) for made in cache.computations().every(wishes)]
-
-
 def _tally(made: Result) -> Tally:
     if made.error:
         return Tally(broken=made.error)
@@ -646,7 +614,7 @@ def _tally(made: Result) -> Tally:
             _known.move_to_end(made.folder)
             return _known[made.folder]
     try:
-        tally = read_tally(made.facts)
+        tally = Tally.model_validate(made.facts)
     except pydantic.ValidationError:
         return Tally(broken="what was kept of it is no tally; delete runs/.web/cache, and it is made anew")
     with _lock:
@@ -656,7 +624,7 @@ def _tally(made: Result) -> Tally:
     return tally
 
 
-def _unranked(line: RunEntry) -> Iterable[UnrankedRun]:
+def _unranked_run(line: RunEntry) -> Iterable[UnrankedRun]:
     """A run that cannot be ranked, and why; nothing of one that has only been queued."""
     if line.broken:
         yield UnrankedRun(line.name, line.model, line.benchmark, line.broken)
@@ -665,13 +633,13 @@ def _unranked(line: RunEntry) -> Iterable[UnrankedRun]:
         yield UnrankedRun(line.name, line.model, line.benchmark, why)
 
 
-def _layered(lines: Sequence[RunEntry], register: RunIndex, person: Person) -> Iterable[tuple[Path, str]]:
+def _layer_folders(lines: Sequence[RunEntry], register: RunIndex, person: Person) -> Iterable[tuple[Path, str]]:
     """The folders with the layers of one model, each with the name of one of its runs; those of which somebody may see
     every run."""
     names = {line.name for line in register.lines(person)}
     for line in lines:
         folder = line.folder.parent
-        if line.folder.name != ITEMS or not line.complete or not is_layered(folder):
+        if line.folder.name != ITEMS or not line.complete or not has_layers(folder):
             continue
         parent = line.name.rpartition("/")[0]
         runs = [path.name for path in folder.iterdir() if (path / MANIFEST).exists()]
@@ -690,7 +658,9 @@ def board_file(found: Board, form: str) -> tuple[str, str]:
     if form == "tex":
         return f"% {board_notes()}\n" + tables.render(board_table(found), "latex"), "text/x-tex; charset=utf-8"
     if form == "html":
-        return "".join(_page(found)), "text/html; charset=utf-8"
+        shown = {"board": found, "notes": board_notes(), "layered": LAYERED.capitalize(), "line": one_line}
+        shown |= {"share": share_text, "interval": interval_text, "digits": two_digits, "heading": column_heading}
+        return render_template("leaderboard_file.html.j2", **shown), "text/html; charset=utf-8"
     raise ConfigError(one_of("format", form, FORMS))
 
 
@@ -762,76 +732,9 @@ def share_text(share: Share) -> str:
     return f"{two_digits(share.estimate)}{bounds}"
 
 
-_STYLE = """
-:root{color-scheme:light dark;--ground:#fff;--ink:#1c2430;--soft:#566171;--line:#d9dee5}
-@media(prefers-color-scheme:dark){:root{--ground:#11151b;--ink:#e5eaf1;--soft:#a3afbf;--line:#323c49}}
-body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;padding:1.5rem 1rem 3rem;max-width:78rem;background:var(--ground);
-color:var(--ink);overflow-wrap:anywhere}
-.soft,small{color:var(--soft)}small{display:block}.wide{overflow-x:auto}
-table{border-collapse:collapse}th,td{padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line);text-align:left;
-vertical-align:top}
-""".replace("\n", "")
-
-
-def _page(found: Board) -> Iterator[str]:
-    """One page without any script, which says all that the files of CSV say to readers."""
-    yield (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        'content="width=device-width, initial-scale=1">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src '
-        f"'unsafe-inline'\"><title>Leaderboard</title>\n<style>{_STYLE}</style></head><body>\n<h1>Leaderboard</h1>\n"
-        f'<p class="soft">{escape(board_notes())}</p>\n'
-    )
-    if found.columns:
-        yield '<div class="wide"><table><thead><tr><th scope="col">model</th>'
-        for column in found.columns:
-            told = [f"{column.asked.count:,} questions"]
-            told += [f"chance {two_digits(column.chance)}"] if column.chance is not None else []
-            told += [f"rule “{column.rule}” {two_digits(column.rule_share)}"] if column.rule else []
-            told += [column.differs] if column.differs else []
-            yield f'<th scope="col">{_text(column_heading(column))}<small>{_text("; ".join(told))}</small></th>'
-        yield "</tr></thead><tbody>\n"
-        for row in found.rows:
-            yield f'<tr><th scope="row">{_text(row.model)}<small>{_text(row.note)}</small></th>'
-            for column in found.columns:
-                yield f"<td>{_cell(row.cells[column.key].share) if column.key in row.cells else ''}</td>"
-            yield "</tr>\n"
-        yield "</tbody></table></div>\n"
-    if found.layers:
-        yield f"<h2>{escape(LAYERED.capitalize())}</h2>\n"
-    for group in found.layers:
-        yield '<div class="wide"><table><thead><tr><th>model</th><th>FToM</th><th>FToM_BS</th><th>B</th><th>C</th>'
-        yield "<th>S</th></tr></thead><tbody>\n"
-        for one in group:
-            layers = one.layers
-            yield f'<tr><th scope="row">{_text(one.model)}</th>'
-            for value in (layers.ftom, layers.ftom_bs, layers.b, layers.c, layers.s):
-                yield f"<td>{escape(interval_text(value))}</td>"
-            yield "</tr>\n"
-        yield "</tbody></table></div>\n"
-    if found.apart:
-        yield "<h2>Not ranked</h2>\n<ul>\n"
-        for apart in found.apart:
-            yield f"<li>{_text(apart.run)}, {_text(apart.model)}, {_text(apart.benchmark)}: {_text(apart.why)}</li>\n"
-        yield "</ul>\n"
-    yield "</body></html>\n"
-
-
 def interval_text(value: tuple[float | None, ...]) -> str:
     """A score with its interval, "" where it is not known."""
     if not value or value[0] is None:
         return ""
     bounds = f" [{two_digits(value[1])}, {two_digits(value[2])}]" if value[1] is not None else ""
     return f"{two_digits(value[0])}{bounds}"
-
-
-def _cell(share: Share) -> str:
-    told = [f"{share.correct:,} of {share.total:,}"]
-    told += [f"{share.unread:,} unread"] if share.unread else []
-    told += [f"{share.failed:,} failed"] if share.failed else []
-    told += [f"{share.people:,} people"] if share.people else []
-    return f"{escape(share_text(share))}<small>{escape(', '.join(told))}</small>"
-
-
-def _text(text: str) -> str:
-    return str(escape(one_line(text)))

@@ -130,4 +130,10 @@ def render_text(request: Request, template: str, **values: Any) -> str:
         "here": request.url.path,
         **values,
     }
-    return escape_hidden(_environment().get_template(template).render(shown))
+    return escape_hidden(render_template(template, **shown))
+
+
+def render_template(template: str, **values: Any) -> str:
+    """What a template gives, with the values escaped."""
+    text: str = _environment().get_template(template).render(values)
+    return text

@@ -3,37 +3,33 @@
 Nothing is asked of any server. The items are loaded, drawn and rendered as `tomserve eval` would, in a process of its
 own, so that a large benchmark does not hold up the pages; what was computed once is kept.
 
-    desk = Desk()
-    desk.foresee(Experiment(benchmark="perturbed", limit=100)).requests
+    PLANNER.foresee(Experiment(benchmark="perturbed", limit=100)).requests
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import os
-import subprocess
-import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-import orjson
 import pydantic
 
 from tomserve import benchmarks
-from tomserve import variants as tomserve_variants
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, MachineError, TomserveError
+from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import noise_check, planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import plan as studies
+from tomserve.variants import parse_kinds
+from tomserve.web.process import Process
 from tomserve.workflows.evaluate import Experiment
 
 KEPT = 256
@@ -108,7 +104,7 @@ def plan_experiment(experiment: Experiment) -> Plan:
     planning.check_options(options)
     noise_check.check_share(options.noise_check)
     benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
-    kinds = tomserve_variants.parse_kinds(options.variants) if options.variants else ()
+    kinds = parse_kinds(options.variants) if options.variants else ()
     wanted = originals.where(benchmark.conditions(options.where))
     asked = wanted.take(options.limit)
     names = tuple(dict.fromkeys(options.strategies or benchmark.strategies))
@@ -144,6 +140,12 @@ def _comparisons(made: studies.Plan) -> Iterator[Comparison]:
         yield Comparison(row["comparison"], row["units"], effect, studies.SD[0])
 
 
+def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of an experiment, by a process beside the server. out, runs: not used. options: experiment, its JSON."""
+    del out, runs
+    return asdict(plan_experiment(Experiment.model_validate_json(options["experiment"])))
+
+
 @lru_cache(maxsize=3)
 def _items(
     name: str | None, path: str | None, gold: str | None
@@ -156,15 +158,15 @@ def _items(
 
 
 class Planner:
-    """Where plans are wished for: one process computes them, one after the other, and each is kept.
+    """Where plans are asked for: one process computes them, one after the other, and each is kept.
 
-    It may be used from several threads. The process is started by the first wish, and ends with the one that wished.
+    It may be used from several threads. The process is started by the first plan, and ends with the one that asked.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = Process()
         self._known: OrderedDict[str, Future[Plan | str]] = OrderedDict()
 
     def foresee(self, experiment: Experiment, patience: float = 120.0) -> Plan | None:
@@ -173,17 +175,17 @@ class Planner:
         Raises ConfigError with what is wrong where the experiment cannot be planned, MachineError where the process
         that computes has died.
         """
-        wish = experiment.model_copy(
+        fields = experiment.model_copy(
             update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
         ).model_dump_json(by_alias=True)
-        future = self._wished(wish)
+        future = self._submit(fields)
         try:
             found = future.result(patience)
         except NotYetError:
             return None
         except (OSError, ValueError, CancelledError) as error:
             with self._lock:
-                self._known.pop(wish, None)
+                self._known.pop(fields, None)
             raise MachineError(f"the plan could not be computed ({type(error).__name__}); ask for it again") from None
         if isinstance(found, str):
             raise ConfigError(found)
@@ -193,67 +195,38 @@ class Planner:
         """End the process, whatever it computes."""
         with self._lock:
             thread, self._thread = self._thread, None
-            process, self._process = self._process, None
+            process, self._process = self._process, Process()
             self._known.clear()
         if thread is not None:
             thread.shutdown(wait=False, cancel_futures=True)
-        if process is not None:
-            process.kill()
-            process.wait()
+        process.stop()
 
-    def _wished(self, wish: str) -> Future[Plan | str]:
+    def _submit(self, fields: str) -> Future[Plan | str]:
         with self._lock:
-            if wish in self._known:
-                self._known.move_to_end(wish)
-                return self._known[wish]
+            if fields in self._known:
+                self._known.move_to_end(fields)
+                return self._known[fields]
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, "plans")
             waiting = [name for name, future in self._known.items() if not future.done()]
             for name in waiting[: max(0, len(waiting) - WAITING + 1)]:
                 if self._known[name].cancel():
                     del self._known[name]
-            self._known[wish] = self._thread.submit(self._computed, wish)
+            self._known[fields] = self._thread.submit(self._compute, fields)
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-            return self._known[wish]
+            return self._known[fields]
 
-    def _computed(self, wish: str) -> Plan | str:
+    def _compute(self, fields: str) -> Plan | str:
         """Have the process compute a plan: what is wrong in words where it cannot be. Called by one thread alone."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                command = [sys.executable, "-m", __name__]
-                self._process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-                )
-            process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(wish.encode() + b"\n")
-        process.stdin.flush()
-        told = orjson.loads(process.stdout.readline())
-        return told if isinstance(told, str) else _plans.validate_python(told)
+        found = self._process.ask(Path(), "plan", (), {"experiment": fields})
+        if "code" in found:
+            raise ProcessLookupError(found["error"])
+        return str(found["error"]) if "error" in found else _plans.validate_python(found["facts"])
 
 
 _plans = pydantic.TypeAdapter(Plan)
 
 PLANNER = Planner()
-"""The desk of this process."""
+"""The planner of this process."""
 atexit.register(PLANNER.close)
-
-
-def main() -> None:
-    """Compute the plans that are asked for on standard input, each a line of JSON, until nobody asks any more."""
-    with contextlib.suppress(OSError):
-        os.nice(5)
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # whatever a benchmark prints is no answer
-    for line in sys.stdin.buffer:
-        try:
-            told: Plan | str = plan_experiment(Experiment.model_validate(orjson.loads(line)))
-        except TomserveError as error:
-            told = str(error)
-        answers.write(orjson.dumps(told) + b"\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ its deadline. The last tries are kept, so that a result can be looked at again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import secrets
@@ -16,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,28 +51,22 @@ _children: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A try.
-
-    state: "running", "done" or "failed". said: why it failed. item, how, where: what was asked, how, and at which
-    address. begun: when, in UTC. model, revision: of whoever answered. rows: the lines of the journal, one for each
-    request. score: how the reply was read, by the columns of the score table. headings, sentences: the story beside the
-    reply. requests: the bodies that were sent, as JSON with indents.
-    """
+    """One question to one model, and what came of it."""
 
     name: str
-    state: str
+    state: str  # "running", "done" or "failed"
     item: Item
     how: How
-    where: str = ""
-    begun: str = ""
-    said: str = ""
-    model: str = ""
+    where: str = ""  # the address that was asked
+    begun: str = ""  # when, in UTC
+    said: str = ""  # why it failed
+    model: str = ""  # of whoever answered, as is `revision`
     revision: str = ""
-    rows: tuple[Mapping[str, Any], ...] = ()
-    score: Mapping[str, Any] = field(default_factory=dict)
-    headings: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()  # the lines of the journal, one for each request
+    score: Mapping[str, Any] = field(default_factory=dict)  # how the reply was read: columns of the score table
+    headings: tuple[str, ...] = ()  # of the story beside the reply, as are `sentences`
     sentences: tuple[Sentence, ...] = ()
-    requests: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()  # the bodies that were sent, as JSON with indents
 
 
 def start_trial(
@@ -111,10 +104,12 @@ def start_trial(
         folder.mkdir(mode=0o700)
         lock = _held(held, folder / LOCK)
         assert lock is not None  # the folder is new
-        _write(folder / TRIAL_FILE, {
-            "owner": person.name, "item": item.to_json().decode(), "how": how_of(how), "base_url": base_url,
-            "seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now(),
-        })  # fmt: skip
+        asked = {
+            **{"owner": person.name, "item": item.to_json().decode(), "how": asdict(how), "base_url": base_url},
+            **{"seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now()},
+        }
+        with files.replace_file(folder / TRIAL_FILE, 0o600) as file:
+            file.write(orjson.dumps(asked))
         _children[:] = [child for child in _children if child.poll() is None]
         command = [sys.executable, "-m", "tomserve.web.playground_process", str(folder)]
         quiet = subprocess.DEVNULL
@@ -125,11 +120,6 @@ def start_trial(
             )
         )  # fmt: skip
     return name
-
-
-def how_of(how: How) -> dict[str, Any]:
-    """How an item is asked, as JSON holds it."""
-    return {name: getattr(how, name) for name in How.__dataclass_fields__}
 
 
 def environment_of(settings: Settings, base_url: str, key: str) -> dict[str, str]:
@@ -159,47 +149,39 @@ def read_trial(settings: Settings, person: Person, name: str) -> Trial:
     if not _NAME.fullmatch(name):
         raise missing
     try:
-        wish: Any = files.read_json(folder / TRIAL_FILE, "try it again")
-        if wish["owner"] != person.name:
+        asked: Any = files.read_json(folder / TRIAL_FILE, "try it again")
+        if asked["owner"] != person.name:
             raise missing
-        item, how = Item.from_json(wish["item"]), How(**wish["how"])
+        item, how = Item.from_json(asked["item"]), How(**asked["how"])
     except (OSError, ValueError, TypeError, KeyError):
         raise missing from None
-    told = Trial(name, "running", item, how, str(wish.get("base_url") or ""), str(wish.get("begun") or ""))
+    trial = Trial(name, "running", item, how, str(asked.get("base_url") or ""), str(asked.get("begun") or ""))
     try:
         result = files.read_json(folder / RESULT, "try it again")
     except FileNotFoundError:
         if _running(folder):
-            return told
-        return _failed(told, "the process that asked ended before there was an answer; try it again")
+            return trial
+        result = {"error": "the process that asked ended before there was an answer; try it again"}
     except (OSError, ConfigError) as error:
-        return _failed(told, str(error))
-    return _trial_of(told, result if isinstance(result, dict) else {})
+        result = {"error": str(error)}
+    return _with_result(trial, result if isinstance(result, dict) else {})
 
 
-def _trial_of(told: Trial, result: Mapping[str, Any]) -> Trial:
+def _with_result(trial: Trial, result: Mapping[str, Any]) -> Trial:
     score = result.get("score") or {}
-    headings, story = sentences(told.item, score)
-    return Trial(
-        told.name,
-        "failed" if result.get("error") else "done",
-        told.item,
-        told.how,
-        told.where,
-        told.begun,
-        sanitize(str(result.get("error") or "")),
-        str(result.get("model") or ""),
-        str(result.get("revision") or ""),
-        tuple(result.get("rows") or ()),
-        score,
-        headings,
-        story,
-        tuple(result.get("requests") or ()),
+    headings, story = sentences(trial.item, score)
+    return replace(
+        trial,
+        state="failed" if result.get("error") else "done",
+        said=sanitize(str(result.get("error") or "")),
+        model=str(result.get("model") or ""),
+        revision=str(result.get("revision") or ""),
+        rows=tuple(result.get("rows") or ()),
+        score=score,
+        headings=headings,
+        sentences=tuple(one._replace(verdict=one.verdict.replace("_", " ")) for one in story),
+        requests=tuple(result.get("requests") or ()),
     )
-
-
-def _failed(told: Trial, why: str) -> Trial:
-    return _trial_of(told, {"error": why})
 
 
 def _running(folder: Path) -> bool:
@@ -211,11 +193,7 @@ def _running(folder: Path) -> bool:
 def _held(stack: contextlib.ExitStack, path: Path) -> int | None:
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     stack.callback(os.close, number)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return None
-    return number
+    return number if files.try_lock(number) else None
 
 
 def _tidy(root: Path) -> None:
@@ -226,11 +204,6 @@ def _tidy(root: Path) -> None:
     for path in found[: max(0, len(found) - KEPT + 1)]:
         if not _running(path):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    with files.replace_file(path, 0o600) as file:
-        file.write(orjson.dumps(value))
 
 
 def stop_trials() -> None:

@@ -14,19 +14,17 @@ from typing import Any
 import orjson
 
 from tomserve.content import files
-from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import TomserveError
 from tomserve.items import Item
-from tomserve.prompting.conversation import Turn
-from tomserve.runs.conversations import Conversations
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.scores import scores_of
-from tomserve.runs.verification import find_same_strategy, recorded_sampling
+from tomserve.runs.verification import find_same_strategy
+from tomserve.web.answers import requests_of
 from tomserve.web.playground import RESULT, RUN, TRIAL_FILE
 
 ATTEMPTS = 2
@@ -37,18 +35,18 @@ PATIENCE = 20.0
 
 
 def main(folder: Path) -> int:
-    """Ask what the wish in a folder says. Returns the exit code."""
-    wish = files.read_json(folder / TRIAL_FILE, "try it again")
-    item, run = Item.from_json(wish["item"]), folder / RUN
+    """Ask what the trial in a folder says. Returns the exit code."""
+    trial = files.read_json(folder / TRIAL_FILE, "try it again")
+    item, run = Item.from_json(trial["item"]), folder / RUN
     stop = Stop()
-    deadline = threading.Timer(wish["seconds"], stop.set)
+    deadline = threading.Timer(trial["seconds"], stop.set)
     deadline.daemon = True
     deadline.start()
     result: dict[str, Any] = {}
     try:
-        evaluate(_options(wish, item, run), SilentListener(), stop=stop)
+        evaluate(_options(trial, item, run), SilentListener(), stop=stop)
     except TomserveError as error:
-        late = f"no answer came within {wish['seconds']:.0f} seconds; "
+        late = f"no answer came within {trial['seconds']:.0f} seconds; "
         result["error"] = f"{late if stop.is_set() else ''}{error}"
     finally:
         deadline.cancel()
@@ -61,23 +59,23 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _options(wish: Mapping[str, Any], item: Item, run: Path) -> EvalOptions:
-    how = wish["how"]
+def _options(trial: Mapping[str, Any], item: Item, run: Path) -> EvalOptions:
+    how = trial["how"]
     model = how["model"] or how["preset"] or None
     return EvalOptions(
         benchmark=item.benchmark,
         items=(item,),
         strategies=(how["strategy"],) if how["strategy"] else (),
         model=model,
-        base_urls=(wish["base_url"],) if wish["base_url"] else (),
+        base_urls=(trial["base_url"],) if trial["base_url"] else (),
         run=str(run),
         max_tokens=how["max_tokens"] or None,
         thinking=how["thinking"] or None,
         temperature=how["temperature"],
         seed=how["seed"],
-        timeout=wish["seconds"],
+        timeout=trial["seconds"],
         concurrency=1,
-        patience=min(PATIENCE, wish["seconds"]),
+        patience=min(PATIENCE, trial["seconds"]),
         policy=RetryPolicy(attempts=ATTEMPTS),
     )
 
@@ -106,24 +104,12 @@ def _plain(value: Any) -> bool:
 
 
 def _requests(item: Item, manifest: Manifest, rows: list[dict[str, Any]]) -> list[str]:
-    """The bodies of the requests of a conversation, made once more from its replies; no key ever stands in one."""
+    """The bodies of the requests of a conversation, in the order of its turns."""
     name = rows[0]["strategy"]
     strategy = find_same_strategy(name, manifest.strategies[name], manifest)
-    if strategy is None:
-        return []
-    sampling, bodies = recorded_sampling(manifest), dict[int, bytes]()
-
-    def build(identity: Any, turn: Turn) -> Request:
-        return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
-
-    talks, replies = Conversations(build), {row["turn"]: row for row in rows}
-    waiting = list(talks.begin(strategy, item))
-    while waiting:
-        request = waiting.pop(0)
-        bodies[request.identity.turn] = request.body
-        if (row := replies.get(request.identity.turn)) is not None:
-            waiting += talks.follow(dict(row))
-    return [orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode() for _, body in sorted(bodies.items())]
+    made = requests_of(manifest, strategy, item, {row["turn"]: row for row in rows}) if strategy is not None else []
+    bodies = [one.body for one in sorted(made, key=lambda one: one.identity.turn)]
+    return [orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode() for body in bodies]
 
 
 if __name__ == "__main__":

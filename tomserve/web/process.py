@@ -35,6 +35,7 @@ WORKS = {
     "varieties": "tomserve.web.items",
     "tally": "tomserve.web.leaderboard",
     "layers": "tomserve.web.leaderboard",
+    "plan": "tomserve.web.planning",
 }
 """The module of each work, whose function of that name does it: it is given the folder to write to, the
 folders of the runs, and the options of the wish, and returns what is to be known of it."""
@@ -66,19 +67,13 @@ class Process:
         self._stopped = False
 
     def ask(self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Let it do a work; returns what it says: `facts`, or an `error` in words. A process that died is replaced at
-        the next work. Raises OSError where none can be started."""
-        if (child := self._begun()) is None:
+        """Let it do a work; returns what it says: `facts`, or an `error` in words, with its exit `code` if it died. A
+        process that died is replaced at the next work. Raises OSError where none can be started."""
+        if (child := self._start()) is None:
             return {"error": "the workbench was ended before it was done"}
         assert child.stdin is not None
         assert child.stdout is not None
-        asked = {
-            "out": str(out),
-            "work": work,
-            "runs": [str(run) for run in runs],
-            "options": dict(options),
-            "code": CODE,
-        }
+        asked = {"out": str(out), "work": work, "runs": list(map(str, runs)), "options": dict(options), "code": CODE}
         with contextlib.suppress(OSError):
             child.stdin.write(orjson.dumps(asked) + b"\n")
             child.stdin.flush()
@@ -86,16 +81,16 @@ class Process:
             found = orjson.loads(child.stdout.readline(LONGEST))
         except orjson.JSONDecodeError:
             code = self.close()
-            return {"error": f"the process that computes it ended with exit code {code} before it was done; try again"}
+            said = f"the process that computes it ended with exit code {code} before it was done; try again"
+            return {"error": said, "code": code}
         return found if isinstance(found, dict) else {}
 
-    def _begun(self) -> subprocess.Popen[bytes] | None:
+    def _start(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if self._child is None and not self._stopped:
-                pipe, command = subprocess.PIPE, [sys.executable, "-m", "tomserve.web.process"]
-                self._child = subprocess.Popen(
-                    command, stdin=pipe, stdout=pipe, env=keyless(), start_new_session=True
-                )  # fmt: skip
+                command = [sys.executable, "-m", "tomserve.web.process"]
+                pipe = subprocess.PIPE
+                self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=keyless(), start_new_session=True)
             return self._child
 
     def close(self) -> int | None:

@@ -56,10 +56,10 @@ SECONDS = 5.0
 
 
 class Entry(NamedTuple):
-    """Whose turn has come. name: of the run. turn: that of its card."""
+    """Whose turn has come."""
 
-    name: str
-    turn: int
+    name: str  # of the run
+    turn: int  # that of its card
 
 
 class JsonSerializer(Serializer):  # type: ignore[misc]  # huey has no types
@@ -89,34 +89,34 @@ class Entries:
             huey.enqueue(task.s(entry.name, entry.turn, priority=-order))
             return True
 
-        return self._done(group, put) or False
+        return self._with_huey(group, put) or False
 
     def take(self, group: str) -> Entry | None:
         """Take the first entry of a group out of its queue; None where there is none."""
-        found = self._done(group, lambda huey, task: huey.dequeue())
+        found = self._with_huey(group, lambda huey, task: huey.dequeue())
         return None if found is None else _entry(found)
 
     def all(self, group: str) -> set[Entry] | None:
         """The entries of a group; None where nobody knows them now."""
-        found = self._done(group, lambda huey, task: huey.pending())
+        found = self._with_huey(group, lambda huey, task: huey.pending())
         return None if found is None else {entry for one in found if (entry := _entry(one)) is not None}
 
     def clear(self, group: str) -> None:
         """Empty the queue of a group."""
-        self._done(group, lambda huey, task: huey.flush())
+        self._with_huey(group, lambda huey, task: huey.flush())
 
     def anew(self) -> None:
         """Throw the file of SQLite away; a Redis is left to `clear`."""
         if self._settings.queue is None:
             remove_database(self._file)
 
-    def _done(self, group: str, do: Callable[[Huey, Any], Outcome]) -> Outcome | None:
+    def _with_huey(self, group: str, do: Callable[[Huey, Any], Outcome]) -> Outcome | None:
         """What a function returns that is given the queue of a group, and the task that entries are of; None where that
         does not work now."""
         import redis
 
         try:
-            huey = self._opened(f"tomserve-{self._workbench()}-{hashlib.sha256(group.encode()).hexdigest()[:16]}")
+            huey = self._connect(f"tomserve-{self._workbench()}-{hashlib.sha256(group.encode()).hexdigest()[:16]}")
             try:
                 return do(huey, huey.task(name="asked")(_task_name))
             finally:
@@ -129,7 +129,7 @@ class Entries:
             pass
         return None
 
-    def _opened(self, name: str) -> Huey:
+    def _connect(self, name: str) -> Huey:
         if self._settings.queue is not None:
             from redis import ConnectionPool
 
@@ -169,11 +169,10 @@ def _entry(task: Any) -> Entry | None:
 
 
 def _close(huey: Huey) -> None:
-    storage = huey.storage
     if isinstance(huey, SqliteHuey):
-        storage.close()
+        huey.storage.close()
     else:
-        storage.conn.connection_pool.disconnect()
+        huey.storage.conn.connection_pool.disconnect()
 
 
 THIS_MACHINE = "this machine"
@@ -239,12 +238,9 @@ def check_path(given: str, person: Person, register: RunIndex) -> None:
     if "\0" in given or given.startswith("~"):
         raise refused
     try:
-        whole = Path(given).resolve(strict=True)
+        whole, found = Path(given).resolve(strict=True), True
     except (OSError, RuntimeError):
-        whole = Path(os.path.normpath(Path.cwd() / given))
-        found = False
-    else:
-        found = True
+        whole, found = Path(os.path.normpath(Path.cwd() / given)), False
     runs = absolute_runs_root()
     within = runs if _inside(whole, runs) else next((root for root in content.roots() if _inside(whole, root)), None)
     if within is None or any(part.startswith(".") for part in whole.relative_to(within).parts):
@@ -302,7 +298,7 @@ def check_key(experiment: Experiment, settings: Settings) -> None:
         raise NotAllowedError(f"key: {experiment.key} may only be sent to {bound}")
 
 
-def check_unsealed(experiment: Experiment, settings: Settings) -> None:
+def check_foreign_key(experiment: Experiment, settings: Settings) -> None:
     """Raise NotAllowedError where an experiment that this workbench has not made, as its seal says, names a key, and an
     address that whoever runs the workbench has not bound it to: a stranger has chosen where it goes."""
     key = experiment.key
@@ -385,11 +381,6 @@ def is_sealed(name: str, experiment: Path, found: str) -> bool:
         return hmac.compare_digest(seal(name, file.read()).encode(), found.encode())
 
 
-def default_benchmark() -> str:
-    """The benchmark that is asked where an experiment names none."""
-    return benchmarks.DEFAULT
-
-
 def free_name(wanted: str) -> str:
     """The name, or that name with the first number behind it that is free; its folder is made, so that it is kept."""
     names = itertools.chain([wanted], (f"{wanted[:190]}-{number}" for number in itertools.count(2)))
@@ -429,35 +420,34 @@ KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class RescoringState:
-    """How far the scoring of a run is. going: whether it goes on. failed: whether it has ended without scores. said:
-    the last line that the command has said."""
+    """How far the scoring of a run is."""
 
-    going: bool
-    failed: bool = False
-    said: str = ""
+    going: bool  # whether it goes on
+    failed: bool = False  # whether it has ended without scores
+    said: str = ""  # the last line that the command has said
 
 
 class Rescorer:
     """All scoring of one workbench. Any thread may use it."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, RescoringState] = {}
+        self._states: dict[str, RescoringState] = {}
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
 
     def begin(self, name: str, folder: Path) -> None:
         """Begin to score a run. Raises ConflictError where it is being scored."""
         with self._lock:
-            known = self._standing.get(name)
+            known = self._states.get(name)
             if known is not None and known.going:
                 raise ConflictError(f"{name} is being scored already")
-            self._standing[name] = RescoringState(going=True)
+            self._states[name] = RescoringState(going=True)
         threading.Thread(target=self._score, args=(name, folder), name=f"rescore-{name}", daemon=True).start()
 
-    def standing(self, name: str) -> RescoringState | None:
+    def state(self, name: str) -> RescoringState | None:
         """How far the scoring of a run is; None where none was begun."""
         with self._lock:
-            return self._standing.get(name)
+            return self._states.get(name)
 
     def _score(self, name: str, folder: Path) -> None:
         with self._places:
@@ -477,13 +467,13 @@ class Rescorer:
             except OSError as error:
                 ended = RescoringState(going=False, failed=True, said=str(error))
         with self._lock:
-            self._standing[name] = ended
+            self._states[name] = ended
 
 
 Where = Literal["first", "up", "down", "last"]
 
 WAITS = (State.QUEUED, State.WAITING, State.PAUSED)
-"""States of experiments that do not run and have not ended."""
+"""States of experiments that do not run and have not ended, so that their place in the order can be changed."""
 
 
 class Queue:
@@ -492,7 +482,7 @@ class Queue:
     def __init__(self, register: RunIndex, settings: Settings) -> None:
         self.register, self._settings = register, settings
         self.entries = Entries(settings)
-        self._rescoring = Rescorer()
+        self._rescorer = Rescorer()
 
     def submit(self, experiment: Experiment, person: Person, private: bool = False) -> str:
         """Put an experiment into the queue, and return the name of its run.
@@ -505,10 +495,10 @@ class Queue:
             raise NotAllowedError("readers start no experiments; ask whoever runs the workbench to be a runner")
         admitted = check_experiment(experiment, person, self.register, self._settings)
         if admitted.run is None:
-            wanted = default_name(admitted.benchmark or default_benchmark(), admitted.model or REFERENCE)
+            wanted = default_name(admitted.benchmark or benchmarks.DEFAULT, admitted.model or REFERENCE)
             name, there = free_name(wanted), False
         else:
-            name, there = admitted.run, self._own(admitted.run, person)
+            name, there = admitted.run, self._may_continue(admitted.run, person)
         admitted = admitted.model_copy(update={"run": name})
         folder = absolute_runs_root() / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -550,7 +540,7 @@ class Queue:
 
         def act(job: Job) -> Job:
             if job.state is State.RUNNING:
-                return job.model_copy(update={"state": State.STOPPING, "wanted": State.PAUSED, "said": ""})
+                return job.to(State.STOPPING, wanted=State.PAUSED)
             if job.state in (State.QUEUED, State.WAITING):
                 return _with_state(job, State.PAUSED)
             raise ConflictError(f"{name} is {job.state.value}, so that it cannot be paused")
@@ -572,7 +562,7 @@ class Queue:
 
         def act(job: Job) -> Job:
             if job.runs:
-                return job.model_copy(update={"state": State.STOPPING, "wanted": State.CANCELLED, "said": ""})
+                return job.to(State.STOPPING, wanted=State.CANCELLED)
             if job.state in WAITS:
                 return _with_state(job, State.CANCELLED, ended=utc_now())
             raise ConflictError(f"{name} is {job.state.value}, so that there is nothing to cancel")
@@ -582,7 +572,8 @@ class Queue:
     def retry(self, name: str, person: Person) -> None:
         """Put an experiment that has ended or was cancelled back into the queue: it goes on where it was, and asks
         again what failed. Raises as `pause` does, and ConfigError where it may no longer be run as it is."""
-        last = self._last(self.register.line(name, person).card.job)
+        known = self.register.line(name, person).card.job
+        last = self._last(known.group if known is not None else "")
 
         def act(job: Job) -> Job:
             if job.state not in ENDED:
@@ -602,7 +593,7 @@ class Queue:
             for one in self._of_group(group)
             if one.card.job is not None and one.card.job.state in WAITS
         ]
-        order = _order_between([order for order, other in orders if other != name], orders, name, where)
+        order = _order_at([order for order, other in orders if other != name], orders, name, where)
 
         def act(job: Job) -> Job:
             if job.state not in WAITS:
@@ -612,16 +603,16 @@ class Queue:
         self._act(name, person, act)
 
     def rescore(self, name: str, person: Person) -> None:
-        """Score a run anew from its answers, beside everything else; see `rescoring`. Raises as `pause` does."""
+        """Score a run anew from its answers, beside everything else; see `rescoring_state`. Raises as `pause` does."""
         line = self._changeable(name, person)
         if line.running:
             raise ConflictError(f"{name} is being asked; score it once it has ended")
-        self._rescoring.begin(line.name, line.folder)
+        self._rescorer.begin(line.name, line.folder)
 
-    def rescoring(self, name: str, person: Person) -> RescoringState | None:
+    def rescoring_state(self, name: str, person: Person) -> RescoringState | None:
         """How far the last `rescore` of a run is; None where there was none since the workbench began. Raises
         NoSuchRunError."""
-        return self._rescoring.standing(self.register.line(name, person).name)
+        return self._rescorer.state(self.register.line(name, person).name)
 
     def rebuild(self) -> int:
         """Throw away all entries and make them from the cards; returns how many there are."""
@@ -638,7 +629,7 @@ class Queue:
             self._put(name, card)
         return len(waiting)
 
-    def _own(self, name: str, person: Person) -> bool:
+    def _may_continue(self, name: str, person: Person) -> bool:
         """Whether that is the name of a run, which this person may go on with, and not a free one. Raises ConflictError
         where it is neither."""
         taken = ConflictError(f"the name {name!r} is taken; choose another one")
@@ -682,7 +673,7 @@ class Queue:
                     )
                 admitted = check_experiment(evaluate.read_experiment(path), person, self.register, self._settings)
                 if not is_sealed(name, path, job.seal):
-                    check_unsealed(admitted, self._settings)
+                    check_foreign_key(admitted, self._settings)
                 with files.open_for_reading(path) as file:
                     mark = seal(name, file.read())
                 job = job.model_copy(update={"seal": mark, "group": group_of(admitted)})
@@ -699,34 +690,30 @@ class Queue:
         every = self.register.every()
         return [one for one in order_entries(every) if one.card.job is not None and one.card.job.group == group]
 
-    def _last(self, group: str | Job | None) -> float:
+    def _last(self, group: str) -> float:
         """The place of the last experiment of a group that has not ended."""
-        name = group.group if isinstance(group, Job) else group or ""
         return max(
-            (one.card.job.order for one in self._of_group(name) if one.card.job and one.card.job.active), default=0
+            (job.order for job in (one.card.job for one in self._of_group(group)) if job and job.active), default=0
         )
 
 
 def order_entries(lines: Sequence[RunEntry]) -> list[RunEntry]:
     """Those of the lines that were queued: what is active first, in order, then what has ended, the latest first."""
-    jobs = [(line, line.card.job) for line in lines if line.card.job is not None]
-    runs = {State.RUNNING: 0, State.STOPPING: 0}
+    jobs = [(job, line.name, line) for line in lines if (job := line.card.job) is not None]
     active = sorted(
-        ((line, job) for line, job in jobs if job.active),
-        key=lambda pair: (runs.get(pair[1].state, 1), pair[1].order, pair[1].submitted, pair[0].name),
+        (one for one in jobs if one[0].active),
+        key=lambda one: (not one[0].runs, one[0].order, one[0].submitted, one[1]),
     )
-    ended = sorted(
-        ((line, job) for line, job in jobs if not job.active), key=lambda pair: pair[1].ended or "", reverse=True
-    )
-    return [line for line, _ in (*active, *ended)]
+    ended = sorted((one for one in jobs if not one[0].active), key=lambda one: one[0].ended or "", reverse=True)
+    return [line for *_, line in (*active, *ended)]
 
 
-def _with_state(job: Job, state: State, **changes: object) -> Job:
+def _with_state(job: Job, state: State, **changes: Any) -> Job:
     """The job in a state in which it does not run; entries of the queue that are older are void."""
-    return job.model_copy(update={"state": state, "turn": job.turn + 1, "said": "", "wanted": None, **changes})
+    return job.to(state, turn=job.turn + 1, wanted=None, **changes)
 
 
-def _order_between(others: Sequence[float], every: Sequence[tuple[float, str]], name: str, where: Where) -> float:
+def _order_at(others: Sequence[float], every: Sequence[tuple[float, str]], name: str, where: Where) -> float:
     """The order that puts an experiment where it is to be. others: the orders of the others, sorted. every: all, with
     the names."""
     if not others:
@@ -764,8 +751,6 @@ _OF: dict[State, tuple[Action, ...]] = {
     State.FAILED: (RETRY,),
     State.CANCELLED: (RETRY,),
 }
-MOVABLE = (State.QUEUED, State.WAITING, State.PAUSED)
-"""States in which a run has a place in the order that can be changed."""
 
 
 def actions(card: Card, person: Person) -> tuple[Action, ...]:

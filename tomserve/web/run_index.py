@@ -8,7 +8,6 @@ followed, so that nothing outside of the folder of runs is ever shown.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import stat
@@ -29,7 +28,7 @@ from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.validation import validation_error
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
-from tomserve.runs import journal as runs_journal
+from tomserve.runs.journal import count_packed_lines
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import is_locked
 from tomserve.runs.runfolder import CARD, JOURNAL
@@ -140,7 +139,7 @@ class IndexFile:
         """Read everything that is in the file, which is made anew where it is not ours or not sound."""
         for _ in range(2):
             try:
-                base = self._base = self._connected()
+                base = self._base = self._connect()
                 for name, stamp, facts, counted in base.execute("select name, stamp, facts, counted from runs"):
                     self._facts[name] = (
                         Stamp(tuple(tuple(part) for part in orjson.loads(stamp))),
@@ -154,7 +153,7 @@ class IndexFile:
                 self._counted.clear()
                 remove_database(self._path)
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         base = open_database(self._path)
         if base.execute("pragma user_version").fetchone()[0] != version():
@@ -273,29 +272,25 @@ ENDED = (State.DONE, State.FAILED, State.CANCELLED)
 class Job(pydantic.BaseModel):
     """The place of an experiment in the queue.
 
-    order: the smallest is run first. group: experiments of the same group run one after the other, as they share a
-    server or the GPUs of this machine. turn: how often it was put into the queue; an older entry of the queue is void.
-    said: why it waits or what it failed by, in one line. submitted, began, ended: times in UTC, ISO 8601. wanted: what
-    becomes of it once it has stopped, None while nobody wants it to stop. deaths: how often in a row it ended by what
-    nobody wanted, and got no further; rows: bytes of its journal when it last began. seal: proves that this workbench
-    has queued the experiment (see tomserve.web.queue).
+    Experiments of one group run one after the other, as they share a server or the GPUs of this machine. Times are in
+    UTC, ISO 8601.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     state: State = State.QUEUED
-    order: float = 0.0
+    order: float = 0.0  # the smallest is run first
     group: str = ""
-    turn: int = 0
-    said: str = ""
+    turn: int = 0  # how often it was put into the queue; an older entry of the queue is void
+    said: str = ""  # why it waits or what it failed by, in one line
     submitted: str = ""
     began: str | None = None
     ended: str | None = None
     exit_code: int | None = None
-    wanted: State | None = None
-    deaths: int = 0
-    rows: int = 0
-    seal: str = ""
+    wanted: State | None = None  # what becomes of it once it has stopped, None while nobody wants it to stop
+    deaths: int = 0  # how often in a row it ended by what nobody wanted, and got no further
+    rows: int = 0  # bytes of its journal when it last began
+    seal: str = ""  # proves that this workbench has queued the experiment (see tomserve.web.queue)
 
     @property
     def active(self) -> bool:
@@ -307,19 +302,22 @@ class Job(pydantic.BaseModel):
         """Whether a process asks it, as far as the card knows."""
         return self.state in (State.RUNNING, State.STOPPING)
 
+    def to(self, state: State, said: str = "", **changes: object) -> Job:
+        """The job in another state."""
+        return self.model_copy(update={"state": state, "said": said, **changes})
+
 
 class Card(pydantic.BaseModel):
-    """What ``workbench.json`` holds. owner: who started the run, "" for nobody in particular. job: None for a run that
-    was never in the queue."""
+    """What ``workbench.json`` holds."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     schema_: Annotated[int, pydantic.Field(alias="schema")] = 1
-    owner: Annotated[str, pydantic.Field(max_length=64)] = ""
+    owner: Annotated[str, pydantic.Field(max_length=64)] = ""  # who started the run, "" for nobody in particular
     private: bool = False
     notes: Annotated[str, pydantic.Field(max_length=LONGEST_NOTE)] = ""
     tags: tuple[Annotated[str, pydantic.Field(min_length=1, max_length=40)], ...] = ()
-    job: Job | None = None
+    job: Job | None = None  # None for a run that was never in the queue
 
     @property
     def runs(self) -> bool:
@@ -339,28 +337,15 @@ def read_card(folder: Path) -> Card:
         raise validation_error(error, found, Card, path, "delete it to go on without") from None
 
 
-@contextlib.contextmanager
-def lock_cards() -> Iterator[None]:
-    """Let nobody else change a card meanwhile, in this process or another one. Raises OSError."""
-    place = runs_root() / ".web"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(place / "cards.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def change_card(folder: Path, changed: Callable[[Card], Card]) -> Card:
+def change_card(folder: Path, change: Callable[[Card], Card]) -> Card:
     """Replace a card by what a function makes of it, while nobody else changes one; returns the new card.
 
-    changed: given the card; the same object says that nothing is to be written, and what it raises leaves the card as
+    change: given the card; the same object says that nothing is to be written, and what it raises leaves the card as
     it was. Raises ConfigError and OSError as `read_card` and `write_card` do.
     """
-    with lock_cards():
+    with files.lock_file(runs_root() / ".web" / "cards.lock"):
         before = read_card(folder)
-        after = changed(before)
+        after = change(before)
         if after is not before:
             write_card(folder, after)
         return after
@@ -391,29 +376,24 @@ SETTLED = 50_000_000
 class RunEntry:
     """What a list says of a run.
 
-    name: such as ``pilot/first``. folder: its one path from ``/``. kind: ``answers`` or ``measured``, "" where it only
-    waits in the queue. benchmark, model, strategies: what was asked; "" and () where unknown. made: when, in UTC.
-    complete: whether all of it was asked. running: whether some process works on it now. rows: lines of its journal; of
-    a journal of gigabytes about so many, until they have been counted. size: bytes of the files in its folder. broken:
-    why it cannot be read, "" where it can. card: owner, notes, tags and the place in the queue. of: the run that it
-    measures, "" for none.
+    What is unknown is "" or ().
     """
 
-    name: str
-    folder: Path
-    kind: str = ""
+    name: str  # such as ``pilot/first``
+    folder: Path  # its one path from ``/``
+    kind: str = ""  # ``answers`` or ``measured``, "" where it only waits in the queue
     benchmark: str = ""
     model: str = ""
     strategies: tuple[str, ...] = ()
     study: str = ""
-    made: str = ""
-    complete: bool = False
-    running: bool = False
-    rows: int = 0
-    size: int = 0
-    broken: str = ""
-    card: Card = field(default_factory=Card)
-    of: str = ""
+    made: str = ""  # when, in UTC
+    complete: bool = False  # whether all of it was asked
+    running: bool = False  # whether some process works on it now
+    rows: int = 0  # lines of its journal; of a journal of gigabytes about so many, until they have been counted
+    size: int = 0  # bytes of the files in its folder
+    broken: str = ""  # why it cannot be read, "" where it can
+    card: Card = field(default_factory=Card)  # owner, notes, tags and the place in the queue
+    of: str = ""  # the run that it measures, "" for none
 
 
 class RunIndex:
@@ -445,10 +425,6 @@ class RunIndex:
             raise no_such_run(name)
         return line
 
-    def folder_of(self, name: str, person: Person) -> Path:
-        """The folder of a run that the person may see; never one outside the folder of runs. Raises NoSuchRunError."""
-        return self.line(name, person).folder
-
     def rebuild(self) -> int:
         """Forget everything and read all run folders again; returns how many there are."""
         self._memory.clear()
@@ -465,11 +441,11 @@ class RunIndex:
             if time.time_ns() - newest > SETTLED:
                 self._memory.keep(found.name, stamp, known)
         try:
-            return self._made(found, files, known)
+            return self._entry(found, files, known)
         except (TypeError, KeyError, pydantic.ValidationError):  # what is remembered was written by something else
-            return self._made(found, files, _facts(found.folder))
+            return self._entry(found, files, _facts(found.folder))
 
-    def _made(self, found: _RunFolder, files: dict[str, tuple[int, int, int, int]], known: dict[str, Any]) -> RunEntry:
+    def _entry(self, found: _RunFolder, files: dict[str, tuple[int, int, int, int]], known: dict[str, Any]) -> RunEntry:
         """A line from what its files tell, and how they look now."""
         journal = files.get(JOURNAL)
         counted = LineCount() if journal is None else self._memory.count(found.name, found.folder / JOURNAL, journal)
@@ -477,7 +453,7 @@ class RunIndex:
             name=found.name,
             folder=found.folder,
             running=".lock" in files and is_locked(found.folder),
-            rows=counted.about(journal[1]) if journal else runs_journal.count_packed_lines(found.folder),
+            rows=counted.about(journal[1]) if journal else count_packed_lines(found.folder),
             size=sum(file[1] for file in files.values()),
             card=Card.model_validate(known["card"]),
             **{**known["line"], "strategies": tuple(known["line"]["strategies"])},
@@ -628,8 +604,8 @@ def change_metadata(
     wanted = {"notes": notes, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "private": private}
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
 
-    def made(card: Card) -> Card:
+    def change(card: Card) -> Card:
         known = {"owner": line.card.owner or (person.name if private else ""), "private": line.card.private}
         return card.model_copy(update={**known, **changes}) if changes else card
 
-    return replace(line, card=change_card(line.folder, made))
+    return replace(line, card=change_card(line.folder, change))

@@ -17,10 +17,11 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlencode
 
 import orjson
@@ -65,16 +66,15 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class LatestAnswer:
-    """One of the last answers. text: its beginning, or the error where there is none. seconds: that it took, None where
-    unknown. time: when it came, in UTC. sample: its number among several of the same question, from 0."""
+    """One of the last answers."""
 
     item: str
     strategy: str
-    sample: int
+    sample: int  # its number among several of the same question, from 0
     status: str
-    text: str
-    seconds: float | None
-    time: str
+    text: str  # its beginning, or the error where there is none
+    seconds: float | None  # that it took, None where unknown
+    time: str  # when it came, in UTC
     reused: bool
 
 
@@ -82,20 +82,17 @@ class LatestAnswer:
 class RunStatus:
     """What was seen of a run at one moment.
 
-    name: of the run. state: a word, see `state_of`. said: why it is so, in a line, or "". following: whether it may
-    still change, so that it is worth following. done, total: rows of the present phase; total is None where nobody
-    knows. progress: the record of whoever works on it, None without. answers: the last ones, the newest first. log,
-    console: the last lines.
+    done, total: rows of the present phase; total is None where nobody knows. log, console: the last lines.
     """
 
-    name: str
-    state: str
-    said: str
-    following: bool
+    name: str  # of the run
+    state: str  # a word, see `state_of`
+    said: str  # why it is so, in a line, or ""
+    following: bool  # whether it may still change, so that it is worth following
     done: int
     total: int | None
-    progress: Progress | None
-    answers: tuple[LatestAnswer, ...]
+    progress: Progress | None  # the record of whoever works on it, None without
+    answers: tuple[LatestAnswer, ...]  # the last ones, the newest first
     log: str
     console: str
 
@@ -142,7 +139,7 @@ class Follower:
         self._at = 0
         self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
 
-    def look(self) -> RunStatus:
+    def status(self) -> RunStatus:
         """What there is to see now. Everything unreadable is shown as missing."""
         told = progress.read_progress(self.folder)
         running = told.running if told is not None else progress.is_locked(self.folder)
@@ -204,27 +201,35 @@ class Follower:
                 state = (status.st_ino, status.st_size)
                 if name in self._kept and self._kept[name][0] == state:
                     return self._kept[name][1]
-                start = max(0, status.st_size - TAIL)
-                file.seek(start)
-                text = file.read(TAIL)
+                self._kept[name] = (state, read(last_lines(file, TAIL)))
         except (OSError, ConfigError):
             return ()
-        lines = text.splitlines() if not start else text.splitlines()[1:]
-        self._kept[name] = (state, read(lines))
         return self._kept[name][1]
+
+
+def last_lines(file: IO[bytes], size: int) -> list[bytes]:
+    """The lines in the last bytes of a file, but for the first where it is cut."""
+    start = max(0, os.fstat(file.fileno()).st_size - size)
+    file.seek(start)
+    return file.read(size).splitlines()[1 if start else 0 :]
+
+
+def last_rows(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """The rows among the last lines of a journal, the newest first; what is no row is passed over."""
+    for line in reversed(lines):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            row = orjson.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("item"), str):
+                yield row
 
 
 def pace(folder: Path) -> float | None:
     """How many rows a second the run wrote, by the times of its last rows; None where these do not tell."""
     times = []
     with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / JOURNALS[0]) as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - 4 * TAIL))
-        for line in file.read(4 * TAIL).splitlines():
-            with contextlib.suppress(orjson.JSONDecodeError):
-                row = orjson.loads(line)
-                if isinstance(row, dict) and not row.get("reused") and (moment := read_moment(row.get("time"))):
-                    times.append(moment.timestamp())
+        for row in last_rows(last_lines(file, 4 * TAIL)):
+            if not row.get("reused") and (moment := read_moment(row.get("time"))):
+                times.append(moment.timestamp())
     lasted = max(times) - min(times) if times else 0.0
     return len(times) / lasted if lasted >= SHORTEST else None
 
@@ -236,16 +241,8 @@ def _log_lines(lines: list[bytes]) -> list[str]:
 
 
 def _latest_answers(lines: list[bytes]) -> list[LatestAnswer]:
-    """The answers in the last lines of a journal, the newest first; what is no row is passed over."""
-    found: list[LatestAnswer] = []
-    for line in reversed(lines):
-        if len(found) == ANSWERS:
-            break
-        with contextlib.suppress(orjson.JSONDecodeError):
-            row = orjson.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("item"), str):
-                found.append(_answer(row))
-    return found
+    """The answers in the last lines of a journal, the newest first."""
+    return [_answer(row) for row in islice(last_rows(lines), ANSWERS)]
 
 
 def _answer(row: Mapping[str, Any]) -> LatestAnswer:
@@ -276,7 +273,7 @@ async def events(
     """
     follower, before = Follower(folder, name), None
     while True:
-        seen = await asyncio.to_thread(follower.look)
+        seen = await asyncio.to_thread(follower.status)
         if seen != before:
             yield seen
             before = seen
@@ -317,21 +314,20 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which runs are listed, in which order. text: stands in the name, the model, the benchmark or the notes.
+    """Which runs are listed, in which order.
 
-    The other texts have to be equal to what the run says; "" for any. sort: one of SORTS. down: the largest first.
-    page: from 1.
+    The other texts have to be equal to what the run says; "" for any.
     """
 
-    text: str = ""
+    text: str = ""  # stands in the name, the model, the benchmark or the notes
     model: str = ""
     benchmark: str = ""
     tag: str = ""
     state: str = ""
     kind: str = ""
-    sort: str = "made"
-    down: bool = True
-    page: int = 1
+    sort: str = "made"  # one of SORTS
+    down: bool = True  # the largest first
+    page: int = 1  # from 1
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Filters:
@@ -354,7 +350,7 @@ class Filters:
             told["page"] = changed.page
         return f"/?{urlencode(told)}" if told else "/"
 
-    def turned(self, sort: str) -> str:
+    def sort_address(self, sort: str) -> str:
         """The address of the list sorted by that column; the other way round where it is already."""
         return self.address(sort=sort, down=not self.down if sort == self.sort else sort in DOWN_FIRST)
 
@@ -399,19 +395,17 @@ DOWN_FIRST = ("rows", "size", "made")
 class Overview:
     """Everything of the Dashboard but the servers.
 
-    rows: the runs of this page of the list. total: how many fit the filters. pages: of how many pages. every: how many
-    runs there are. running: those that some process works on, with what it says. waiting: those that wait in the
-    queue, in their order. finished, failed: the newest that ended well, and that did not. models, benchmarks, tags,
-    states, kinds: what there is, each with how many runs have it. size: bytes of all runs. free: bytes that are free.
+    finished, failed: the newest that ended well, and that did not. models, benchmarks, tags, states, kinds: what there
+    is, each with how many runs have it.
     """
 
     filters: Filters
-    rows: tuple[Row, ...]
-    total: int
-    pages: int
-    every: int
-    running: tuple[tuple[Row, Progress | None], ...]
-    waiting: tuple[Row, ...]
+    rows: tuple[Row, ...]  # the runs of this page of the list
+    total: int  # how many fit the filters
+    pages: int  # of how many pages
+    every: int  # how many runs there are
+    running: tuple[tuple[Row, Progress | None], ...]  # those that some process works on, with what it says
+    waiting: tuple[Row, ...]  # those that wait in the queue, in their order
     finished: tuple[Row, ...]
     failed: tuple[Row, ...]
     models: Counter[str] = field(default_factory=Counter)
@@ -419,8 +413,8 @@ class Overview:
     tags: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-    size: int = 0
-    free: int | None = None
+    size: int = 0  # bytes of all runs
+    free: int | None = None  # bytes that are free
 
 
 def row_of(line: RunEntry) -> Row:
@@ -491,7 +485,7 @@ class Servers:
         self._seen: list[LiveRecord] = []
         self._at = -FOUND_FOR
 
-    def seen(self) -> list[LiveRecord]:
+    def states(self) -> list[LiveRecord]:
         """The servers with their states: ready, loading or silent. It may take as long as a server is silent."""
         with self._lock:
             if time.monotonic() - self._at > FOUND_FOR:

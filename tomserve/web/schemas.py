@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Literal
 
-import pydantic
+from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import benchmarks
 from tomserve.items import Item
@@ -17,46 +17,46 @@ from tomserve.web.run_index import LONGEST_NOTE, RunEntry, State
 from tomserve.web.run_status import RunStatus
 from tomserve.workflows.evaluate import Experiment
 
-Word = Annotated[str, pydantic.Field(max_length=200)]
+Word = Annotated[str, Field(max_length=200)]
 
 
-class RequestModel(pydantic.BaseModel):
+class RequestModel(BaseModel):
     """Something that is given to the workbench: a field that it does not know is refused."""
 
-    model_config = pydantic.ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
 
-class ResponseModel(pydantic.BaseModel):
+class ResponseModel(BaseModel):
     """Something that the workbench tells."""
 
-    model_config = pydantic.ConfigDict(frozen=True, from_attributes=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
 class Refusal(ResponseModel):
     """Why something was not done."""
 
-    error: Annotated[str, pydantic.Field(description="One sentence, which says what can be done about it.")]
+    error: Annotated[str, Field(description="One sentence, which says what can be done about it.")]
 
 
 class Coming(ResponseModel):
     """Something is being computed."""
 
-    computing: Annotated[bool, pydantic.Field(description="Always true.")] = True
+    computing: Annotated[bool, Field(description="Always true.")] = True
 
 
 class Health(ResponseModel):
     """Whether the workbench answers."""
 
-    status: Annotated[str, pydantic.Field(description="Always `ok`.")] = "ok"
+    status: Annotated[str, Field(description="Always `ok`.")] = "ok"
 
 
 class Place(ResponseModel):
     """Where a run stands in the queue."""
 
     state: State
-    order: Annotated[float, pydantic.Field(description="The smallest is run first.")]
-    group: Annotated[str, pydantic.Field(description="Runs of one group run one after the other.")]
-    said: Annotated[str, pydantic.Field(description="Why it waits, or what it failed by.")]
+    order: Annotated[float, Field(description="The smallest is run first.")]
+    group: Annotated[str, Field(description="Runs of one group run one after the other.")]
+    said: Annotated[str, Field(description="Why it waits, or what it failed by.")]
     submitted: str
     began: str | None
     ended: str | None
@@ -66,23 +66,23 @@ class Place(ResponseModel):
 class RunLine(ResponseModel):
     """What a list says of a run."""
 
-    name: Annotated[str, pydantic.Field(description="Its name, such as `pilot/first`.")]
-    kind: Annotated[str, pydantic.Field(description="`answers` or `measured`; empty where it only waits in the queue.")]
+    name: Annotated[str, Field(description="Its name, such as `pilot/first`.")]
+    kind: Annotated[str, Field(description="`answers` or `measured`; empty where it only waits in the queue.")]
     benchmark: str
     model: str
     strategies: tuple[str, ...]
     study: str
-    made: Annotated[str, pydantic.Field(description="When it began, in UTC (ISO 8601); empty where it has not.")]
-    complete: Annotated[bool, pydantic.Field(description="Whether everything was asked.")]
-    running: Annotated[bool, pydantic.Field(description="Whether a process works on it now.")]
-    rows: Annotated[int, pydantic.Field(description="Lines of its journal.")]
-    size: Annotated[int, pydantic.Field(description="Bytes of its folder.")]
-    broken: Annotated[str, pydantic.Field(description="Why it cannot be read; empty where it can.")]
-    owner: Annotated[str, pydantic.Field(description="Who started it; empty for nobody in particular.")]
-    private: Annotated[bool, pydantic.Field(description="Whether only its owner sees it.")]
+    made: Annotated[str, Field(description="When it began, in UTC (ISO 8601); empty where it has not.")]
+    complete: Annotated[bool, Field(description="Whether everything was asked.")]
+    running: Annotated[bool, Field(description="Whether a process works on it now.")]
+    rows: Annotated[int, Field(description="Lines of its journal.")]
+    size: Annotated[int, Field(description="Bytes of its folder.")]
+    broken: Annotated[str, Field(description="Why it cannot be read; empty where it can.")]
+    owner: Annotated[str, Field(description="Who started it; empty for nobody in particular.")]
+    private: Annotated[bool, Field(description="Whether only its owner sees it.")]
     notes: str
     tags: tuple[str, ...]
-    job: Annotated[Place | None, pydantic.Field(description="Its place in the queue, where it was ever in it.")]
+    job: Annotated[Place | None, Field(description="Its place in the queue, where it was ever in it.")]
 
     @classmethod
     def of(cls, line: RunEntry) -> RunLine:
@@ -97,22 +97,20 @@ class RunLine(ResponseModel):
 class RunsQuery(RequestModel):
     """Which runs are listed; what is left out leaves all."""
 
-    text: Annotated[str, pydantic.Field(max_length=200, description="Part of its name, model, benchmark or notes.")] = (
-        ""
-    )
+    text: Annotated[str, Field(max_length=200, description="Part of its name, model, benchmark or notes.")] = ""
     model: Word = ""
     benchmark: Word = ""
     tag: Word = ""
-    state: Annotated[Word, pydantic.Field(description="In the queue, or running, complete, incomplete or broken.")] = ""
+    state: Annotated[Word, Field(description="In the queue, or running, complete, incomplete or broken.")] = ""
     kind: Literal["", "answers", "measured"] = ""
-    page: Annotated[int, pydantic.Field(ge=1, le=1_000_000)] = 1
-    size: Annotated[int, pydantic.Field(ge=1, le=500, description="How many are told at once.")] = 50
+    page: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    size: Annotated[int, Field(ge=1, le=500, description="How many are told at once.")] = 50
 
 
 class RunPage(ResponseModel):
     """A page of the list of runs."""
 
-    total: Annotated[int, pydantic.Field(description="How many runs the filter leaves.")]
+    total: Annotated[int, Field(description="How many runs the filter leaves.")]
     page: int
     pages: int
     runs: list[RunLine]
@@ -122,33 +120,32 @@ class Run(RunLine):
     """A run with its manifest: what was asked, of which model, by which code."""
 
     manifest: Annotated[
-        dict[str, Any] | None,
-        pydantic.Field(description="The manifest of the run folder; null where there is none yet."),
+        dict[str, Any] | None, Field(description="The manifest of the run folder; null where there is none yet.")
     ]
 
 
-Tag = Annotated[str, pydantic.Field(min_length=1, max_length=40)]
+Tag = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 class RunChange(RequestModel):
     """What is to be changed of a run; what is left out stays."""
 
-    notes: Annotated[str, pydantic.Field(max_length=LONGEST_NOTE)] | None = None
-    tags: Annotated[list[Tag], pydantic.Field(max_length=50)] | None = None
+    notes: Annotated[str, Field(max_length=LONGEST_NOTE)] | None = None
+    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
     private: bool | None = None
 
 
 class TokenRequest(RequestModel):
     """A wish for a token."""
 
-    label: Annotated[str, pydantic.Field(max_length=100, description="What it is for.")] = ""
+    label: Annotated[str, Field(max_length=100, description="What it is for.")] = ""
 
 
 class NewToken(ResponseModel):
     """A token that was made. It is told this once."""
 
     token: str
-    id: Annotated[str, pydantic.Field(description="By which it can be taken back.")]
+    id: Annotated[str, Field(description="By which it can be taken back.")]
 
 
 class KnownToken(ResponseModel):
@@ -165,13 +162,13 @@ class NewExperiment(Experiment):
     `key` names the environment variable that holds the key of the endpoint, as far as this workbench permits it.
     """
 
-    private: Annotated[bool, pydantic.Field(description="Whether only you see it, where people sign in.")] = False
+    private: Annotated[bool, Field(description="Whether only you see it, where people sign in.")] = False
 
 
 class Started(ResponseModel):
     """An experiment that was put into the queue."""
 
-    name: Annotated[str, pydantic.Field(description="The name of its run.")]
+    name: Annotated[str, Field(description="The name of its run.")]
 
 
 class QueueResponse(ResponseModel):
@@ -187,7 +184,7 @@ class LatestAnswerResponse(ResponseModel):
     strategy: str
     sample: int
     status: str
-    text: Annotated[str, pydantic.Field(description="Its beginning, or the error where there is none.")]
+    text: Annotated[str, Field(description="Its beginning, or the error where there is none.")]
     seconds: float | None
     time: str
     reused: bool
@@ -198,19 +195,19 @@ class ProgressResponse(ResponseModel):
 
     name: str
     state: Annotated[
-        str, pydantic.Field(description="Its state in the queue, or `running`, `complete`, `incomplete`, `broken`.")
+        str, Field(description="Its state in the queue, or `running`, `complete`, `incomplete`, `broken`.")
     ]
-    said: Annotated[str, pydantic.Field(description="Why it is so; mostly empty.")]
-    following: Annotated[bool, pydantic.Field(description="Whether this may still change.")]
-    done: Annotated[int, pydantic.Field(description="Rows of the present phase that are there.")]
-    total: Annotated[int | None, pydantic.Field(description="How many there are to be; null where nobody knows.")]
-    failures: Annotated[dict[str, int], pydantic.Field(description="Rows that are no answers, by their status.")]
+    said: Annotated[str, Field(description="Why it is so; mostly empty.")]
+    following: Annotated[bool, Field(description="Whether this may still change.")]
+    done: Annotated[int, Field(description="Rows of the present phase that are there.")]
+    total: Annotated[int | None, Field(description="How many there are to be; null where nobody knows.")]
+    failures: Annotated[dict[str, int], Field(description="Rows that are no answers, by their status.")]
     progress: Annotated[
-        Progress | None, pydantic.Field(description="What the process that works on it has recorded; null without.")
+        Progress | None, Field(description="What the process that works on it has recorded; null without.")
     ]
     answers: tuple[LatestAnswerResponse, ...]
-    log: Annotated[str, pydantic.Field(description="The end of its log.")]
-    console: Annotated[str, pydantic.Field(description="The end of what its process has printed.")]
+    log: Annotated[str, Field(description="The end of its log.")]
+    console: Annotated[str, Field(description="The end of what its process has printed.")]
 
     @classmethod
     def of(cls, seen: RunStatus) -> ProgressResponse:
@@ -223,8 +220,8 @@ class Server(ResponseModel):
 
     model: str
     url: str
-    started: Annotated[str, pydantic.Field(description="In UTC (ISO 8601).")]
-    state: Annotated[str, pydantic.Field(description="`ready`, `loading`, or `silent` where it does not answer now.")]
+    started: Annotated[str, Field(description="In UTC (ISO 8601).")]
+    state: Annotated[str, Field(description="`ready`, `loading`, or `silent` where it does not answer now.")]
 
 
 class BoardQuery(RequestModel):
@@ -233,14 +230,14 @@ class BoardQuery(RequestModel):
     benchmark: Word = ""
     strategy: Word = ""
     model: Word = ""
-    sort: Annotated[Word, pydantic.Field(description="The key of the column by which models stand in order.")] = ""
+    sort: Annotated[Word, Field(description="The key of the column by which models stand in order.")] = ""
     order: Literal["up", "down"] = "down"
 
 
 Values = dict[str, Any]
 """A row: the values of columns by their names."""
 
-Page = Annotated[int, pydantic.Field(ge=1, le=10_000_000)]
+Page = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class ScoresQuery(RequestModel):
@@ -252,10 +249,10 @@ class ScoresQuery(RequestModel):
 class TablesQuery(RequestModel):
     """Which tables are wanted; what is left out is as the run's benchmark has it."""
 
-    study: Annotated[Word, pydantic.Field(description="The name of a study.")] = ""
-    intervals: Annotated[Word, pydantic.Field(description="How intervals are computed.")] = ""
-    by: Annotated[list[Word], pydantic.Field(max_length=10, description="Factors, crossed ones with commas.")] = (
-        pydantic.Field(default_factory=list)
+    study: Annotated[Word, Field(description="The name of a study.")] = ""
+    intervals: Annotated[Word, Field(description="How intervals are computed.")] = ""
+    by: Annotated[list[Word], Field(max_length=10, description="Factors, crossed ones with commas.")] = Field(
+        default_factory=list
     )
 
 
@@ -264,7 +261,7 @@ class TableResponse(ResponseModel):
 
     name: str
     rows: int
-    csv: Annotated[str, pydantic.Field(description="The whole table as CSV.")]
+    csv: Annotated[str, Field(description="The whole table as CSV.")]
 
 
 class TablesResponse(ResponseModel):
@@ -283,10 +280,10 @@ class AnswersQuery(RequestModel):
     status: Word = ""
     outcome: Literal["", "right", "wrong", "none", "sample"] = ""
     chain: Literal["", "proper", "broken", "unread", "(none)"] = ""
-    item: Annotated[Word, pydantic.Field(description="A part of the item's id.")] = ""
-    text: Annotated[Word, pydantic.Field(description="Words of the story, the question or the reply.")] = ""
-    where: Annotated[list[Word], pydantic.Field(max_length=50, description="Conditions FACTOR=VALUE.")] = (
-        pydantic.Field(default_factory=list)
+    item: Annotated[Word, Field(description="A part of the item's id.")] = ""
+    text: Annotated[Word, Field(description="Words of the story, the question or the reply.")] = ""
+    where: Annotated[list[Word], Field(max_length=50, description="Conditions FACTOR=VALUE.")] = Field(
+        default_factory=list
     )
     page: Page = 1
 
@@ -294,21 +291,19 @@ class AnswersQuery(RequestModel):
 class AnswersResponse(ResponseModel):
     """A page of answers."""
 
-    total: Annotated[int, pydantic.Field(description="How many answers the filters leave.")]
+    total: Annotated[int, Field(description="How many answers the filters leave.")]
     page: int
     pages: int
-    unsearched: Annotated[str, pydantic.Field(description="Why texts were not searched; empty where they were.")]
-    rows: Annotated[
-        list[Values], pydantic.Field(description="Columns of the score table; `shown`: the reply's beginning.")
-    ]
+    unsearched: Annotated[str, Field(description="Why texts were not searched; empty where they were.")]
+    rows: Annotated[list[Values], Field(description="Columns of the score table; `shown`: the reply's beginning.")]
 
 
 class AnswerQuery(RequestModel):
     """Which answer is wanted."""
 
-    item: Annotated[str, pydantic.Field(min_length=1, max_length=1000)]
-    strategy: Annotated[str, pydantic.Field(min_length=1, max_length=200)]
-    sample: Annotated[int, pydantic.Field(ge=0, le=1_000_000)] | None = None
+    item: Annotated[str, Field(min_length=1, max_length=1000)]
+    strategy: Annotated[str, Field(min_length=1, max_length=200)]
+    sample: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     model: Word | None = None
 
 
@@ -318,9 +313,9 @@ class SentenceResponse(ResponseModel):
     number: int
     text: str
     gold: tuple[str, ...]
-    stated: Annotated[str, pydantic.Field(description="What the reply says is believed then.")]
+    stated: Annotated[str, Field(description="What the reply says is believed then.")]
     verdict: str
-    breaks: Annotated[bool, pydantic.Field(description="Whether the chain breaks here.")]
+    breaks: Annotated[bool, Field(description="Whether the chain breaks here.")]
 
 
 class AnswerResponse(ResponseModel):
@@ -331,12 +326,12 @@ class AnswerResponse(ResponseModel):
     model: str
     sample: int
     item: Item
-    row: Annotated[Values, pydantic.Field(description="The line of the journal: reply, status, usage, timings.")]
-    score: Annotated[Values, pydantic.Field(description="How it was read and judged.")]
-    replies: Annotated[list[Values], pydantic.Field(description="All turns of all samples.")]
+    row: Annotated[Values, Field(description="The line of the journal: reply, status, usage, timings.")]
+    score: Annotated[Values, Field(description="How it was read and judged.")]
+    replies: Annotated[list[Values], Field(description="All turns of all samples.")]
     sentences: list[SentenceResponse]
-    prompts: Annotated[list[Values], pydantic.Field(description="What was sent, by turn.")]
-    untold: Annotated[str, pydantic.Field(description="Why it cannot be told what was sent.")]
+    prompts: Annotated[list[Values], Field(description="What was sent, by turn.")]
+    untold: Annotated[str, Field(description="Why it cannot be told what was sent.")]
 
     @classmethod
     def of(cls, found: Answer) -> AnswerResponse:
@@ -349,17 +344,17 @@ class AnswerResponse(ResponseModel):
 class CompareQuery(RequestModel):
     """What is compared, and which of the flips are told."""
 
-    a: Annotated[str, pydantic.Field(min_length=1, max_length=300)]
-    b: Annotated[str, pydantic.Field(max_length=300)] = ""
-    sa: Annotated[Word, pydantic.Field(description="A strategy of a.")] = ""
-    sb: Annotated[Word, pydantic.Field(description="A strategy of b, or of a.")] = ""
-    common: Annotated[bool, pydantic.Field(description="Whether only what both were asked is compared.")] = False
+    a: Annotated[str, Field(min_length=1, max_length=300)]
+    b: Annotated[str, Field(max_length=300)] = ""
+    sa: Annotated[Word, Field(description="A strategy of a.")] = ""
+    sb: Annotated[Word, Field(description="A strategy of b, or of a.")] = ""
+    common: Annotated[bool, Field(description="Whether only what both were asked is compared.")] = False
     margin: Annotated[
-        float | None, pydantic.Field(gt=0, lt=1, description="The largest difference that does not matter, a share.")
+        float | None, Field(gt=0, lt=1, description="The largest difference that does not matter, a share.")
     ] = None
     kind: Literal["", "gained", "lost"] = ""
-    item: Annotated[Word, pydantic.Field(description="Of the flips: a part of the item's id.")] = ""
-    strategy: Annotated[Word, pydantic.Field(description="Of the flips.")] = ""
+    item: Annotated[Word, Field(description="Of the flips: a part of the item's id.")] = ""
+    strategy: Annotated[Word, Field(description="Of the flips.")] = ""
     page: Page = 1
 
 
@@ -379,11 +374,11 @@ class CompareResponse(ResponseModel):
     b: str
     verdicts: list[str]
     caption: str | None
-    noise: Annotated[str | None, pydantic.Field(description="How often answers change by chance, in words.")]
+    noise: Annotated[str | None, Field(description="How often answers change by chance, in words.")]
     lacking: list[str]
-    left_out: Annotated[list[int], pydantic.Field(description="Answers of a, and of b, without a partner.")]
-    differences: Annotated[list[list[str]], pydantic.Field(description="What else differs: field, in a, in b.")]
-    overall: Annotated[list[Values], pydantic.Field(description="The effect over all questions of each strategy.")]
+    left_out: Annotated[list[int], Field(description="Answers of a, and of b, without a partner.")]
+    differences: Annotated[list[list[str]], Field(description="What else differs: field, in a, in b.")]
+    overall: Annotated[list[Values], Field(description="The effect over all questions of each strategy.")]
     tables: list[Values]
     flips: FlipsResponse
 
@@ -395,18 +390,18 @@ def fields_of(value: Any) -> Values:
     return dict(value._asdict())
 
 
-Text = Annotated[str, pydantic.Field(max_length=2000)]
-Sentence = Annotated[str, pydantic.Field(min_length=1, max_length=10_000)]
+Text = Annotated[str, Field(max_length=2000)]
+Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class ItemsQuery(RequestModel):
     """Which items are wanted."""
 
-    gold: Annotated[Word, pydantic.Field(description="Which set of right answers counts.")] = ""
-    where: Annotated[list[Word], pydantic.Field(max_length=40, description="Conditions FACTOR=VALUE.")] = (
-        pydantic.Field(default_factory=list)
+    gold: Annotated[Word, Field(description="Which set of right answers counts.")] = ""
+    where: Annotated[list[Word], Field(max_length=40, description="Conditions FACTOR=VALUE.")] = Field(
+        default_factory=list
     )
-    text: Annotated[Word, pydantic.Field(description="What id, story or question holds.")] = ""
+    text: Annotated[Word, Field(description="What id, story or question holds.")] = ""
     page: Page = 1
 
 
@@ -415,28 +410,28 @@ class ItemsResponse(ResponseModel):
 
     items: list[Item]
     total: int
-    matched: Annotated[int, pydantic.Field(description="How many of them the conditions leave.")]
+    matched: Annotated[int, Field(description="How many of them the conditions leave.")]
     page: int
     pages: int
-    factors: Annotated[dict[str, tuple[str, ...]], pydantic.Field(description="The values of factors that have few.")]
-    names: Annotated[tuple[str, ...], pydantic.Field(description="All factors.")]
+    factors: Annotated[dict[str, tuple[str, ...]], Field(description="The values of factors that have few.")]
+    names: Annotated[tuple[str, ...], Field(description="All factors.")]
 
 
 class How(RequestModel):
     """How an item is asked."""
 
-    strategy: Annotated[Word, pydantic.Field(description="The benchmark's first where it is left out.")] = ""
-    preset: Annotated[Word, pydantic.Field(description="A preset of a model, by its name.")] = ""
-    model: Annotated[Word, pydantic.Field(description="The name by which the server knows the model.")] = ""
-    thinking: Annotated[Word, pydantic.Field(description="on, off, or a number of tokens.")] = ""
-    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
-    seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
+    strategy: Annotated[Word, Field(description="The benchmark's first where it is left out.")] = ""
+    preset: Annotated[Word, Field(description="A preset of a model, by its name.")] = ""
+    model: Annotated[Word, Field(description="The name by which the server knows the model.")] = ""
+    thinking: Annotated[Word, Field(description="on, off, or a number of tokens.")] = ""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
 
 
 class PreviewQuery(How):
     """Which prompt is wanted."""
 
-    item: Annotated[str, pydantic.Field(min_length=1, max_length=320, description="The id of an item.")]
+    item: Annotated[str, Field(min_length=1, max_length=320, description="The id of an item.")]
     gold: Word = ""
 
 
@@ -444,46 +439,46 @@ class PreviewResponse(ResponseModel):
     """What would be sent."""
 
     strategy: str
-    more: Annotated[bool, pydantic.Field(description="Whether further requests are made from the replies.")]
-    bodies: Annotated[list[str], pydantic.Field(description="The bodies of the requests, byte for byte.")]
+    more: Annotated[bool, Field(description="Whether further requests are made from the replies.")]
+    bodies: Annotated[list[str], Field(description="The bodies of the requests, byte for byte.")]
 
 
 class OwnItem(RequestModel):
     """A story of one's own."""
 
-    story: Annotated[list[Sentence], pydantic.Field(min_length=1, max_length=500)]
+    story: Annotated[list[Sentence], Field(min_length=1, max_length=500)]
     question: Text
-    choices: Annotated[list[Sentence], pydantic.Field(min_length=2, max_length=50)]
-    answer: Annotated[Text, pydantic.Field(description="The right one; the first choice where it is left out.")] = ""
+    choices: Annotated[list[Sentence], Field(min_length=2, max_length=50)]
+    answer: Annotated[Text, Field(description="The right one; the first choice where it is left out.")] = ""
 
 
 class TrialRequest(How):
     """What is asked of which model: an item of a benchmark, or a story of one's own."""
 
-    item: Annotated[str, pydantic.Field(min_length=1, max_length=320, description="The id of an item.")] | None = None
+    item: Annotated[str, Field(min_length=1, max_length=320, description="The id of an item.")] | None = None
     own: OwnItem | None = None
     benchmark: Word = benchmarks.DEFAULT
     gold: Word = ""
-    base_url: Annotated[Text, pydantic.Field(description="The endpoint; left out for a server of this machine.")] = ""
-    key: Annotated[Word, pydantic.Field(description="The variable that holds the endpoint's key.")] = ""
-    seconds: Annotated[float, pydantic.Field(ge=1, le=playground.LONGEST)] = playground.DEADLINE
+    base_url: Annotated[Text, Field(description="The endpoint; left out for a server of this machine.")] = ""
+    key: Annotated[Word, Field(description="The variable that holds the endpoint's key.")] = ""
+    seconds: Annotated[float, Field(ge=1, le=playground.LONGEST)] = playground.DEADLINE
 
 
 class TrialResponse(ResponseModel):
     """What came of a try."""
 
     name: str
-    state: Annotated[str, pydantic.Field(description="`running`, `done` or `failed`.")]
-    said: Annotated[str, pydantic.Field(description="Why it failed.")]
+    state: Annotated[str, Field(description="`running`, `done` or `failed`.")]
+    said: Annotated[str, Field(description="Why it failed.")]
     item: Item
     where: str
     begun: str
     model: str
     revision: str
-    rows: Annotated[list[Values], pydantic.Field(description="The lines of the journal, one for each request.")]
-    score: Annotated[Values, pydantic.Field(description="How the reply was read.")]
-    sentences: Annotated[list[Values], pydantic.Field(description="The story beside the reply.")]
-    requests: Annotated[list[str], pydantic.Field(description="The bodies that were sent.")]
+    rows: Annotated[list[Values], Field(description="The lines of the journal, one for each request.")]
+    score: Annotated[Values, Field(description="How the reply was read.")]
+    sentences: Annotated[list[Values], Field(description="The story beside the reply.")]
+    requests: Annotated[list[str], Field(description="The bodies that were sent.")]
 
     @classmethod
     def of(cls, trial: Trial) -> TrialResponse:

@@ -15,21 +15,23 @@ PORT = 8321
 class Settings:
     """The options of `tomserve web`.
 
-    host, port: where it listens. auth: whether people sign in with a name and a password; without it whoever has the
-    token of the printed address may do everything. queue: the address of a Redis that holds the queue, such as
-    redis://localhost:6379/0; None for a file of SQLite. workers: how many experiments that share a server, or the GPUs
-    of this machine, run at once. keys: which environment variables an experiment may take its API key from, each with
-    the address that the key may be sent to, "" for any. proxy: under which address others reach it, such as
-    https://tom.example.org, where a reverse proxy stands before it; None where none does.
+    host, port: where it listens.
     """
 
     host: str = "127.0.0.1"
     port: int = PORT
     auth: bool = False
+    """Whether people sign in with a name and a password; without it whoever has the token of the printed address may do
+    everything."""
     queue: str | None = None
-    workers: int = 1
+    """The address of a Redis that holds the queue, such as redis://localhost:6379/0; None for a file of SQLite."""
+    workers: int = 1  # how many experiments that share a server, or the GPUs of this machine, run at once
     keys: tuple[tuple[str, str], ...] = (("TOMSERVE_API_KEY", ""), ("OPENAI_API_KEY", ""))
+    """Which environment variables an experiment may take its API key from, each with the address that the key may be
+    sent to, "" for any."""
     proxy: str | None = None
+    """Under which address others reach it, such as https://tom.example.org, where a reverse proxy stands before it;
+    None where none does."""
 
     @property
     def folder(self) -> Path:

@@ -7,7 +7,6 @@ with keep_worker(settings):
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -54,19 +53,13 @@ def keep_worker(settings: Settings) -> Iterator[None]:
             keeper.end()
             thread.join(SOON)
             if thread.is_alive():
-                if _something_runs(settings):
-                    say(
-                        "ending: what runs waits for the answers that are on their way (again to end at once) ...",
-                        error=True,
-                    )
+                # A worker that ends slowly without an experiment that runs by its card has only just begun to start.
+                if any(line.card.runs for line in RunIndex(settings.folder).every()):
+                    said = "ending: what runs waits for the answers that are on their way (again to end at once) ..."
+                    say(said, error=True)
                 thread.join(ENDS)
         finally:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
             keeper.leave()
-
-
-def _something_runs(settings: Settings) -> bool:
-    """Whether some experiment runs by its card. A worker that ends slowly without one has only just begun to start."""
-    return any(line.card.runs for line in RunIndex(settings.folder).every())
 
 
 class _Keeper:
@@ -141,9 +134,6 @@ class _Keeper:
             process.kill()
 
 
-__all__ = ["keep_worker", "main", "rebuild"]
-
-
 def rebuild(settings: Settings) -> tuple[int, int]:
     """Throw away the databases and make them from the run folders; returns how many runs and how many entries of the
     queue there are. Raises OSError."""
@@ -162,21 +152,18 @@ def main() -> None:
         signal.signal(number, lambda *_: worker.stop.set())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
-    def watched() -> None:
+    def watch() -> None:
         sys.stdin.buffer.read()  # ends with whoever has started this process
         worker.leave.set()
 
-    threading.Thread(target=watched, name="watch", daemon=True).start()
+    threading.Thread(target=watch, name="watch", daemon=True).start()
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(settings.folder / "worker.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     while not worker.leave.is_set():
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # an earlier worker is about to end
-            worker.leave.wait(LOOK)
-            continue
-        worker.run()
-        break
+        if files.try_lock(lock):
+            worker.run()
+            break
+        worker.leave.wait(LOOK)  # an earlier worker is about to end
     os._exit(0)  # threads that follow processes of others are not waited for
 
 

@@ -6,6 +6,7 @@ computing. A specification is a plain mapping (https://vega.github.io/vega-lite/
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import threading
@@ -13,7 +14,6 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from dataclasses import field as dataclasses_field
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -238,12 +238,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A vertical line of reference with its name; `left`: the name stands left of it."""
+    """A vertical line of reference with its name."""
 
     at: float
     name: str
     dash: tuple[int, int] = (0, 0)
-    left: bool = False
+    left: bool = False  # whether the name stands left of it
 
 
 def points(
@@ -466,12 +466,12 @@ def _no_lines(part: str) -> Sequence[Line]:
 @dataclass(frozen=True, slots=True)
 class Axis:
     """The axis that the panels of a figure share: its title, its ends, and lines of reference for a part of the
-    questions. `first`: the place of the first series among colours and shapes (see charts.points)."""
+    questions."""
 
     title: str
     domain: tuple[float, float]
-    lines: Callable[[str], Sequence[Line]] = dataclasses_field(default=_no_lines)
-    first: int = 0
+    lines: Callable[[str], Sequence[Line]] = dataclasses.field(default=_no_lines)
+    first: int = 0  # the place of the first series among colours and shapes (see charts.points)
 
 
 def small_multiples(

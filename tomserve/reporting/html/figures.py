@@ -8,22 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
+from tomserve import studies
 from tomserve.reporting.html import measurement
 from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure, small_multiples, zero_line
 from tomserve.reporting.html.sources import Source, load_sources
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
-from tomserve.studies import (
-    Analysis,
-    Context,
-    ItemOutline,
-    baselines,
-    compute,
-    contrasts,
-    default_study,
-    load_study,
-    study_of_manifests,
-)
 from tomserve.studies import breakdowns as factors
 from tomserve.studies.answer_rows import REQUIRED, originals, prepare_rows, split_scores
 from tomserve.studies.baselines import EFFECTIVE
@@ -38,7 +28,7 @@ ASKED = Section("factors", "By factor", "By factor")
 
 COUNTED = ", which counts stories or tasks, not questions."
 PLAINLY = " (Wilson's), which counts clusters (stories, tasks), not questions."
-EFFECTIVELY = f", {baselines.ABOUT_EFFECTIVE}"
+EFFECTIVELY = f", {studies.baselines.ABOUT_EFFECTIVE}"
 """What an interval counts, as the end of a sentence."""
 
 CAPTIONS = dict(
@@ -150,7 +140,11 @@ def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str], *, effective:
     places = {value: place for place, value in reversed(list(enumerate(order)))}
     placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
     for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
-        found = contrasts.effective_share_of_sums(contrasts.sums_of_answers(part)) if effective else share(part)
+        found = (
+            studies.contrasts.effective_share_of_sums(studies.contrasts.sums_of_answers(part))
+            if effective
+            else share(part)
+        )
         yield {**dict(zip(keys, key, strict=True)), **found}
 
 
@@ -179,7 +173,7 @@ def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended
             yield replace(figure, missing=said)
             continue
         if "accuracy" in frame.columns:
-            figure, data = baselines.mark_best_rule(figure, data)
+            figure, data = studies.baselines.mark_best_rule(figure, data)
             columns = ("down", series, "estimate" if "estimate" in frame.columns else "accuracy", "ci_low", "ci_high")
             yield _drawn_points(figure, data, columns, Axis("share right", (0, 1)))
         else:
@@ -241,23 +235,32 @@ def figures(
     """The figures of the report, and the files and folders that they are made from; the parameters are those of
     write_report."""
     sources, scores = load_sources(runs, labels, None)
-    analysis = compute(scores, study, intervals, by, named=common_study(sources))
+    analysis = studies.compute(scores, study, intervals, by, named=common_study(sources))
     read = source_paths(sources)
     given = measurement.split_sources(sources)[0]
     if not analysis.study.answers or not given:
-        return (analysis.study.figures or (lambda tables, context: ()))(analysis.tables, Context({})), read
+        return (analysis.study.figures or (lambda tables, context: ()))(analysis.tables, studies.Context({})), read
+    _, scores, outlined, chance = read_answers(given, scores, analysis.study)
+    return figures_of(scores, analysis, studies.Context(chance.shares), list(outlined.factors)), read
+
+
+def read_answers(
+    sources: Sequence[Source], scores: pl.DataFrame, study: studies.Study
+) -> tuple[list[Source], pl.DataFrame, ItemOutlines, studies.Chance]:
+    """The sources and scores without measurements, the outlines of their items, all of which were read, and chance."""
     scores = split_scores(scores).answers
-    outlined = ItemOutlines([replace(one, scores=one.scores.select(scores.columns)) for one in given], scores)
-    whole = all(one.folder is not None for one in given)
-    context = Context(analysis.study.chance(outlined if whole else ()).shares)
-    for _ in outlined:  # their factors are needed
+    sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
+    outlined = ItemOutlines(sources, scores)
+    whole = all(source.folder is not None for source in sources)
+    chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
+    for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
-    return figures_of(scores, analysis, context, list(outlined.factors)), read
+    return sources, scores, outlined, chance
 
 
 def common_study(sources: Sequence[Source]) -> str | None:
     """The study that all of these name, if they are measured runs."""
-    return study_of_manifests(source.manifest for source in sources)
+    return studies.study_of_manifests(source.manifest for source in sources)
 
 
 def source_paths(sources: Sequence[Source]) -> list[Path]:
@@ -279,10 +282,10 @@ class ItemOutlines:
         self._left = set(scores["item"].unique())
         self._items = self._read(sources)
 
-    def __iter__(self) -> Iterator[ItemOutline]:
+    def __iter__(self) -> Iterator[studies.ItemOutline]:
         return self._items
 
-    def _read(self, sources: Sequence[Source]) -> Iterator[ItemOutline]:
+    def _read(self, sources: Sequence[Source]) -> Iterator[studies.ItemOutline]:
         for source in sources:
             if source.folder is None:
                 self.factors |= dict.fromkeys(filter(is_factor, source.scores.columns))
@@ -295,7 +298,9 @@ class ItemOutlines:
                     yield outline.asked
 
 
-def figures_of(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
+def figures_of(
+    scores: pl.DataFrame, analysis: studies.Analysis, context: studies.Context, factors: Sequence[str]
+) -> Sequence[Figure]:
     """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
     beside = analysis.beside
     more = [
@@ -307,7 +312,7 @@ def figures_of(scores: pl.DataFrame, analysis: Analysis, context: Context, facto
     tables = {name: frame for name, frame in analysis.tables.items() if name not in analysis.by}
     known = [name for name in factors if name in scores.columns]
     order = {
-        **load_study(default_study(scores)).values,
+        **studies.load_study(studies.default_study(scores)).values,
         **analysis.study.values,
     }  # the benchmark's, and the study's own
     own = originals(scores) if not analysis.study.variants else scores

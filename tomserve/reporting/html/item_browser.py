@@ -18,6 +18,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.items.draw import draw_from_strata
+from tomserve.items.item import gold_layers
 from tomserve.reporting.html.sources import Source
 from tomserve.scoring.score import sample_of
 from tomserve.status import OK, inert
@@ -72,7 +73,7 @@ class Browser:
         """Add the scored answers of a run. chosen: the ids of the items whose answers are wanted; None for all."""
         scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
         wanted, chosen_sample = {}, {}
-        for values in _selected(scores).iter_rows():
+        for values in _score_columns(scores).iter_rows():
             wanted[values[:3]], chosen_sample[values[:3]] = values[3:-1], values[-1]
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
@@ -160,7 +161,7 @@ class Browser:
                 "question": self.sentences.place(item.question),
                 "choices": [self.words.place(choice) for choice in item.choices],
                 "answer": self.words.place(item.answer),
-                "gold": self._gold(item),
+                "gold": self._gold_place(item),
                 "beliefs": [
                     [heading, [self.words.place(label) for label in labels]] for heading, labels in _beliefs(item)
                 ],
@@ -174,14 +175,10 @@ class Browser:
         )
         return place
 
-    def _gold(self, item: Item) -> int:
+    def _gold_place(self, item: Item) -> int:
         if item.gold is None:
             return -1
-        if item.gold.chains is not None:
-            layers = [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
-        else:
-            layers = [tuple(layer) for layer in item.gold.sets or ()]
-        sets = tuple(tuple(self.words.place(label) for label in layer) for layer in layers)
+        sets = tuple(tuple(self.words.place(label) for label in layer) for layer in gold_layers(item.gold))
         edges = tuple((t, self.words.place(a), self.words.place(b)) for t, a, b in item.gold.edges)
         return self.golds.place((sets, edges))
 
@@ -244,7 +241,7 @@ def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
     return benchmark.beliefs(item) if benchmark is not None else ()
 
 
-def _selected(scores: pl.DataFrame) -> pl.DataFrame:
+def _score_columns(scores: pl.DataFrame) -> pl.DataFrame:
     return scores.select(
         *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
         *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),

@@ -36,17 +36,14 @@ RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "proven
 @dataclass(frozen=True, slots=True)
 class Table:
     """A study's table as the page shows it: its note, its columns (name, and whether they hold numbers), its cells as
-    text.
-
-    `empty`: the columns that hold nothing and are left out. `total`: rows of the whole table, of which MOST are shown.
-    """
+    text."""
 
     name: str
     note: str
     columns: tuple[tuple[str, bool], ...]
     rows: tuple[tuple[str, ...], ...]
-    empty: tuple[str, ...]
-    total: int
+    empty: tuple[str, ...]  # the columns that hold nothing and are left out
+    total: int  # rows of the whole table, of which MOST are shown
 
 
 class Alert(NamedTuple):
@@ -58,14 +55,7 @@ class Alert(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page says, from top to bottom.
-
-    `answers`: whether it is of a model's answers; a page of a measurement has no items to browse, no failures, and says
-    nothing of strategies. `data`: what the item browser unpacks. `browsed`: whether there is anything to browse.
-    `untold`: a sentence on what the page cannot show, None where nothing is lacking. `chosen`: a sentence on which part
-    of the run the browser holds, None where it is all. `cut`: to how many characters long texts were cut, None where
-    they are whole. `terms`: which of TERMS occur, so that only these are explained.
-    """
+    """What the page says, from top to bottom."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -77,14 +67,15 @@ class Page:
     failures: tuple[str, ...]
     provenance: tuple[tuple[str, Sequence[tuple[str, str]]], ...]
     canaries: tuple[str, ...]
-    cut: int | None
-    chosen: str | None
-    untold: str | None
-    browsed: bool
-    data: str
+    cut: int | None  # to how many characters long texts were cut, None where they are whole
+    chosen: str | None  # a sentence on which part of the run the browser holds, None where it is all
+    untold: str | None  # a sentence on what the page cannot show, None where nothing is lacking
+    browsed: bool  # whether there is anything to browse
+    data: str  # what the item browser unpacks
     version: str
     answers: bool = True
-    terms: frozenset[str] = frozenset()
+    """Whether it is of a model's answers; a page of a measurement has no items to browse and no failures."""
+    terms: frozenset[str] = frozenset()  # which of TERMS occur, so that only these are explained
 
 
 def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ...]], ...]:
@@ -147,15 +138,9 @@ def render(page: Page) -> str:
         pages.asset(ASSETS / "core.js") + pages.asset(ASSETS / "browser.js"),
         pages.asset(ASSETS / "sorting.js") + pages.asset(ASSETS / "report.js"),
     )
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{pages.csp_digest(early)}' '{pages.csp_digest(late)}'",
-            f"style-src '{pages.csp_digest(style)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    policy = (
+        f"default-src 'none'; script-src '{pages.csp_digest(early)}' '{pages.csp_digest(late)}'; "
+        f"style-src '{pages.csp_digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     inline = {"style": Markup(style), "early": Markup(early), "late": Markup(late)}
     text: str = _template().render(page=page, policy=policy, signs=SIGNS, **inline)

@@ -8,7 +8,6 @@ PosixPath('runs/perturbed-2-reference/report.html')
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +18,7 @@ from tomserve.content import files, output_path
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html import charts, measurement
 from tomserve.reporting.html import page as pages
-from tomserve.reporting.html.figures import ItemOutlines, common_study, figures_of, source_paths
+from tomserve.reporting.html.figures import common_study, figures_of, read_answers, source_paths
 from tomserve.reporting.html.item_browser import ANSWERS, pack_browser, sample_items
 from tomserve.reporting.html.sources import (
     PAGE,
@@ -34,11 +33,10 @@ from tomserve.reporting.html.sources import (
 )
 from tomserve.runs.manifest import make_portable
 from tomserve.scoring.table import Note
-from tomserve.serving import provenance as serving_provenance
-from tomserve.serving.provenance import describe_flags
+from tomserve.serving.provenance import describe_flags, list_changes
 from tomserve.status import UNANSWERED
 from tomserve.studies import Analysis, Chance, Context, compute, noise, people
-from tomserve.studies.answer_rows import is_answered, originals, split_scores
+from tomserve.studies.answer_rows import is_answered, originals
 from tomserve.studies.study import study_names
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ def failure_sentences(scores: pl.DataFrame) -> list[str]:
 
 
 def _failures_of(scores: pl.DataFrame) -> list[str]:
-    """The same on questions to which an answer was due."""
+    """Sentences on the questions to which an answer was due."""
     counted = (
         scores.with_columns(failed=~is_answered())
         .group_by("model", "strategy", maintain_order=True)
@@ -107,7 +105,8 @@ def write_report(
     """
     charts.start_drawing()
     sources, scores = load_sources(runs or (None,), labels, note)
-    text = _page(sources, scores, analysis or compute(scores, study, intervals, by, named=common_study(sources)))
+    whole = analysis or compute(scores, study, intervals, by, named=common_study(sources))
+    text = pages.render(_page_content(sources, scores, whole, browser=True))
     path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +142,8 @@ def report_html(
 ) -> str:
     """The report as HTML text; the parameters are those of write_report."""
     sources, scores = load_sources(runs, labels, note)
-    return _page(sources, scores, compute(scores, study, intervals, by, named=common_study(sources)))
+    analysis = compute(scores, study, intervals, by, named=common_study(sources))
+    return pages.render(_page_content(sources, scores, analysis, browser=True))
 
 
 def report_panels(
@@ -166,24 +166,14 @@ class ReportPanels(NamedTuple):
     analysis: Analysis
 
 
-def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
-    return pages.render(_page_content(sources, scores, analysis, browser=True))
-
-
 def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *, browser: bool) -> pages.Page:
     """What the page says. browser: whether it holds the items and answers to browse."""
     study, tables = analysis.study, analysis.tables
     given = sources
-    sources, moved = measurement.split_sources(given)
+    sources, measured = measurement.split_sources(given)
     if not study.answers or not sources:
         return measurement.measurement_page(given, analysis)
-    scores = split_scores(scores).answers
-    sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
-    outlined = ItemOutlines(sources, scores)
-    whole = all(source.folder is not None for source in sources)
-    chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
-    for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
-        pass
+    sources, scores, outlined, chance = read_answers(sources, scores, study)
     context = Context(chance.shares)
     sections = pages.sections(figures_of(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
     data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
@@ -207,7 +197,7 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
         version=__version__,
         terms=frozenset(_terms(scores, chance, chained=outlined.chained)),
     )
-    return measurement.add_measurements(page, moved, analysis) if study.together else page
+    return measurement.add_measurements(page, measured, analysis) if study.together else page
 
 
 def _terms(scores: pl.DataFrame, chance: Chance, *, chained: bool) -> Iterator[str]:
@@ -251,20 +241,15 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
     return [*provenance(make_portable(dict(source.manifest))), *input_fields(source.made_from)]
 
 
-def _questions(scores: pl.DataFrame) -> str:
-    """How many questions were asked and, where there are any, how many variants of them."""
-    own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
-    return f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"
-
-
 def _facts(
     sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
     strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
+    own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
     facts = [
         ("benchmark", benchmarks or "unknown"),
-        ("questions", _questions(scores)),
+        ("questions", f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"),
         ("strategies", strategies),
         ("answers", f"{scores.height:,}"),
         ("complete", _complete(sources)),
@@ -301,7 +286,7 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages
         for said in same_model_notes(scores, manifests):
             yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
     for source in sources:
-        for change in serving_provenance.list_changes(source.manifest.get("sessions")):
+        for change in list_changes(source.manifest.get("sessions")):
             text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
             yield pages.Alert(text, ("#provenance", "Provenance"))
 
@@ -330,9 +315,9 @@ def check_report(folder: Path) -> Finding | None:
     try:
         with files.open_for_reading(path) as file:
             page = file.read()
-        wishes = _report_options(folder)
+        options = _report_options(folder)
         run = f"{folder.absolute()}/"
-        made = report_html([run], wishes.intervals, wishes.labels, wishes.study, by=wishes.by).encode()
+        made = report_html([run], options.intervals, options.labels, options.study, by=options.by).encode()
     except (OSError, TomserveError) as error:
         return Finding("report", None, f"{PAGE} was not compared: {error}")
     if made == page:
@@ -347,15 +332,15 @@ def _report_options(folder: Path) -> ReportOptions:
     and nothing that could lead to a file."""
     try:
         found = files.read_json(folder / RECORD, "it is not used")["wishes"]
-        wishes = {name: found.get(name) for name in ("intervals", "labels", "study", "by")}
+        options = {name: found.get(name) for name in ("intervals", "labels", "study", "by")}
     except (OSError, ConfigError, TypeError, KeyError, AttributeError):
         return ReportOptions()
-    study: Any = wishes["study"]
+    study: Any = options["study"]
     return ReportOptions(
-        intervals=wishes["intervals"] if isinstance(wishes["intervals"], str) else None,
-        labels=_texts(wishes["labels"]),
+        intervals=options["intervals"] if isinstance(options["intervals"], str) else None,
+        labels=_texts(options["labels"]),
         study=study if isinstance(study, str) and study in study_names() else None,
-        by=_texts(wishes["by"]),
+        by=_texts(options["by"]),
     )
 
 

@@ -25,8 +25,7 @@ from tomserve.distributed.shards import Shards, find_tables, part_folder, parts_
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.reporting.html.transcripts import Conversations
-from tomserve.runs import journal as runs_journal
-from tomserve.runs import runfolder
+from tomserve.runs import journal, runfolder
 from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scored_run, load_scores, read_current_record
 from tomserve.scoring.responses import ItemFile, ResponseFile
@@ -46,18 +45,13 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run, or one score table: its name, its scores, and of a run its folder, its manifest and what the scores were
-    made from.
+    """One run, or the file of one score table."""
 
-    `folder` and `input_fields` are None, and `manifest` is empty, for the file of a score table. The models in the scores
-    are named as --label says.
-    """
-
-    folder: Path | None
-    run: str
-    manifest: Mapping[str, Any]
-    scores: pl.DataFrame
-    made_from: runfolder.Record | None
+    folder: Path | None  # None for a score table
+    run: str  # its name
+    manifest: Mapping[str, Any]  # empty for a score table
+    scores: pl.DataFrame  # with models named as --label says
+    made_from: runfolder.Record | None  # what the scores of a run were made from
     file: Path | None = None
 
     def gaps(self) -> list[Gaps]:
@@ -79,7 +73,7 @@ class Source:
         places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
         size = files[runfolder.JOURNAL]["bytes"]
         model, talking = str(self.manifest.get("model")), self.made_from.get("turns") or {}
-        found = ResponseFile(runs_journal.journal_path(self.folder), known, model, size=size, talking=talking)
+        found = ResponseFile(journal.journal_path(self.folder), known, model, size=size, talking=talking)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
                 raise changed_error(file.path)
@@ -96,11 +90,11 @@ class Source:
 
     def replies(self) -> int:
         """How many replies there are to show: more than answers where a strategy asks several requests for one."""
-        if not self.several or self.folder is None or not runs_journal.has_journal(self.folder):
+        if not self.several or self.folder is None or not journal.has_journal(self.folder):
             return self.scores.height
-        journal = runs_journal.journal_path(self.folder)
-        with journal.open("rb") as file:
-            return max(self.scores.height, sum(1 for _ in files.read_lines(file, journal)))
+        path = journal.journal_path(self.folder)
+        with path.open("rb") as file:
+            return max(self.scores.height, sum(1 for _ in files.read_lines(file, path)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Conversations | None:
         """Every reply of the strategies that ask several requests for a question; None where there are none.
@@ -112,16 +106,16 @@ class Source:
             return None
         if (scored_file := self.made_from["files"].get(runfolder.JOURNAL)) is None:
             return None
-        journal, model = runs_journal.journal_path(self.folder), str(self.manifest.get("model"))
-        found = Conversations(journal, model, self.several, chosen, scored_file["bytes"])
+        path, model = journal.journal_path(self.folder), str(self.manifest.get("model"))
+        found = Conversations(path, model, self.several, chosen, scored_file["bytes"])
         if found.file.digest != scored_file["digest"]:
-            raise changed_error(journal)
+            raise changed_error(path)
         return found
 
     def outlines(self) -> Iterator[Outline]:
         """Every item of the run in outline. Items were checked when they were scored and are not checked again, since
         half a million of them would take a minute and gigabytes."""
-        if self.folder is None or not runs_journal.has_journal(self.folder):
+        if self.folder is None or not journal.has_journal(self.folder):
             return
         path = self.folder / "items.jsonl"
         with path.open("rb") as file:
@@ -279,7 +273,7 @@ class ReportOptions:
     by: Sequence[str] = ()
 
 
-def record_report(source: Source, page: str, wishes: ReportOptions) -> None:
+def record_report(source: Source, page: str, options: ReportOptions) -> None:
     """Record what a page was made from that is the report of one run, in that run's folder.
 
     Nothing is recorded for a score table, nor for a study that was given by path, since the record would have to name a
@@ -287,14 +281,14 @@ def record_report(source: Source, page: str, wishes: ReportOptions) -> None:
     """
     if source.folder is None or source.made_from is None:
         return
-    if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
+    if options.study is None or not (options.study.endswith(".py") or "/" in options.study):
         signatures.write_record(
-            source.folder / RECORD, _record(source.manifest, source.made_from, digest_bytes(page.encode()), wishes)
+            source.folder / RECORD, _record(source.manifest, source.made_from, digest_bytes(page.encode()), options)
         )
 
 
 def find_current_report(folder: Path) -> Path | None:
-    """The report of that run where making it again, with the same wishes, would give the same; else None.
+    """The report of that run where making it again, with the same options, would give the same; else None.
 
     Raises ConfigError where the folder is no run.
     """
@@ -311,12 +305,12 @@ def find_current_report(folder: Path) -> Path | None:
 
 
 def _record(
-    manifest: Mapping[str, Any], made_from: runfolder.Record, page: str, wishes: ReportOptions
+    manifest: Mapping[str, Any], made_from: runfolder.Record, page: str, options: ReportOptions
 ) -> Mapping[str, Any]:
     return {
         "schema": SCHEMA,
         "page": page,
-        "wishes": {**asdict(wishes), "labels": list(wishes.labels), "by": list(wishes.by)},
+        "wishes": {**asdict(options), "labels": list(options.labels), "by": list(options.by)},
         "code": _CODE,
         "studies": content.code_digest(root / "analysis" for root in content.roots()),
         "manifest": digest_bytes(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),

@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.reporting import tables as forms
 from tomserve.web import analyses, answers
-from tomserve.web.access import Reader, Workbench, workbench
+from tomserve.web.access import Bench, Reader, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.analyses import EFFECTS, FLIPS
 from tomserve.web.answers import Answer
@@ -26,38 +26,24 @@ from tomserve.web.page_templates import render_page
 from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry, RunIndex
 
-_LONG_ID = Query(max_length=2000)
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=300)]
+LongText = Annotated[str, Query(max_length=2000)]
 
 
 class FlipQuery:
-    """Which flips are wanted."""
+    """Which flips are wanted: a page (from 1) of those gained or lost, with a part of an item's id, by a strategy."""
 
     def __init__(
         self,
         page: Annotated[int, Query(ge=1, le=10**7)] = 1,
         flip: Annotated[str, Query(max_length=10)] = "",
-        item: Annotated[str, Query(max_length=300)] = "",
-        strategy: Annotated[str, Query(max_length=300)] = "",
+        item: Text = "",
+        strategy: Text = "",
     ) -> None:
-        """page: from 1. flip: "gained" or "lost". item: a part of the id. strategy: one of them."""
         self.page, self.item, self.strategy = page, item.strip(), strategy
         self.kind = flip if flip in ("gained", "lost") else ""
-
-
-class PairedQuestion:
-    """A question that two sides answered."""
-
-    def __init__(self, item: Annotated[str, _LONG_ID] = "", strategy: Annotated[str, _LONG_ID] = "") -> None:
-        """item: its id. strategy: of both sides, "" where each has its own."""
-        self.item, self.strategy = item, strategy
-
-    def items(self) -> tuple[str, str]:
-        """The id of the item in both runs."""
-        return self.item, self.item
-
-    def strategies(self, own: tuple[str, str] | None) -> tuple[str, str]:
-        """The strategies of both sides. own: where each has its own."""
-        return own or (self.strategy, self.strategy)
 
 
 def find_answer(run: Path, item: str, strategy: str) -> Answer:
@@ -74,13 +60,8 @@ def find_answer(run: Path, item: str, strategy: str) -> Answer:
         return answers.answer(run, found, strategy)
 
 
-compare_router = APIRouter(include_in_schema=False)
-Bench = Annotated[Workbench, Depends(workbench)]
-
 MOST = 40
 """Runs that are compared with one in a table."""
-
-_LONG = Query(max_length=300)
 
 
 class ComparisonQuery:
@@ -88,13 +69,13 @@ class ComparisonQuery:
 
     def __init__(
         self,
-        a: Annotated[str, _LONG] = "",
+        a: Text = "",
         b: Annotated[list[str] | None, Query(max_length=MOST)] = None,
-        sa: Annotated[str, _LONG] = "",
-        sb: Annotated[str, _LONG] = "",
-        common: Annotated[str, _LONG] = "",
-        margin: Annotated[str, _LONG] = "",
-        again: Annotated[str, _LONG] = "",
+        sa: Text = "",
+        sb: Text = "",
+        common: Text = "",
+        margin: Text = "",
+        again: Text = "",
     ) -> None:
         """a: the first run. b: the runs that are compared with it. sa, sb: strategies of a and of b. common: "1" for
         what both were asked. margin: the largest difference that does not matter, a share. again: "1" to try once
@@ -105,8 +86,8 @@ class ComparisonQuery:
         self.margin_text = margin.strip()
         self.margin = margin_of(self.margin_text)
 
-    def query(self, b: str | None = None, **more: str) -> str:
-        """The wish as the query of an address. b: for one of the others alone."""
+    def text(self, b: str | None = None, **more: str) -> str:
+        """The query of an address. b: for one of the others alone."""
         pairs = [("a", self.a), *(("b", one) for one in ([b] if b is not None else self.others))]
         if self.strategies:
             pairs += [("sa", self.strategies[0]), ("sb", self.strategies[1])]
@@ -118,10 +99,11 @@ class ComparisonQuery:
         """The lines of the first run and of the others. Raises NoSuchRunError."""
         return [register.line(name, person) for name in (self.a, *self.others) if name]
 
-    def made(self, a: RunEntry, b: RunEntry, *, again: bool = False) -> Result | None:
+    def compare(self, a: RunEntry, b: RunEntry) -> Result | None:
         """The comparison of the first with one of the others, or with itself; None while it is made."""
-        options: dict[str, Any] = {"common": self.common, "margin": self.margin, "again": again}
-        return analyses.comparison_of(a.folder, b.folder, self.strategies, **options)
+        return analyses.comparison_of(
+            a.folder, b.folder, self.strategies, common=self.common, margin=self.margin, again=self.again
+        )
 
 
 def margin_of(text: str) -> float | None:
@@ -137,34 +119,34 @@ def margin_of(text: str) -> float | None:
     return margin
 
 
-@compare_router.get("/compare")
+@router.get("/compare")
 def show_comparison(
     request: Request,
     bench: Bench,
     person: Reader,
-    wish: Annotated[ComparisonQuery, Depends()],
+    query: Annotated[ComparisonQuery, Depends()],
     flips: Annotated[FlipQuery, Depends()],
 ) -> HTMLResponse:
     """Choose what to compare, and what came of it; asked by htmx, the result alone."""
     lines = [line for line in bench.register.lines(person) if line.kind == "answers" and not line.broken]
-    shown: dict[str, Any] = {"wish": wish, "lines": lines, "kind": "choose", "quote": quote, "flip_wish": flips}
-    chosen = wish.lines(bench.register, person)
+    shown: dict[str, Any] = {"query": query, "lines": lines, "kind": "choose", "quote": quote, "flip_query": flips}
+    chosen = query.lines(bench.register, person)
     shown["strategies"] = sorted({name for line in chosen for name in line.strategies})
-    if wish.a and (wish.others or wish.strategies):
-        shown |= _several(wish, chosen) if len(wish.others) > 1 else _pair(wish, flips, chosen)
+    if query.a and (query.others or query.strategies):
+        shown |= _several(query, chosen) if len(query.others) > 1 else _pair(query, flips, chosen)
     part = request.headers.get("HX-Request")
     return render_page(request, "compare-part.html.j2" if part else "compare.html.j2", **shown)
 
 
-def _pair(wish: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
+def _pair(query: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
     other = lines[-1].name
-    result = wish.made(lines[0], lines[-1], again=wish.again)
+    result = query.compare(lines[0], lines[-1])
     found: dict[str, Any] = {"kind": "pair", "result": result, "other": other, "b": other}
-    found["again"] = f"/compare?{wish.query()}"
+    found["again"] = f"/compare?{query.text()}"
     if result is not None and not result.error:
         own = result.facts["strategies"]
-        more = {"sa": own[0], "sb": own[1]} if all(own) and not wish.strategies else {}
-        found["item_query"] = wish.query(**more)
+        more = {"sa": own[0], "sb": own[1]} if all(own) and not query.strategies else {}
+        found["item_query"] = query.text(**more)
         found["tables"] = analyses.comparison_tables(result)
         found["flips"] = analyses.flips_page(
             result, flips.page, kind=flips.kind, item=flips.item, strategy=flips.strategy
@@ -172,26 +154,25 @@ def _pair(wish: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) ->
     return found
 
 
-def _several(wish: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
+def _several(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
     """The differences of each of the others from the first."""
     rows: list[tuple[str, Result | None, str]] = []
     for line in lines[1:]:
-        if line.name != wish.a or wish.strategies:
-            made = wish.made(lines[0], line, again=wish.again)
-            rows.append((line.name, made, f"/compare?{wish.query(line.name)}"))
+        if line.name != query.a or query.strategies:
+            rows.append((line.name, query.compare(lines[0], line), f"/compare?{query.text(line.name)}"))
     return {"kind": "several", "rows": rows, "waits": any(made is None for _, made, _ in rows),
-            "again": f"/compare?{wish.query()}"}  # fmt: skip
+            "again": f"/compare?{query.text()}"}  # fmt: skip
 
 
-@compare_router.get("/compare/download")
+@router.get("/compare/download")
 def download(
-    bench: Bench, person: Reader, wish: Annotated[ComparisonQuery, Depends()], what: str = "effects", form: str = "csv"
+    bench: Bench, person: Reader, query: Annotated[ComparisonQuery, Depends()], what: str = "effects", form: str = "csv"
 ) -> Response:
     """The effects or the flips of a comparison as CSV, LaTeX, Markdown or Parquet."""
-    if not wish.a:
+    if not query.a:
         raise HTTPException(404, "There is no such comparison.")
-    lines = wish.lines(bench.register, person)
-    result = wish.made(lines[0], lines[min(1, len(lines) - 1)])
+    lines = query.lines(bench.register, person)
+    result = query.compare(lines[0], lines[min(1, len(lines) - 1)])
     if result is None:
         raise HTTPException(409, "The comparison is still being made; look again soon.")
     if result.error:
@@ -208,41 +189,35 @@ def download(
     return Response(text, media_type="application/octet-stream", headers=headers)
 
 
-@compare_router.get("/compare/item")
+@router.get("/compare/item")
 def show_question(
     request: Request,
     bench: Bench,
     person: Reader,
-    wish: Annotated[ComparisonQuery, Depends()],
-    question: Annotated[PairedQuestion, Depends()],
+    query: Annotated[ComparisonQuery, Depends()],
+    item: LongText = "",
+    strategy: LongText = "",
 ) -> HTMLResponse:
     """One question, with the answers of both sides beside each other."""
-    other = wish.others[0] if wish.others else wish.a
-    lines = bench.register.line(wish.a, person), bench.register.line(other, person)
+    other = query.others[0] if query.others else query.a
+    lines = bench.register.line(query.a, person), bench.register.line(other, person)
     sides: list[tuple[RunEntry, Answer | None, str]] = []
-    for line, item, strategy in zip(lines, question.items(), question.strategies(wish.strategies), strict=True):
+    for line, own in zip(lines, query.strategies or (strategy, strategy), strict=True):
         try:
-            sides.append((line, find_answer(line.folder, item, strategy), ""))
+            sides.append((line, find_answer(line.folder, item, own), ""))
         except ConfigError as error:
             sides.append((line, None, without_paths(str(error))))
-    back = f"/compare?{wish.query()}"
+    back = f"/compare?{query.text()}"
     found = any(one is not None for _, one, _ in sides)
-    return render_page(
-        request, "compare-item.html.j2", status=200 if found else 404, sides=sides, back=back, quote=quote,
-        question=question,
-    )  # fmt: skip
+    status = 200 if found else 404
+    return render_page(request, "compare-item.html.j2", status=status, sides=sides, back=back, quote=quote, item=item)
 
-
-leaderboard_router = APIRouter(include_in_schema=False)
 
 WIDE = 12
 """How many columns stand side by side."""
 
-Text = Annotated[str, Query(max_length=300)]
-"""A parameter of the address."""
 
-
-@leaderboard_router.get("/leaderboard")
+@router.get("/leaderboard")
 def leaderboard(
     request: Request,
     person: Reader,
@@ -272,7 +247,7 @@ def leaderboard(
     )
 
 
-@leaderboard_router.get("/leaderboard.{form}")
+@router.get("/leaderboard.{form}")
 def download_leaderboard(
     request: Request, person: Reader, form: str, benchmark: Text = "", strategy: Text = "", model: Text = "",
     sort: Text = "", order: Text = "",

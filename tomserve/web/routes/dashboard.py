@@ -2,60 +2,59 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from starlette.responses import RedirectResponse as ResponsesRedirectResponse
 from starlette.responses import Response
 
 from tomserve.engine.redact import Redactor
 from tomserve.serving import keys
-from tomserve.web import page_templates, queue, run_status
+from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, access, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.page_templates import render_page
 from tomserve.web.run_index import ENDED, State
 from tomserve.web.run_status import Filters, Row
 
-dashboard_router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
-@dashboard_router.get("/")
+@router.get("/")
 def dashboard(request: Request, person: Reader) -> HTMLResponse:
     """The first page. The servers are asked by a request of its own, as a busy one takes its time."""
     shown = run_status.overview(workbench(request).register, person, Filters.read(request.query_params))
-    return page_templates.render_page(request, "dashboard.html.j2", shown=shown, filters=shown.filters)
+    return render_page(request, "dashboard.html.j2", shown=shown, filters=shown.filters)
 
 
-@dashboard_router.get("/parts/now")
+@router.get("/parts/now")
 def now(request: Request, person: Reader) -> HTMLResponse:
     """The part of the Dashboard that says what runs and what waits, which fetches itself every few seconds."""
     rows = [run_status.row_of(line) for line in workbench(request).register.lines(person)]
-    return page_templates.render_page(
+    return render_page(
         request, "dashboard/now.html.j2", running=run_status.running(rows), waiting=run_status.waiting(rows)
     )
 
 
-@dashboard_router.get("/parts/servers")
+@router.get("/parts/servers")
 def servers(request: Request, person: Reader) -> HTMLResponse:
     """The part of the Dashboard that lists the servers which this user started on this machine."""
     mask = Redactor(*keys.all_keys())
-    found = [(one, mask(one.last_log_line())) for one in run_status.SERVERS.seen()]
-    return page_templates.render_page(request, "dashboard/servers.html.j2", servers=found)
+    found = [(one, mask(one.last_log_line())) for one in run_status.SERVERS.states()]
+    return render_page(request, "dashboard/servers.html.j2", servers=found)
 
 
-@dashboard_router.get("/chosen")
-def chosen(person: Reader, run: Annotated[list[str] | None, Query(max_length=20)] = None) -> RedirectResponse:
+@router.get("/chosen")
+def compare_selection(
+    person: Reader, run: Annotated[list[str] | None, Query(max_length=20)] = None
+) -> RedirectResponse:
     """From the runs whose boxes were checked to the page that compares them: the first one with all others."""
     names = list(dict.fromkeys(run or ()))
-    told = [("a", names[0])] if names else []
-    return RedirectResponse(f"/compare?{urlencode([*told, *(('b', name) for name in names[1:])])}", 303)
+    pairs = [("b" if place else "a", name) for place, name in enumerate(names)]
+    return RedirectResponse(f"/compare?{urlencode(pairs)}", 303)
 
-
-queue_router = APIRouter(include_in_schema=False)
 
 ENDED_SHOWN = 20
 """So many of the experiments that have ended last are listed."""
@@ -63,19 +62,19 @@ ENDED_SHOWN = 20
 Action = Literal["pause", "resume", "cancel", "retry", "first", "up", "down", "last"]
 
 
-@queue_router.get("/queue")
+@router.get("/queue")
 def show_queue(request: Request, person: Reader) -> HTMLResponse:
     """The page of the queue."""
-    return page_templates.render_page(request, "queue.html.j2", **_shown(request, person))
+    return render_page(request, "queue.html.j2", **_shown(request, person))
 
 
-@queue_router.get("/parts/queue")
+@router.get("/parts/queue")
 def show_lists(request: Request, person: Reader) -> HTMLResponse:
     """The lists of that page, which fetch themselves."""
-    return page_templates.render_page(request, "queue/lists.html.j2", **_shown(request, person))
+    return render_page(request, "queue/lists.html.j2", **_shown(request, person))
 
 
-@queue_router.post("/queue/{action}/{name:path}")
+@router.post("/queue/{action}/{name:path}")
 def act(
     action: Action, name: str, request: Request, person: Runner, back: Annotated[str, Form(max_length=1000)] = "/queue"
 ) -> RedirectResponse:
@@ -84,49 +83,45 @@ def act(
     if action in ("first", "up", "down", "last"):
         known.move(name, person, action)
     else:
-        {"pause": known.pause, "resume": known.resume, "cancel": known.cancel, "retry": known.retry}[action](
-            name, person
-        )
+        getattr(known, action)(name, person)
     return RedirectResponse(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/queue", 303)
 
 
 def _shown(request: Request, person: Person) -> dict[str, Any]:
     rows = [run_status.row_of(line) for line in workbench(request).queue.lines(person)]
-    told = {row.line.name: row.line.card.job for row in rows if row.line.card.job is not None}
+    jobs = {row.line.name: row.line.card.job for row in rows if row.line.card.job is not None}
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if told[row.line.name].state not in ENDED:
-            groups[told[row.line.name].group].append(row)
-    ended = [row for row in rows if told[row.line.name].state in ENDED]
-    counts = {state: sum(job.state is state for job in told.values()) for state in State}
+        if jobs[row.line.name].active:
+            groups[jobs[row.line.name].group].append(row)
+    ended = [row for row in rows if not jobs[row.line.name].active]
+    counts = Counter(job.state for job in jobs.values())
     return {
         "groups": dict(sorted(groups.items())),
         "ended": ended[:ENDED_SHOWN],
-        "counts": {state.value: count for state, count in counts.items() if count and state not in ENDED},
+        "counts": {state.value: counts[state] for state in State if counts[state] and state not in ENDED},
         "progress_of": {row.line.name: seen for row, seen in run_status.running(rows) if seen},
         "actions": {row.line.name: queue.actions(row.line.card, person) for row in rows},
         "movable": {
             row.line.name
             for row in rows
-            if told[row.line.name].state in queue.MOVABLE and person.may_change(row.line.card.owner)
+            if jobs[row.line.name].state in queue.WAITS and person.may_change(row.line.card.owner)
         },
         "moves": queue.MOVES,
     }
 
 
-login_router = APIRouter(include_in_schema=False)
-
 Next = Annotated[str, Query(max_length=2000)]
 
 
-@login_router.get("/login")
+@router.get("/login")
 def show_login(request: Request, next: Next = "/") -> Response:
     """The form where people sign in; where nobody has to, there is no such page."""
     _only_with_users(request)
     return render_page(request, "login.html.j2", next=_inside(next), said="", name="")
 
 
-@login_router.post("/login")
+@router.post("/login")
 def sign_in(
     request: Request,
     name: Annotated[str, Form(max_length=100)] = "",
@@ -146,17 +141,17 @@ def sign_in(
         said = "the name or the password is wrong"
         return render_page(request, "login.html.j2", status=401, next=_inside(next), said=said, name=name)
     who.tries.worked(name, address)
-    response = ResponsesRedirectResponse(_inside(next), 303)
+    response = RedirectResponse(_inside(next), 303)
     who.give_cookie(response, who.sessions.begin(name, user.stamp))
     return response
 
 
-@login_router.post("/logout")
+@router.post("/logout")
 def sign_out(request: Request) -> Response:
     """End the session."""
     who = access(request)
     who.sessions.end(request.cookies.get(who.cookie, ""))
-    response = ResponsesRedirectResponse("/login" if who.settings.auth else "/", 303)
+    response = RedirectResponse("/login" if who.settings.auth else "/", 303)
     response.delete_cookie(who.cookie, path="/", httponly=True, samesite="strict")
     return response
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import pydantic
 from fastapi import APIRouter, Request, UploadFile
 from fastapi import Form as Field
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from tomserve import benchmarks, content, variants
@@ -29,14 +30,17 @@ from tomserve.scoring.table import MEASURED
 from tomserve.serving.endpoint import normalize_url
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
-from tomserve.web import page_templates, queue, run_status
+from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, workbench
 from tomserve.web.accounts import Person
+from tomserve.web.page_templates import render_page
 from tomserve.web.planning import PLANNER
 from tomserve.web.run_index import RunEntry
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
+
+router = APIRouter(include_in_schema=False)
 
 SOURCES = ("endpoint", "server", "preset")
 """Where the model is: at an address, on a server of this machine, or served by a preset of ours."""
@@ -57,50 +61,31 @@ ONES = (
 LONGEST = 1 << 16
 """Characters of a file that somebody pastes or uploads."""
 
-_ABOUT = (
-    ("base URL", "base_url"),
-    ("--base-url", "base_url"),
-    ("benchmark", "benchmark"),
-    ("--path", "path"),
-    ("path", "path"),
-    ("set of right", "gold"),
-    ("--gold", "gold"),
-    ("--where", "where"),
-    ("where", "where"),
-    ("factor", "where"),
-    ("condition", "where"),
-    ("strateg", "strategy"),
-    ("--variants", "variants"),
-    ("kind", "variants"),
-    ("--repeats", "repeats"),
-    ("repeats", "repeats"),
-    ("temperature", "temperature"),
-    ("seed", "seed"),
-    ("--thinking", "thinking"),
-    ("--noise-check", "noise_check"),
-    ("noise check", "noise_check"),
-    ("run", "run"),
-    ("key", "key"),
-    ("transport", "transport"),
-    ("limit", "limit"),
-    ("model", "model"),
-    ("preset", "model"),
-)
-"""How the sentences begin, or what stands in their first words, that are about a field."""
+_ABOUT = {
+    "base_url": ("base URL", "--base-url"),
+    "benchmark": ("benchmark",),
+    "path": ("path",),
+    "gold": ("set of right", "--gold"),
+    "where": ("where", "factor", "condition"),
+    "strategy": ("strateg",),
+    "variants": ("--variants", "kind"),
+    "noise_check": ("--noise-check", "noise check"),
+    **{name: (name,) for name in ("repeats", "temperature", "seed", "run", "key", "transport", "limit")},
+    "thinking": ("--thinking",),
+    "model": ("model", "preset"),
+}
+"""What stands in the first words of the sentences that are about a field."""
 
 
 @dataclass
 class Form:
-    """A form as somebody has filled it in.
+    """A form as somebody has filled it in."""
 
-    values: the texts of each field, as they were sent. experiment: what they make, None where that is not possible.
-    errors: what is wrong, by field; "" for what is about no single field. private: whether nobody else may see the run.
-    """
-
-    values: dict[str, list[str]] = field(default_factory=dict)
-    experiment: Experiment | None = None
+    values: dict[str, list[str]] = field(default_factory=dict)  # the texts of each field, as they were sent
+    experiment: Experiment | None = None  # what they make, None where that is not possible
     errors: dict[str, str] = field(default_factory=dict)
-    private: bool = False
+    """What is wrong, by field; "" for what is about no single field."""
+    private: bool = False  # whether nobody else may see the run
 
     def one(self, name: str) -> str:
         """The text of a field with one value."""
@@ -143,10 +128,13 @@ def form_of_request(sent: Mapping[str, Sequence[str]]) -> Form:
     _place(form, data)
     if not data.get("benchmark"):
         form.errors["benchmark"] = "choose a benchmark"
+    data = {name.replace("_", "-"): value for name, value in data.items()}
     try:
-        form.experiment = Experiment.model_validate({_alias(name): value for name, value in data.items()})
+        form.experiment = Experiment.model_validate(data)
     except pydantic.ValidationError as error:
-        _note(form, error, {_alias(name): value for name, value in data.items()})
+        for one in error.errors(include_url=False):
+            place = str(one["loc"][0]) if one["loc"] else ""
+            form.errors.setdefault(place.replace("-", "_"), explain(one, data, Experiment))
     return form
 
 
@@ -169,20 +157,11 @@ def _place(form: Form, data: dict[str, Any]) -> None:
             form.errors["preset"] = "choose a preset"
 
 
-def _note(form: Form, error: pydantic.ValidationError, data: Mapping[str, Any]) -> None:
-    for one in error.errors(include_url=False):
-        place = str(one["loc"][0]) if one["loc"] else ""
-        form.errors.setdefault(place.replace("-", "_"), explain(one, data, Experiment))
-
-
-def _alias(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def field_about(sentence: str) -> str:
     """The field that a sentence is about, by how it begins; "" where it does not say."""
     beginning = sentence[:60].lower()
-    found = [(beginning.find(word.lower()), -len(word), name) for word, name in _ABOUT if word.lower() in beginning]
+    named = ((word.lower(), name) for name, words in _ABOUT.items() for word in words)
+    found = [(beginning.find(word), -len(word), name) for word, name in named if word in beginning]
     return min(found)[2] if found else ""
 
 
@@ -276,22 +255,17 @@ class Choice:
     about: str
 
 
-def benchmark_choices() -> tuple[Choice, ...]:
-    """All benchmarks by name, each with the first line of what its module says."""
-    return _benchmarks(tuple(benchmarks.names()))
-
-
 @lru_cache(maxsize=1)
-def _benchmarks(names: tuple[str, ...]) -> tuple[Choice, ...]:
-    """The first line of each module is read and not run: to import all of them takes longer than a page may."""
+def benchmark_choices() -> tuple[Choice, ...]:
+    """All benchmarks by name, each with how its module begins, which is read and not run: to import all of them takes
+    longer than a page may."""
     found = []
-    for name in names:
-        spec = importlib.util.find_spec(f"{benchmarks.__name__}.{name.replace('-', '_')}")
-        about = ""
-        if spec is not None and spec.origin is not None:
-            with Path(spec.origin).open(encoding="utf-8") as file:
-                about = file.readline().strip().strip('"').replace("`", "")
-        found.append(Choice(name, about))
+    for name, module in sorted(benchmarks.modules().items()):
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        beginning = Path(spec.origin).read_text(encoding="utf-8").split('"""')[1].partition("\n\n")[0]
+        found.append(Choice(name, " ".join(beginning.replace("`", "").split())))
     return tuple(found)
 
 
@@ -334,12 +308,6 @@ def usual_of(name: str) -> str:
     return f"{said}, where {' and '.join(found.usual)}." if found.usual else f"{said}."
 
 
-def golds_of(name: str) -> tuple[str, ...]:
-    """The sets of right answers that a benchmark has to choose from; none where there is only one."""
-    found = benchmarks.find(name) if name in benchmarks.names() else None
-    return found.golds if found is not None else ()
-
-
 def models_at(address: str, key: str, settings: Settings) -> list[str]:
     """The models that an endpoint lists, asked once and within bounds.
 
@@ -366,8 +334,6 @@ def model_pace(lines: Iterable[RunEntry], model: str | None) -> tuple[float, str
     return None
 
 
-new_router = APIRouter(include_in_schema=False)
-
 KNOWING = 3.0
 """Seconds that starting an experiment waits for its plan, which is there already where the form has shown it."""
 
@@ -375,21 +341,8 @@ PLAN_PATIENCE = 0.2
 """Seconds that a page waits for the plan; where it takes longer, the page fetches it when it is there."""
 
 FIELDS = (
-    *(
-        "",
-        "base_url",
-        "model",
-        "server",
-        "preset",
-        "key",
-        "benchmark",
-        "path",
-        "gold",
-        "where",
-        "strategy",
-        "run",
-        "limit",
-    ),
+    *("", "base_url", "model", "server", "preset", "key", "benchmark", "path", "gold", "where", "strategy", "run"),
+    *("limit",),
     *("revision", "max_tokens", "thinking", "temperature", "seed", "repeats", "timeout", "concurrency", "transport"),
     *("hedge", "noise_check", "variants", "patience"),
 )
@@ -402,7 +355,7 @@ MORE = (
 """The fields that are shown once somebody wants more, or where one of them is filled in."""
 
 
-@new_router.get("/new")
+@router.get("/new")
 def new(request: Request, person: Reader, like: str = "", servers: str = "") -> HTMLResponse:
     """The form: empty, as an earlier run, or as the address says."""
     form, said = Form(), ""
@@ -419,12 +372,12 @@ def new(request: Request, person: Reader, like: str = "", servers: str = "") -> 
     return _page(request, person, form, said=said, ask_servers=bool(servers))
 
 
-@new_router.get("/new/plan")
+@router.get("/new/plan")
 def plan(request: Request, person: Reader) -> HTMLResponse:
     """The plan of the form as it is filled in now, with what is wrong beside the fields."""
     form = form_of_request(_sent_fields(request.query_params.multi_items()))
     _check(form, request, person)
-    return page_templates.render_page(
+    return render_page(
         request,
         "new/plan.html.j2",
         form=form,
@@ -435,13 +388,13 @@ def plan(request: Request, person: Reader) -> HTMLResponse:
     )
 
 
-@new_router.get("/new/servers")
+@router.get("/new/servers")
 def servers(request: Request, person: Reader, server: str = "") -> HTMLResponse:
     """The servers that run on this machine, to choose from; asked by a request of its own, as one may be busy."""
-    return page_templates.render_page(request, "new/servers.html.j2", servers=_servers(), chosen=server)
+    return render_page(request, "new/servers.html.j2", servers=_servers(), chosen=server)
 
 
-@new_router.get("/new/experiment.yaml")
+@router.get("/new/experiment.yaml")
 def download(request: Request, person: Reader) -> Response:
     """The experiment as the file that `tomserve eval --config` takes."""
     form = form_of_request(_sent_fields(request.query_params.multi_items()))
@@ -452,7 +405,7 @@ def download(request: Request, person: Reader) -> Response:
     return Response(form.experiment.text(), media_type="application/yaml; charset=utf-8", headers=headers)
 
 
-@new_router.post("/new/models")
+@router.post("/new/models")
 def models(
     request: Request,
     person: Runner,
@@ -466,10 +419,10 @@ def models(
         found = models_at((base_url.split() or [""])[0], key, workbench(request).settings)
     except TomserveError as error:
         wrong = str(error)
-    return page_templates.render_page(request, "new/models.html.j2", found=found, wrong=wrong)
+    return render_page(request, "new/models.html.j2", found=found, wrong=wrong)
 
 
-@new_router.post("/new/read")
+@router.post("/new/read")
 def read_form(
     request: Request, person: Runner, yaml: Annotated[str, Field()] = "", file: UploadFile | None = None
 ) -> HTMLResponse:
@@ -486,11 +439,9 @@ def read_form(
     return _page(request, person, form, said=said, pasted=yaml, status=422 if said else 200)
 
 
-@new_router.post("/new")
+@router.post("/new")
 async def submit(request: Request, person: Runner) -> Response:
     """Put the experiment into the queue, and go to the page on which it can be watched."""
-    from starlette.concurrency import run_in_threadpool
-
     sent = _sent_fields((name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str))
     return await run_in_threadpool(_submit, request, person, sent)
 
@@ -535,18 +486,21 @@ def _check(form: Form, request: Request, person: Person) -> None:
 def _plan_of(form: Form, request: Request, person: Person) -> dict[str, Any]:
     """The plan, if it is there; whether it is being computed; and how long it would take."""
     if form.experiment is None or form.errors:
-        return {"plan": None, "coming": False, "pace": None}
+        return _NO_PLAN
     try:
         made = PLANNER.foresee(form.experiment, PLAN_PATIENCE)
     except TomserveError as error:
         form.wrong(str(error))
-        return {"plan": None, "coming": False, "pace": None}
+        return _NO_PLAN
     pace = model_pace(workbench(request).register.lines(person), form.experiment.model)
     return {"plan": made, "coming": made is None, "pace": pace}
 
 
 def _servers() -> list[Any]:
-    return [one for one in run_status.SERVERS.seen() if one.state != "silent"]
+    return [one for one in run_status.SERVERS.states() if one.state != "silent"]
+
+
+_NO_PLAN: dict[str, Any] = {"plan": None, "coming": False, "pace": None}
 
 
 def _page(
@@ -559,9 +513,9 @@ def _page(
     ask_servers: bool = False,
     status: int = 200,
 ) -> HTMLResponse:
-    planned = _plan_of(form, request, person) if form.values else {"plan": None, "coming": False, "pace": None}
+    planned = _plan_of(form, request, person) if form.values else _NO_PLAN
     settings = workbench(request).settings
-    return page_templates.render_page(
+    return render_page(
         request,
         "new.html.j2",
         status=status,

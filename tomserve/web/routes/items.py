@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import pydantic
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from tomserve import benchmarks
@@ -19,21 +20,30 @@ from tomserve.web.accounts import Person
 from tomserve.web.items import How, ItemQuery, Source
 from tomserve.web.page_templates import render_page
 
-items_router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
+
 
 Text = Annotated[str, Query(max_length=400)]
 Many = Annotated[list[str] | None, Query(max_length=40)]
 
 
-def _source(benchmark: str, gold: str, path: str, run: str) -> Source:
+def source_of(benchmark: Text = "", gold: Text = "", path: Text = "", run: Text = "") -> Source:
+    """Where the items come from that an address names."""
     return Source("" if run else benchmark or benchmarks.DEFAULT, gold, path, run)
 
 
-def _address(source: Source, wish: ItemQuery, **more: str) -> str:
-    """What an address needs to come back to the same items."""
-    fields = {"benchmark": source.benchmark, "gold": source.gold, "path": source.path, "run": source.run}
-    pairs = [(name, value) for name, value in {**fields, "text": wish.text, **more}.items() if value]
-    return urlencode([*pairs, *(("where", one) for one in wish.where)])
+ItemSource = Annotated[Source, Depends(source_of)]
+ItemId = Annotated[str, Query(max_length=320)]
+
+
+def _pairs(source: Source, query: ItemQuery, **more: str) -> list[tuple[str, str]]:
+    """The names and values that an address or a form needs to come back to the same items."""
+    pairs = [(name, value) for name, value in {**asdict(source), "text": query.text, **more}.items() if value]
+    return [*pairs, *(("where", one) for one in query.where)]
+
+
+def _address(source: Source, query: ItemQuery, **more: str) -> str:
+    return urlencode(_pairs(source, query, **more))
 
 
 def _conditions(where: list[str] | None, factor: list[str] | None) -> tuple[str, ...]:
@@ -43,20 +53,18 @@ def _conditions(where: list[str] | None, factor: list[str] | None) -> tuple[str,
     return tuple(dict.fromkeys((*written, *chosen)))
 
 
-@items_router.get("/items")
+@router.get("/items")
 def show_items(
-    request: Request, person: Reader, benchmark: Text = "", gold: Text = "", path: Text = "", run: Text = "",
-    where: Many = None, factor: Many = None, text: Text = "",
+    request: Request, person: Reader, source: ItemSource, where: Many = None, factor: Many = None, text: Text = "",
     page_: Annotated[int, Query(alias="page", ge=1, le=10**6)] = 1, part: Text = "",
 ) -> HTMLResponse:  # fmt: skip
     """A page of items; with `part` only the list, which fetches itself while the items are being read."""
-    source = _source(benchmark, gold, path, run)
-    wish = ItemQuery(_conditions(where, factor), text.strip(), page_)
+    query = ItemQuery(_conditions(where, factor), text.strip(), page_)
     listing, error, pending = None, "", False
     try:
         found = items.find_index(source, workbench(request).register, person)
         pending = found is None
-        listing = None if found is None else items.list_items(found, wish)
+        listing = None if found is None else items.list_items(found, query)
     except ConfigError as refusal:
         error = str(refusal)
     known = benchmarks.find(source.benchmark) if source.benchmark else None
@@ -64,31 +72,30 @@ def show_items(
         request,
         "items_part.html.j2" if part else "items.html.j2",
         source=source,
-        wish=wish,
+        query=query,
         listing=listing,
         error=error,
         pending=pending,
         names=benchmarks.names(),
         golds=known.golds if known is not None else (),
-        address=_address(source, wish),
+        address=_address(source, query),
         plain=_address(source, ItemQuery()),
     )
 
 
-@items_router.get("/items/item")
+@router.get("/items/item")
 def show_item(
-    request: Request, person: Reader, id: Annotated[str, Query(max_length=320)], benchmark: Text = "",
-    gold: Text = "", path: Text = "", run: Text = "", where: Many = None, text: Text = "", variant: Text = "",
-    strategy: Text = "", preset: Text = "", model: Text = "", thinking: Text = "",
+    request: Request, person: Reader, source: ItemSource, id: ItemId, where: Many = None, text: Text = "",
+    variant: Text = "", strategy: Text = "", preset: Text = "", model: Text = "", thinking: Text = "",
     temperature: Annotated[float, Query(ge=0, le=2)] = 0.0, seed: Annotated[int, Query(ge=0, lt=2**31)] = 0,
 ) -> HTMLResponse:  # fmt: skip
     """The page of one item: its story with the gold chain, its factors, its variants, and what would be sent."""
-    source, wish = _source(benchmark, gold, path, run), ItemQuery(_conditions(where, None), text.strip())
+    query = ItemQuery(_conditions(where, None), text.strip())
     index = items.find_index(source, workbench(request).register, person)
     if index is None:
-        address = _address(source, wish, id=id)
+        address = _address(source, query, id=id)
         return render_page(request, "items_wait.html.j2", address=f"/items/item?{address}", id=id)
-    found = items.find_item(index, id, wish)
+    found = items.find_item(index, id, query)
     shown = found.item
     if variant:
         made = items.find_variants(index, id)
@@ -116,20 +123,14 @@ def show_item(
         error=error,
         strategies=items.strategies(),
         presets=items.presets(),
-        address=_address(source, wish),
-        hidden=[(name, value) for name, value in (("benchmark", source.benchmark), ("gold", gold), ("path", path),
-                ("run", run), ("text", wish.text), ("id", id), ("variant", variant)) if value]
-               + [("where", one) for one in wish.where],
-    )  # fmt: skip
+        address=_address(source, query),
+        hidden=_pairs(source, query, id=id, variant=variant),
+    )
 
 
-@items_router.get("/items/answers")
-def show_answers(
-    request: Request, person: Reader, id: Annotated[str, Query(max_length=320)], benchmark: Text = "",
-    gold: Text = "", path: Text = "", run: Text = "",
-) -> HTMLResponse:  # fmt: skip
+@router.get("/items/answers")
+def show_answers(request: Request, person: Reader, source: ItemSource, id: ItemId) -> HTMLResponse:
     """How runs have answered an item, which the item's page fetches."""
-    source = _source(benchmark, gold, path, run)
     index = items.find_index(source, workbench(request).register, person)
     if index is None:
         raise ConfigError("the items are still being read; look again in a moment")
@@ -138,13 +139,9 @@ def show_answers(
     return render_page(request, "item_answers.html.j2", answers=told, left=left, item=chosen)
 
 
-@items_router.get("/items/variants")
-def show_variants(
-    request: Request, person: Reader, id: Annotated[str, Query(max_length=320)], benchmark: Text = "",
-    gold: Text = "", path: Text = "", run: Text = "", variant: Text = "",
-) -> HTMLResponse:  # fmt: skip
+@router.get("/items/variants")
+def show_variants(request: Request, person: Reader, source: ItemSource, id: ItemId, variant: Text = "") -> HTMLResponse:
     """The variants that can be made of an item, which the item's page fetches, again and again until they are made."""
-    source = _source(benchmark, gold, path, run)
     index = items.find_index(source, workbench(request).register, person)
     return render_page(
         request,
@@ -157,8 +154,6 @@ def show_variants(
     )
 
 
-playground_router = APIRouter(include_in_schema=False)
-
 HERE = "this machine"
 """What the form calls a server that runs on this machine, or the embedded model."""
 
@@ -166,7 +161,7 @@ Field = Annotated[str, Form(max_length=2000)]
 Long = Annotated[str, Form(max_length=200_000)]
 
 
-@playground_router.get("/try")
+@router.get("/try")
 def show_trial_form(
     request: Request, person: Reader, benchmark: Text = "", gold: Text = "", path: Text = "", run: Text = "",
     item: Text = "", strategy: Text = "", preset: Text = "", model: Text = "", base_url: Text = "",
@@ -209,13 +204,12 @@ _FIELDS = ("benchmark", "gold", "path", "run", "item", "strategy", "preset", "mo
 
 def _item(request: Request, person: Person, values: dict[str, Any]) -> Item | None:
     """The item that is named; None where the items are still being read."""
-    name = "" if values["run"] else values["benchmark"] or benchmarks.DEFAULT
-    source = Source(name, values["gold"], values["path"], values["run"])
+    source = source_of(**{name: values[name] for name in ("benchmark", "gold", "path", "run")})
     index = items.find_index(source, workbench(request).register, person)
     return None if index is None else items.find_item(index, values["item"]).item
 
 
-@playground_router.post("/try")
+@router.post("/try")
 def ask(
     request: Request, person: Runner, benchmark: Field = "", gold: Field = "", path: Field = "", run: Field = "",
     item: Field = "", strategy: Field = "", preset: Field = "", model: Field = "", base_url: Field = "",
@@ -263,7 +257,7 @@ def own_item(story: str, question: str, choices: str, answer: str) -> Item:
         raise ConfigError(f"this cannot be asked: {told}") from None
 
 
-@playground_router.get("/try/{name}")
+@router.get("/try/{name}")
 def show_trial(request: Request, person: Reader, name: str, part: Text = "") -> HTMLResponse:
     """What came of a try; with `part` only that, which fetches itself until there is an answer."""
     trial = playground.read_trial(workbench(request).settings, person, name)

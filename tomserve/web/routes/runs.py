@@ -4,15 +4,14 @@ events.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
-import orjson
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -23,52 +22,52 @@ from tomserve.errors import ConfigError, NoSuchAnswerError, NotAllowedError
 from tomserve.scoring.score import sample_of
 from tomserve.status import ANSWERS
 from tomserve.studies import study_names as studies
-from tomserve.web import answer_index, answers, cache, page_templates, queue, run_index, run_status
-from tomserve.web.access import Reader, Runner, Workbench, workbench
+from tomserve.web import answer_index, answers, cache, queue, run_index, run_status
+from tomserve.web.access import Bench, Reader, Runner, VisibleRun, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.analyses import PANELS, TABLE_FORMS
 from tomserve.web.analyses import SCORE_FORMS as TABLES
 from tomserve.web.answer_index import Filters
 from tomserve.web.cache import Result
-from tomserve.web.page_templates import render_page
+from tomserve.web.page_templates import render_page, render_text
 from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry
 from tomserve.web.run_status import RunStatus
 from tomserve.workflows import evaluate
 
-run_router = APIRouter(include_in_schema=False)
-Bench = Annotated[Workbench, Depends(workbench)]
+router = APIRouter(include_in_schema=False)
+
 
 _LONGEST = 200
 
 
-@run_router.get("/run/{name:path}")
-def show(request: Request, name: str, bench: Bench, person: Reader) -> HTMLResponse:
+@router.get("/run/{name:path}")
+def show(request: Request, line: VisibleRun, bench: Bench, person: Reader) -> HTMLResponse:
     """The page of a run, or, asked by htmx, the panels alone."""
-    line = bench.register.line(name, person)
-    wishes = _analysis_options(request.query_params)
+    name = line.name
+    options = _analysis_options(request.query_params)
     shown: dict[str, Any] = {
         "line": line,
         "address": f"/run/{quote(name)}",
         "quoted": quote(name),
-        "wishes": wishes,
-        "query": urlencode([(key, value) for key, value in wishes.items() if value]),
+        "options": options,
+        "query": urlencode([(key, value) for key, value in options.items() if value]),
         "may_change": person.may_change(line.card.owner),
         "result": None,
         "panels": "",
         "again": _again(request, name),
     }
     if line.kind and not line.broken:
-        shown |= _panels(request, line, wishes)
+        shown |= _panels(request, line, options)
     if request.headers.get("HX-Request"):
         return render_page(request, "run-panels.html.j2", **shown)
-    rescored = bench.queue.rescoring(name, person) if request.query_params.get("rescored") else None
+    rescored = bench.queue.rescoring_state(name, person) if request.query_params.get("rescored") else None
     return render_page(
         request, "run.html.j2", studies=studies(), rescored=rescored, tables=TABLES, forms=TABLE_FORMS, **shown
     )
 
 
-@run_router.post("/run/{name:path}")
+@router.post("/run/{name:path}")
 def change(
     request: Request,
     name: str,
@@ -96,17 +95,17 @@ def change(
     return RedirectResponse(f"{address}#notes", 303)
 
 
-@run_router.get("/download/{name:path}")
-def download(request: Request, name: str, bench: Bench, person: Reader) -> Response:
+@router.get("/download/{name:path}")
+def download(request: Request, line: VisibleRun) -> Response:
     """A file of a run: its scores, its report, a table of its study, or its experiment."""
-    line = bench.register.line(name, person)
+    name = line.name
     given = request.query_params
     what, form = given.get("what", "scores"), given.get("form", "")
     if what == "experiment":
         return _experiment(line)
     if what not in ("scores", "report", "table"):
         raise HTTPException(404, "There is no such file to download.")
-    options = {"form": form or "parquet"} if what == "scores" else _options(_analysis_options(given))
+    options = {"form": form or "parquet"} if what == "scores" else _work_options(_analysis_options(given))
     result = cache.compute("panels" if what == "table" else what, line.folder, **options)
     again = f"/download/{quote(name)}?{urlencode(list(given.items()))}"
     if result is None or result.error or (request.headers.get("HX-Request") and what != "table"):
@@ -140,30 +139,30 @@ def _experiment(line: RunEntry) -> Response:
 
 
 def _analysis_options(given: Mapping[str, str]) -> dict[str, str]:
-    """What somebody wishes of an analysis; a study by its name alone, never by a path."""
+    """What somebody chose of an analysis; a study by its name alone, never by a path."""
     study = given.get("study", "")[:_LONGEST]
     if study and study not in studies():
         raise HTTPException(404, f"There is no study {study!r} here.")
     return {"study": study, "intervals": given.get("intervals", "")[:_LONGEST], "by": given.get("by", "")[:_LONGEST]}
 
 
-def _options(wishes: Mapping[str, str]) -> dict[str, Any]:
-    """The wishes as the work takes them; factors are separated by spaces, crossed ones by commas."""
-    by = wishes["by"].replace(", ", ",").split()
-    return {"study": wishes["study"] or None, "intervals": wishes["intervals"] or None, "by": by}
+def _work_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """The options as the work takes them; factors are separated by spaces, crossed ones by commas."""
+    by = options["by"].replace(", ", ",").split()
+    return {"study": options["study"] or None, "intervals": options["intervals"] or None, "by": by}
 
 
-def _panels(request: Request, line: RunEntry, wishes: Mapping[str, str]) -> dict[str, Any]:
+def _panels(request: Request, line: RunEntry, options: Mapping[str, str]) -> dict[str, Any]:
     """The panels, if they are there; of a run that is being worked on, those of the moment that was asked for."""
     upto = request.query_params.get("upto", "")
     if line.running:
         grown = _current_sizes(line)
         if not upto.isdigit():
             return {"grown": grown}
-        result = cache.compute("panels", line.folder, upto=int(upto[:18]), **_options(wishes))
+        result = cache.compute("panels", line.folder, upto=int(upto[:18]), **_work_options(options))
     else:
         again = request.query_params.get("again") == "1" and not request.headers.get("HX-Request")
-        result = cache.compute("panels", line.folder, again=again, **_options(wishes))
+        result = cache.compute("panels", line.folder, again=again, **_work_options(options))
     found: dict[str, Any] = {"result": result or "computing", "grown": _current_sizes(line) if line.running else 0}
     if isinstance(result, Result) and not result.error:
         # The text was rendered by the report's own templates, which escape what comes from elsewhere.
@@ -184,8 +183,6 @@ def _again(request: Request, name: str) -> str:
     return f"/run/{quote(name)}" + (f"?{urlencode(kept)}" if kept else "")
 
 
-live_router = APIRouter(include_in_schema=False)
-
 RETRY = 2000
 """Milliseconds after which a browser that has lost the connection tries again."""
 
@@ -196,29 +193,21 @@ PARTS = ("now", "actions", "answers", "log", "said")
 """The parts of the page; each is sent where it has changed, and put in its place."""
 
 
-def line_of(name: str, request: Request, person: Reader) -> RunEntry:
-    """The line of the run that the address names. Raises NoSuchRunError before anything is sent."""
-    return workbench(request).register.line(name, person)
-
-
-Found = Annotated[RunEntry, Depends(line_of)]
-
-
-@live_router.get("/live/{name:path}")
-def live(line: Found, request: Request, person: Reader) -> HTMLResponse:
+@router.get("/live/{name:path}")
+def live(line: VisibleRun, request: Request, person: Reader) -> HTMLResponse:
     """The page of a run that goes on, or waits, or has ended."""
-    seen = run_status.Follower(line.folder, line.name, line.rows).look()
+    seen = run_status.Follower(line.folder, line.name, line.rows).status()
     facts = (
         ("Model", line.model),
         ("Benchmark", line.benchmark),
         ("Strategies", ", ".join(line.strategies)),
         ("Owner", line.card.owner),
     )
-    return page_templates.render_page(request, "live.html.j2", facts=facts, **_shown(request, seen, line, person))
+    return render_page(request, "live.html.j2", facts=facts, **_shown(request, seen, line, person))
 
 
-@live_router.get("/events/{name:path}", response_class=EventSourceResponse)
-async def events(line: Found, request: Request, person: Reader) -> AsyncIterator[ServerSentEvent]:
+@router.get("/events/{name:path}", response_class=EventSourceResponse)
+async def events(line: VisibleRun, request: Request, person: Reader) -> AsyncIterator[ServerSentEvent]:
     """The parts of that page as they change, as fragments of HTML, until the run has ended."""
     known = workbench(request)
     before: dict[str, str] = {}
@@ -226,7 +215,7 @@ async def events(line: Found, request: Request, person: Reader) -> AsyncIterator
     async for seen in run_status.events(line.folder, line.name, ending=known.ending):
         shown = await run_in_threadpool(_shown, request, seen, line, person)
         for part in PARTS:
-            html = page_templates.render_text(request, f"live/{part}.html.j2", **shown).strip()
+            html = render_text(request, f"live/{part}.html.j2", **shown).strip()
             if before.get(part) != html:
                 before[part] = html
                 yield ServerSentEvent(raw_data=html, event=part, retry=RETRY)
@@ -262,45 +251,26 @@ BYTES = 1 << 20
 """Bytes of the end of a journal that are read."""
 
 
-def tail(path: Path, most: int = 50, size: int = BYTES) -> tuple[Mapping[str, Any], ...]:
-    """The last rows of a journal, the newest first; none where it cannot be read. A line that is being written, and
-    what is no row, is left out.
+def recent_answers(journal: Path, most: int = 50, size: int = BYTES) -> tuple[Mapping[str, Any], ...]:
+    """The last rows of a journal as a list shows them, the newest first; none where it cannot be read.
 
     most: how many. size: how many bytes of the end are read.
     """
     try:
-        with files.open_for_reading(path) as file:
-            start = max(0, os.fstat(file.fileno()).st_size - size)
-            file.seek(start)
-            text = file.read(size)
+        with files.open_for_reading(journal) as file:
+            return tuple(map(_row, islice(run_status.last_rows(run_status.last_lines(file, size)), most)))
     except (OSError, ConfigError):
         return ()
-    lines = text.split(b"\n")[:-1]
-    rows = [row for line in reversed(lines[1:] if start else lines) if (row := _row(line)) is not None]
-    return tuple(rows[:most])
 
 
-def _row(line: bytes) -> Mapping[str, Any] | None:
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(row, dict) or not isinstance(row.get("item"), str):
-        return None
+def _row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     text = row.get("text")
     return {
-        "item": row["item"],
-        "strategy": str(row.get("strategy") or ""),
-        "model": "",
-        "sample": row["sample"] if type(row.get("sample")) is int else 0,
-        "turn": row["turn"] if type(row.get("turn")) is int else 0,
-        "status": str(row.get("status") or ""),
-        "text": text if isinstance(text, str) else "",
-        "time": str(row.get("time") or ""),
+        **{name: str(row.get(name) or "") for name in ("item", "strategy", "status", "time")},
+        **{name: row[name] if type(row.get(name)) is int else 0 for name in ("sample", "turn")},
+        **{"model": "", "text": text if isinstance(text, str) else ""},
     }
 
-
-answers_router = APIRouter(include_in_schema=False)
 
 OUTCOMES = {
     "right": "right",
@@ -313,14 +283,14 @@ OUTCOMES = {
 CHAINS = {"proper": "proper", "broken": "broken", "unread": "not read", answer_index.NONE: "none asked or given"}
 
 
-@answers_router.get("/answers/{name:path}")
-def list_answers(request: Request, name: str, bench: Bench, person: Reader) -> HTMLResponse:
+@router.get("/answers/{name:path}")
+def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
     """A page of the answers of a run; asked by htmx while the index is made, that part alone."""
-    line = bench.register.line(name, person)
+    quoted = quote(line.name)
     filters = Filters.read(request.query_params)
     shown: dict[str, Any] = {
         "line": line,
-        "quoted": quote(name),
+        "quoted": quoted,
         "filters": filters,
         "chosen": dict(filters.factors),
         "outcomes": OUTCOMES,
@@ -329,13 +299,13 @@ def list_answers(request: Request, name: str, bench: Bench, person: Reader) -> H
         "found": None,
         "recent": (),
         "link": _link,
-        "address": f"/answers/{quote(name)}",
-        "again": f"/answers/{quote(name)}?{filters.query()}",
+        "address": f"/answers/{quoted}",
+        "again": f"/answers/{quoted}?{filters.query()}",
         "searches": answer_index.SEARCHES,
         "without": answer_index.NONE,
     }
     if line.running:
-        shown["recent"] = tail(line.folder / "responses.jsonl")
+        shown["recent"] = recent_answers(line.folder / "responses.jsonl")
     elif line.kind and not line.broken:
         if request.query_params.get("again") == "1":
             cache.compute("answers", line.folder, again=True)
@@ -360,41 +330,26 @@ def _pairs(filters: Filters) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parse_qsl(filters.query()) if name != "page"]
 
 
-@answers_router.get("/answer/{name:path}")
+@router.get("/answer/{name:path}")
 def show_answer(
-    request: Request,
-    name: str,
-    bench: Bench,
-    person: Reader,
-    item: str = "",
-    strategy: str = "",
-    sample: int | None = None,
+    request: Request, line: VisibleRun, item: str = "", strategy: str = "", sample: int | None = None,
     model: str | None = None,
-) -> HTMLResponse:
+) -> HTMLResponse:  # fmt: skip
     """One answer."""
-    line = bench.register.line(name, person)
+    quoted = quote(line.name)
     given = {key.removeprefix("in."): value for key, value in request.query_params.items() if key.startswith("in.")}
     filters = Filters.read(given)
-    shown: dict[str, Any] = {"line": line, "quoted": quote(name), "filters": filters, "link": _link}
-    shown["list"] = f"/answers/{quote(name)}?{filters.query()}"
+    shown: dict[str, Any] = {"line": line, "quoted": quoted, "filters": filters, "link": _link}
+    shown["list"] = f"/answers/{quoted}?{filters.query()}"
     try:
         found = answers.answer(line.folder, item, strategy, sample, model)
-    except NoSuchAnswerError as error:
-        return render_page(
-            request, "no-answer.html.j2", status=404, error=without_paths(str(error)), item=item, **shown
-        )
     except ConfigError as error:
+        status = 404 if isinstance(error, NoSuchAnswerError) else 409
         return render_page(
-            request, "no-answer.html.j2", status=409, error=without_paths(str(error)), item=item, **shown
+            request, "no-answer.html.j2", status=status, error=without_paths(str(error)), item=item, **shown
         )
     before, after = (None, None) if found.place is None else answer_index.neighbours(line.folder, filters, found.place)
+    samples = sorted({sample_of(row) for row in found.replies})
     return render_page(
-        request,
-        "answer.html.j2",
-        found=found,
-        before=before,
-        after=after,
-        outcomes=OUTCOMES,
-        samples=sorted({sample_of(row) for row in found.replies}),
-        **shown,
+        request, "answer.html.j2", found=found, before=before, after=after, outcomes=OUTCOMES, samples=samples, **shown
     )

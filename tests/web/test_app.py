@@ -111,7 +111,7 @@ def test_users_are_added_on_the_command_line_without_a_password_in_sight(
     assert found.role == "runner"
     types("\n")
     assert cli("web", "--add-user", "ada").code == 2
-    person = users.of_token(cli("web", "--add-token", "ada").out.strip())
+    person = users.token_owner(cli("web", "--add-token", "ada").out.strip())
     assert person.name == "ada"
     assert cli("web", "--remove-user", "ada").code == 0
     assert users.all() == {}

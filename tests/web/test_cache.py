@@ -54,7 +54,7 @@ class Counted(ComputationCache):
     """Its processes only write files; it counts how often and by which, and how many at once."""
 
     def __init__(self, folder: Path, **more: Any) -> None:
-        super().__init__(folder, begun=lambda: Writer(self), **more)
+        super().__init__(folder, start=lambda: Writer(self), **more)
         self.made: list[tuple[Process, dict[str, Any]]] = []
         self.asked, self.counting = threading.Semaphore(0), threading.Lock()
         self.now = self.most = 0
@@ -62,7 +62,7 @@ class Counted(ComputationCache):
         self.go.set()
 
     def settled(self, wish: Computation, **more: Any) -> Result:
-        found: Result = until(lambda: self.wanted(wish, **more))
+        found: Result = until(lambda: self.compute(wish, **more))
         return found
 
 
@@ -136,7 +136,7 @@ def test_a_run_that_grows_is_known_by_how_far_it_had_grown(example: Path, beside
 def test_two_wishes_at_once_are_computed_once(example: Path, beside: Counted) -> None:
     (wish,) = wishes(example, 1)
     beside.go.clear()
-    assert [beside.wanted(wish), beside.wanted(wish)] == [None, None]
+    assert [beside.compute(wish), beside.compute(wish)] == [None, None]
     assert beside.working() == 1
     beside.go.set()
     assert beside.settled(wish).facts == {"number": 1}
@@ -149,11 +149,11 @@ def test_what_failed_is_told_and_tried_again_where_somebody_asks_or_later(
     (wish,) = wishes(example, 1, fails=True)
     assert [beside.settled(wish).error for _ in range(2)] == ["it is too hot"] * 2
     assert len(beside.made) == 1
-    assert beside.wanted(wish, again=True) is None
+    assert beside.compute(wish, again=True) is None
     beside.settled(wish)
     assert len(beside.made) == 2
     monkeypatch.setattr(cache, "TRY_AGAIN", -1.0)
-    assert beside.wanted(wish) is None
+    assert beside.compute(wish) is None
     until(lambda: not beside.working())
     assert len(beside.made) == 3
 
@@ -171,7 +171,7 @@ def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
     beside.go.clear()
     assert beside.every(several) == beside.every(several) == [None] * 5
     assert beside.working() == 3
-    assert beside.wanted(alone) is None
+    assert beside.compute(alone) is None
     for _ in range(2):
         assert beside.asked.acquire(timeout=60)
     beside.go.set()
@@ -186,7 +186,7 @@ def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
 def test_all_ends_with_the_workbench_and_begins_anew_where_it_is_wanted_again(example: Path, beside: Counted) -> None:
     beside.go.clear()
     for wish in wishes(example, 4):
-        beside.wanted(wish)
+        beside.compute(wish)
     assert beside.asked.acquire(timeout=60)
     beside.stop()
     assert (beside.working(), beside.made, beside.now) == (0, [], 0)

@@ -1,4 +1,4 @@
-"""What is seen of a run while it goes on: from its folder alone, within bounds, and never an error."""
+"""What is seen of one run while it goes on, and of all of them on the Dashboard."""
 
 import asyncio
 import fcntl
@@ -12,9 +12,12 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.helpers.workbenches import client, example, lab, member
+from tomserve.content.paths import runs_root
 from tomserve.web import run_index, run_status
-from tomserve.web.run_index import Card, Job, State
-from tomserve.web.run_status import Follower, RunStatus, events, state_of
+from tomserve.web.accounts import Person
+from tomserve.web.run_index import Card, Job, RunIndex, State
+from tomserve.web.run_status import Filters, Follower, RunStatus, events, state_of
 
 
 def row(number: int, **changes: Any) -> bytes:
@@ -61,7 +64,7 @@ def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path, mo
     failed = row(40, status="timeout", text=None, error="no reply in 600 s")
     (tmp_path / "responses.jsonl").write_bytes(rows + failed + row(41)[:-20])
     (tmp_path / "log.txt").write_text("".join(f"line {number}\n" for number in range(300)))
-    seen = Follower(tmp_path, "run").look()
+    seen = Follower(tmp_path, "run").status()
     assert len(seen.answers) == run_status.ANSWERS
     assert [one.text for one in seen.answers[:2]] == ["no reply in 600 s", "answer 39"]
     assert "demo/41" not in [one.item for one in seen.answers], "a line that is not whole is no answer"
@@ -70,7 +73,7 @@ def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path, mo
     monkeypatch.setattr(run_status, "TAIL", 4096)
     long = row(0, text="x" * 100_000)
     (tmp_path / "responses.jsonl").write_bytes(long * 20 + b"".join(row(number) for number in range(1, 6)))
-    seen = Follower(tmp_path, "run").look()
+    seen = Follower(tmp_path, "run").status()
     assert [one.item for one in seen.answers] == [f"demo/{number}" for number in range(5, 0, -1)]
     (seen,) = collected(tmp_path / "gone")
     assert (seen.done, seen.total, seen.answers, seen.log) == (0, None, (), "")
@@ -80,12 +83,12 @@ def test_rows_are_counted_where_there_is_no_record_of_progress(tmp_path: Path) -
     journal = tmp_path / "responses.jsonl"
     journal.write_bytes(row(1) * 3)
     follower = Follower(tmp_path, "run")
-    assert (follower.look().done, follower.look().total) == (3, None)
+    assert (follower.status().done, follower.status().total) == (3, None)
     with journal.open("ab") as file:
         file.write(row(2) * 2)
-    assert follower.look().done == 5
+    assert follower.status().done == 5
     journal.write_bytes(row(1))
-    assert follower.look().done == 1, "a journal that was begun anew is counted anew"
+    assert follower.status().done == 1, "a journal that was begun anew is counted anew"
 
 
 def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> Non
 
 def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: Path) -> None:
     run_index.write_card(tmp_path, Card(job=Job(state=State.WAITING, said="its server does not answer yet")))
-    seen = Follower(tmp_path, "run").look()
+    seen = Follower(tmp_path, "run").status()
     assert (seen.state, seen.following, seen.said) == ("waiting", True, "its server does not answer yet")
     run_index.write_card(tmp_path, Card(job=Job(state=State.FAILED, said="no such model")))
     (seen,) = collected(tmp_path)
@@ -163,7 +166,7 @@ def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_bytes(b"\xff\xfe" + b"y" * 5000)
     os.mkfifo(tmp_path / "console.txt")
     (tmp_path / "noise.jsonl").symlink_to("/etc/passwd")
-    seen = Follower(tmp_path, "run").look()
+    seen = Follower(tmp_path, "run").status()
     assert [one.text for one in seen.answers] == ["7"]
     assert len(seen.log) < 500
     assert (seen.console, seen.progress, seen.following) == ("", None, False)
@@ -177,3 +180,88 @@ def test_the_rate_of_a_run_is_told_by_the_times_of_its_rows(tmp_path: Path) -> N
     assert run_status.pace(tmp_path) == pytest.approx(100 / 9)
     (tmp_path / "responses.jsonl").write_bytes(row(1) + b"[]\n" + row(2, time=5))
     assert run_status.pace(tmp_path) is None
+
+
+@pytest.fixture
+def several() -> RunIndex:
+    example("a", model="small", created="2026-01-01T00:00:00Z", complete=False)
+    example("b", Card(tags=("pilot",), notes="odd answers"), model="Large", created="2026-01-03T00:00:00Z")
+    example("deep/c", model="small", created="2026-01-02T00:00:00Z")
+    example("d", Card(job=Job(state=State.QUEUED, order=2.0)), model="x", complete=False)
+    example("e", Card(job=Job(state=State.PAUSED, order=1.0)), model="x", complete=False)
+    example("f", Card(job=Job(state=State.FAILED, said="no such model")), model="x", complete=False)
+    return RunIndex(runs_root() / ".web")
+
+
+def names(register: RunIndex, **filters: Any) -> list[str]:
+    shown = run_status.overview(register, Person(), Filters(**filters))
+    return [row.line.name for row in shown.rows]
+
+
+def test_filters_and_sorting(several: RunIndex) -> None:
+    assert names(several, model="small", sort="name", down=False) == ["a", "deep/c"]
+    assert names(several, text="ODD large") == ["b"]
+    assert names(several, tag="pilot") == ["b"]
+    assert names(several, state="queued") == ["d"]
+    assert names(several, state="incomplete") == ["a"]
+    assert names(several, text="a b c nothing") == []
+    assert [name for name in names(several, sort="made") if name in ("a", "b", "deep/c")] == ["b", "deep/c", "a"]
+    assert names(several, sort="name", down=True) == sorted(names(several), reverse=True)
+
+
+def test_what_waits_what_failed_and_what_there_is(several: RunIndex) -> None:
+    shown = run_status.overview(several, Person())
+    assert [row.line.name for row in shown.waiting] == ["e", "d"]
+    assert [row.line.name for row in shown.failed] == ["f"]
+    assert {row.line.name for row in shown.finished} == {"b", "deep/c"}
+    assert shown.models == {"small": 2, "Large": 1, "x": 3}
+    assert shown.every == 6
+    assert shown.free is not None
+
+
+def test_pages_of_many_runs(monkeypatch: pytest.MonkeyPatch, several: RunIndex) -> None:
+    monkeypatch.setattr(run_status, "PAGE", 4)
+    first = names(several, sort="name", down=False)
+    second = names(several, sort="name", down=False, page=2)
+    assert (len(first), len(second)) == (4, 2)
+    assert names(several, sort="name", down=False, page=99) == second
+    html = client().get("/?sort=name&down=no").text
+    assert "page 1 of 2" in html
+    assert 'href="/?sort=name&amp;down=no&amp;page=2"' in html
+
+
+def test_filters_from_an_address_that_makes_no_sense() -> None:
+    filters = Filters.read({"sort": "; drop", "page": "-3", "model": "x" * 999, "down": "?"})
+    assert (filters.sort, filters.page, len(filters.model)) == ("made", 1, run_status.LONGEST)
+    assert Filters.read({"page": "99999999999999"}).page == 1
+    assert Filters.read({"sort": "name"}).sort_address("name").endswith("down=yes")
+    assert Filters().address() == "/"
+    answer = client().get("/chosen?run=a&run=b&run=c%26x&run=a", follow_redirects=False)
+    assert answer.headers["location"] == "/compare?a=a&b=b&b=c%26x"
+
+
+def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: RunIndex) -> None:
+    example("g", Card(tags=("<b>",), notes="n"), model="<script>alert(1)</script>\u202e")
+    page = client().get("/")
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "\u202e" not in page.text
+    for said in ("Next", "no such model", "&lt;b&gt;", "deep/c", "7 runs"):
+        assert said in page.text
+    assert 'href="/live/d"' in page.text
+    assert 'href="/run/deep/c"' in page.text
+
+
+def test_an_empty_folder_says_how_to_begin() -> None:
+    page, reader = client().get("/").text, member(lab(), "eve").get("/").text
+    assert "There are no runs yet" in page
+    assert "There are no runs yet" in reader
+    assert ['href="/new"' in one for one in (page, reader)] == [True, False]
+
+
+def test_parts_that_fetch_themselves(several: RunIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = client()
+    assert "no such model" not in web.get("/parts/now").text
+    assert 'href="/live/e"' in web.get("/parts/now").text
+    monkeypatch.setattr(run_status.SERVERS, "_at", -run_status.FOUND_FOR)
+    assert "None runs." in web.get("/parts/servers").text

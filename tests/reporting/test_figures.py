@@ -172,20 +172,20 @@ def test_published_intervals_of_nested_beliefs_leave_no_figure_undrawn(tmp_path:
 
 PROCESSES = {
     "drawing is imported for reports only": (
-        "from tomserve.studies import load_study, names\n"
-        "[load_study(name) for name in names()]\n"
+        "from tomserve.studies import load_study, study_names\n"
+        "[load_study(name) for name in study_names()]\n"
         "assert not {'altair', 'vl_convert', 'jinja2'} & set(sys.modules)\n"
     ),
     "reports are made without altair": (  # which takes as long to import as everything else
-        "from tomserve.reporting.html.report import report\n"
-        "assert '<svg' in report([sys.argv[1]])\n"
+        "from tomserve.reporting.html.report import report_html\n"
+        "assert '<svg' in report_html([sys.argv[1]])\n"
         "assert 'altair' not in sys.modules\n"
     ),
     "a forked process draws by itself": (
-        "from tomserve.reporting.html import svg\n"
-        "svg._draughtsman = gone = object.__new__(svg._Draughtsman)\n"
+        "from tomserve.reporting.html import charts\n"
+        "charts._drawing_thread = gone = object.__new__(charts._DrawingThread)\n"
         "gone.process = os.getpid() + 1\n"
-        "assert str(svg.draw({'mark': 'point', 'data': {'values': [{}]}}, '', 'a')).startswith('<svg')\n"
+        "assert str(charts.draw({'mark': 'point', 'data': {'values': [{}]}}, '', 'a')).startswith('<svg')\n"
     ),
 }
 
