@@ -38,8 +38,7 @@ _UNKNOWN = (
     "font; install the version of vl-convert-python that launch/constraints.txt names"
 )
 
-Style = tuple[str, str]
-"""How letters are set: their weight (normal or bold) and their slope (normal or italic)."""
+Style = tuple[str, str]  # how letters are set: their weight (normal or bold) and their slope (normal or italic)
 
 
 def embed_fonts(svg: str) -> str:
@@ -199,21 +198,13 @@ def _name_glyphs(program: bytes, glyphs: dict[str, int]) -> bytes:
     return out.getvalue()
 
 
-INCHES = {1: 3.3, 2: 7.0}
-"""How wide one and two columns are, in inches."""
+INCHES = {1: 3.3, 2: 7.0}  # how wide one and two columns are, in inches
 
 FORMS = ("pdf", "svg")
-POINTS = 8.0
-"""How large letters are where the width allows it, in points."""
-
-LEAST = 6.0
-"""How large letters have to be so that they can be read on paper, in points."""
-
-_LETTERS = 12.0
-"""How large letters are in a chart, in its own units."""
-
-_NARROWEST = 90.0
-"""The shortest axis, in units of a chart."""
+POINTS = 8.0  # how large letters are where the width allows it, in points
+LEAST = 6.0  # how large letters have to be so that they can be read on paper, in points
+_LETTERS = 12.0  # how large letters are in a chart, in its own units
+_NARROWEST = 90.0  # the shortest axis, in units of a chart
 
 _FIELD, _SCALE, _GAP, _LABEL = 34.0, 72.0, 10.0, 150.0
 """The narrowest field of a map, the shortest scale of colours, the least room between maps, and how long labels are at

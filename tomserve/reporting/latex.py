@@ -109,8 +109,7 @@ def printed_text(text: str) -> str:
     )
 
 
-CODE = r"\[U\+[0-9A-F]{4,6}\]"
-"""What matches a letter that is written as its code."""
+CODE = r"\[U\+[0-9A-F]{4,6}\]"  # what matches a letter that is written as its code
 
 
 def letter_code(letter: str) -> str:
@@ -124,11 +123,8 @@ def guard_row(row: str) -> str:
     return "{}" + row if row.lstrip().startswith(("[", "*")) else row
 
 
-_CELL = 17
-"""How many characters a share with its interval takes, whose digits are small."""
-
-_LONGEST = 24
-"""The longest part of a text that is never divided, in characters."""
+_CELL = 17  # how many characters a share with its interval takes, whose digits are small
+_LONGEST = 24  # the longest part of a text that is never divided, in characters
 
 
 def document(tables: Mapping[str, str]) -> str:
@@ -217,8 +213,7 @@ TALLEST = 43
 """The most lines of one environment with its head; more would not fit a page, and follow in another with that head."""
 
 
-_HIGHEST = 30
-"""The most lines of one row."""
+_HIGHEST = 30  # the most lines of one row
 
 
 def _rows(cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterator[tuple[str, int]]:
@@ -327,8 +322,7 @@ def _lay_out(part: pl.DataFrame, title: str, layout: Layout, *, alone: bool) -> 
     return f"{comment}\n" + "\n".join(texts)
 
 
-_UNREAD = "unread, at most"
-"""The name of the row below a table of shares that says how many replies could not be read."""
+_UNREAD = "unread, at most"  # the name of the row below a table of shares that says how many replies could not be read
 
 
 def _unread(part: pl.DataFrame, layout: Layout) -> dict[tuple[object, object], int]:

@@ -18,11 +18,8 @@ from tomserve.reporting.table_layout import Terminal
 from tomserve.runs.progress import LOUD
 from tomserve.status import ANSWERS, listed
 
-PLAIN_EVERY = 5.0
-"""Seconds between two lines of progress where there is no terminal."""
-
-SLOW = 30.0
-"""Seconds after which the request that has waited longest is named."""
+PLAIN_EVERY = 5.0  # seconds between two lines of progress where there is no terminal
+SLOW = 30.0  # seconds after which the request that has waited longest is named
 
 
 class RunScreen:
@@ -195,11 +192,8 @@ class RunProgress:
             self.console.print(f"  {done}/{self.total}  {self._more()}, about {left:.0f} s left", markup=False)
 
 
-MEASURE_EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
-
-SETTLED = 2.0
-"""Seconds after which the rate of a phase says something about the time that is left."""
+MEASURE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal
+SETTLED = 2.0  # seconds after which the rate of a phase says something about the time that is left
 
 
 class MeasureScreen:

@@ -163,11 +163,8 @@ def _value_text(value: object) -> str:
     return str(value)
 
 
-WIDTH = 80
-"""The most characters in a line of the list."""
-
-LINES = 5
-"""How many lines of the end of a reply are shown at most."""
+WIDTH = 80  # the most characters in a line of the list
+LINES = 5  # how many lines of the end of a reply are shown at most
 
 _BEFORE = "    | "
 

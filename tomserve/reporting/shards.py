@@ -20,14 +20,9 @@ from tomserve.distributed.shards import EXPECTED, PartRecord, PartState, Shards,
 from tomserve.reporting.table_layout import print_table
 from tomserve.runs import progress
 
-STATUS_ROWS = 60
-"""So many parts are listed at most; of more, those that are complete or that wait are only counted."""
-
-ALWAYS = ("part", "state", "done")
-"""Columns that are shown also where they say nothing."""
-
-LONGEST = 40
-"""Characters of a node's name, or of a cluster's word, that are shown."""
+STATUS_ROWS = 60  # so many parts are listed at most; of more, those that are complete or that wait are only counted
+ALWAYS = ("part", "state", "done")  # columns that are shown also where they say nothing
+LONGEST = 40  # characters of a node's name, or of a cluster's word, that are shown
 
 
 @dataclass(frozen=True)
@@ -125,12 +120,10 @@ def _time(seconds: float) -> str:
     return str(timedelta(seconds=round(min(seconds, 1e9))))
 
 
-SHOWN = 20
-"""So many parts are listed; of more, the first and the last ones are."""
+SHOWN = 20  # so many parts are listed; of more, the first and the last ones are
 
 
-MANY = 10_000_000
-"""Counts from here on are shown in millions."""
+MANY = 10_000_000  # counts from here on are shown in millions
 
 
 def show_shards(shards: Shards, folder: Path, screen: Console) -> None:

@@ -41,11 +41,8 @@ _PART = re.compile(
 """A part of a text behind which a line may end: after an underscore, a space, a slash or a hyphen between two words;
 neither within brackets, where the ends of an interval stand, nor within a fraction such as 3/4."""
 
-_COUNTED = re.compile(r"[\d .,/+\-−%?\[\]]*\d[\d .,/+\-−%?\[\]]*")
-"""A text that says nothing but numbers."""
-
-_WHOLE = re.compile(r"-?\d*")
-"""A whole number, or nothing."""
+_COUNTED = re.compile(r"[\d .,/+\-−%?\[\]]*\d[\d .,/+\-−%?\[\]]*")  # a text that says nothing but numbers
+_WHOLE = re.compile(r"-?\d*")  # a whole number, or nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +233,8 @@ def break_lines(text: str, width: int) -> str:
     return "\n".join(line.rstrip(" ") for line in lines)
 
 
-_WIDE, _NARROW = 3, 1
-"""Characters between two columns: a space on each side of a separator, or the separator alone."""
-
-PROSE = 200
-"""The most characters in a line of sentences, where the console is wider (a pipe has no width of its own)."""
+_WIDE, _NARROW = 3, 1  # characters between two columns: a space on each side of a separator, or the separator alone
+PROSE = 200  # the most characters in a line of sentences, where the console is wider (a pipe has no width of its own)
 
 
 class Terminal(Console):

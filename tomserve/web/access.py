@@ -131,11 +131,8 @@ def runner(request: Request) -> Person:
 
 READER = "you may read here, but not run or change anything; ask whoever keeps this workbench for the role runner"
 
-Reader = Annotated[Person, Depends(person)]
-"""Parameter of a route that everybody who is signed in may use."""
-
-Runner = Annotated[Person, Depends(runner)]
-"""Parameter of a route that changes something."""
+Reader = Annotated[Person, Depends(person)]  # parameter of a route that everybody who is signed in may use
+Runner = Annotated[Person, Depends(runner)]  # parameter of a route that changes something
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +151,7 @@ def workbench(request: Request) -> Workbench:
     return cast("Workbench", request.app.state.workbench)
 
 
-Bench = Annotated[Workbench, Depends(workbench)]
-"""Parameter of a route: the workbench that the request was sent to."""
+Bench = Annotated[Workbench, Depends(workbench)]  # parameter of a route: the workbench that the request was sent to
 
 
 def visible_run(name: str, bench: Bench, person: Reader) -> RunEntry:
@@ -184,8 +180,7 @@ HEADERS = {
     "x-robots-tag": "noindex, nofollow",
 }
 
-CACHED = "public, max-age=31536000, immutable"
-"""How long a browser keeps a file that is asked for with its version."""
+CACHED = "public, max-age=31536000, immutable"  # how long a browser keeps a file that is asked for with its version
 
 STATIC = "/static/"
 
@@ -347,11 +342,8 @@ STRANGERS_BODY, STRANGERS_TIME = 4096, 10.0
 """Bytes that may be sent, and seconds until all of them have to be there: by those who are let in, and by others."""
 
 MOST_FIELDS, MOST_FILES = 300, 5
-MOST_STREAMS, MOST_STREAMS_EACH = 100, 20
-"""Server-sent events at once, of all and of one person from one address."""
-
-OPEN = ("/login", "/api/v1/health")
-"""Paths that strangers may ask for, besides the static files."""
+MOST_STREAMS, MOST_STREAMS_EACH = 100, 20  # server-sent events at once, of all and of one person from one address
+OPEN = ("/login", "/api/v1/health")  # paths that strangers may ask for, besides the static files
 
 FOR_READERS = ("/logout", "/api/v1/experiments/plan", "/api/v1/tokens", "/api/v1/tokens/")
 """Paths, and beginnings of paths that end with a slash, to which readers may send something, too: it changes no run."""

@@ -28,8 +28,7 @@ from tomserve.content.validation import validation_error
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 
-SECRET_LENGTH = 32
-"""Random bytes of a secret."""
+SECRET_LENGTH = 32  # random bytes of a secret
 
 _LOOK = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -108,17 +107,13 @@ class Person:
 
 
 NAME = r"^[a-z][a-z0-9._-]{0,63}$"
-SHORTEST, LONGEST = 8, 1000
-"""Characters that a password may have."""
-
-TOKENS = 20
-"""Tokens that somebody may have at once."""
+SHORTEST, LONGEST = 8, 1000  # characters that a password may have
+TOKENS = 20  # tokens that somebody may have at once
 
 WAY_OUT = "delete the file and add the users again"
 
 
-COST = {"n": 1 << 15, "r": 8, "p": 3}
-"""What scrypt is told for a new password: 32 MiB, and about a quarter of a second."""
+COST = {"n": 1 << 15, "r": 8, "p": 3}  # what scrypt is told for a new password: 32 MiB, and about a quarter of a second
 
 
 class Password(pydantic.BaseModel):
@@ -313,8 +308,7 @@ def _find_user(users: dict[str, User], name: str) -> User:
 
 
 HOURS = 12
-MOST = 1000
-"""Sessions that are kept; where there are more, the oldest end."""
+MOST = 1000  # sessions that are kept; where there are more, the oldest end
 
 
 class Session(pydantic.BaseModel):

@@ -24,8 +24,7 @@ from tomserve.web.cache import Result
 from tomserve.web.process import without_paths
 
 FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
-SIZE = 50
-"""Flips on a page."""
+SIZE = 50  # flips on a page
 
 
 def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,8 +141,7 @@ def flips_page(result: Result, page: int, *, kind: str = "", item: str = "", str
 
 
 PANELS = "panels.html"
-TABLE_FORMS = {"latex": "tex", "csv": "csv", "md": "md"}
-"""The forms of the files of a table, each with its ending."""
+TABLE_FORMS = {"latex": "tex", "csv": "csv", "md": "md"}  # the forms of the files of a table, each with its ending
 
 
 def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,8 +171,7 @@ def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
     }
 
 
-SCORE_FORMS = ("parquet", "csv", "jsonl")
-"""The forms in which a score table can be had."""
+SCORE_FORMS = ("parquet", "csv", "jsonl")  # the forms in which a score table can be had
 
 REPORT = "report.html"
 

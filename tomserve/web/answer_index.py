@@ -35,18 +35,12 @@ from tomserve.web import cache
 from tomserve.web.cache import Result
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
-RANK = "rank:"
-"""How the columns of ranks begin."""
-RANKED = ("strategy", "status", "outcome", "answer")
-"""The columns of words by which a list is sorted."""
-SHOWN = 160
-"""Characters of a reply that a list shows."""
-SEARCHED = 4000
-"""Characters of a reply that can be searched."""
-VALUES = 60
-"""Values that a factor may have to be offered as a filter."""
-LONGEST = 100
-"""Characters that such a value may have."""
+RANK = "rank:"  # how the columns of ranks begin
+RANKED = ("strategy", "status", "outcome", "answer")  # the columns of words by which a list is sorted
+SHOWN = 160  # characters of a reply that a list shows
+SEARCHED = 4000  # characters of a reply that can be searched
+VALUES = 60  # values that a factor may have to be offered as a filter
+LONGEST = 100  # characters that such a value may have
 _KEY_TYPES = {"item": pl.String, "strategy": pl.String, "model": pl.String, "sample": pl.Int64}
 _CHUNK = 20_000
 
@@ -214,8 +208,7 @@ def _values(table: pl.DataFrame, column: str) -> list[list[Any]]:
     return [list(row) for row in found.iter_rows()]
 
 
-SIZE = 50
-"""Answers on a page."""
+SIZE = 50  # answers on a page
 
 MOST_SEARCHED = 200 << 20
 """Bytes of texts that are searched while somebody waits, which takes about a quarter of a second."""
@@ -225,11 +218,8 @@ SORTS = {"item": "place", **{name: f"{RANK}{name}" for name in ("strategy", "out
 """What one can sort by, each with its column."""
 
 _PLAIN = ("strategy", "model", "status", "outcome", "chain")
-_LONGEST = 300
-"""Characters that a filter may have."""
-
-NONE = "(none)"
-"""What a filter says for rows without a value."""
+_LONGEST = 300  # characters that a filter may have
+NONE = "(none)"  # what a filter says for rows without a value
 
 
 @dataclass(frozen=True)

@@ -205,11 +205,8 @@ class Answer:
         return tuple(Reply.of(row) for row in self.replies)
 
 
-SCANNED = 64 << 20
-"""Bytes of a journal that are read for an answer as long as there is no index of it."""
-
-RELATED = 200
-"""Answers to the same question, and to versions of it, that are named."""
+SCANNED = 64 << 20  # bytes of a journal that are read for an answer as long as there is no index of it
+RELATED = 200  # answers to the same question, and to versions of it, that are named
 
 
 def answer(folder: Path, item: str, strategy: str, sample: int | None = None, model: str | None = None) -> Answer:

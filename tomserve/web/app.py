@@ -67,8 +67,7 @@ def make_app(settings: Settings) -> FastAPI:
     return app
 
 
-GRACE = 2
-"""Seconds that requests under way have when the workbench ends; what streams is cut off then."""
+GRACE = 2  # seconds that requests under way have when the workbench ends; what streams is cut off then
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -29,11 +29,8 @@ from tomserve.errors import ConfigError, TomserveError
 from tomserve.web import process
 from tomserve.web.process import Process
 
-AT_ONCE = 32 << 20
-"""So many bytes are read while a page waits, which takes some 50 ms; what is longer is read beside."""
-
-SETTLED = 2.0
-"""Seconds after which a file's last change can be told from a later one."""
+AT_ONCE = 32 << 20  # so many bytes are read while a page waits, which takes some 50 ms; what is longer is read beside
+SETTLED = 2.0  # seconds after which a file's last change can be told from a later one
 
 _State = tuple[int, ...]
 
@@ -124,29 +121,17 @@ SOURCES = ("manifest.json", JOURNAL, PACKED, "items.jsonl", "noise.jsonl", "read
 MEASURED = "scores.parquet"
 """The files of a run that count, and the table of a run without a journal, which was measured and is no result."""
 
-ROOM = 4 << 30
-"""Bytes that the cache may take."""
-
-PIECES = 10_000
-"""How many results the cache may hold, most of which are small."""
-
-MOST = 2
-"""How many processes compute at once."""
-
-TOGETHER = 100
-"""How many computations that belong together one process computes, one after the other."""
-
-WAITING = 100
-"""How many processes may wait; whoever wants more is told to come again."""
+ROOM = 4 << 30  # bytes that the cache may take
+PIECES = 10_000  # how many results the cache may hold, most of which are small
+MOST = 2  # how many processes compute at once
+TOGETHER = 100  # how many computations that belong together one process computes, one after the other
+WAITING = 100  # how many processes may wait; whoever wants more is told to come again
 
 TRY_AGAIN = 300.0
 """Seconds after which what has failed is computed again once somebody looks, as what was in its way may be gone."""
 
-REMEMBERED = 10_000
-"""How many results are kept in memory."""
-
-LEFT = 24 * 3600 * 10**9
-"""Nanoseconds after which an unfinished folder is taken for one whose server was killed."""
+REMEMBERED = 10_000  # how many results are kept in memory
+LEFT = 24 * 3600 * 10**9  # nanoseconds after which an unfinished folder is taken for one whose server was killed
 
 RECORD = "record.json"
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     Asked = Experiment | Mapping[str, Any] | None
 
-Facts = dict[str, Any]
-"""What the workbench tells of something, as the OpenAPI document describes it."""
+Facts = dict[str, Any]  # what the workbench tells of something, as the OpenAPI document describes it
 
 ERRORS: Mapping[int, type[errors.TomserveError]] = {
     401: errors.NotAllowedError,
@@ -42,14 +41,9 @@ ERRORS: Mapping[int, type[errors.TomserveError]] = {
     404: errors.NoSuchRunError,
     409: errors.ConflictError,
 }
-PATIENCE = 600.0
-"""Seconds for which something is waited for that the workbench computes beside."""
-
-LOST = 300.0
-"""Seconds for which a workbench that does not answer is tried again while a run is followed."""
-
-LONGEST = 2000
-"""Characters of a sentence that a server may say."""
+PATIENCE = 600.0  # seconds for which something is waited for that the workbench computes beside
+LOST = 300.0  # seconds for which a workbench that does not answer is tried again while a run is followed
+LONGEST = 2000  # characters of a sentence that a server may say
 
 
 class Workbench:

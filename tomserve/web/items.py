@@ -38,11 +38,8 @@ from tomserve.web.cache import Computation
 from tomserve.web.run_index import RunEntry, RunIndex
 
 TABLE = "items.parquet"
-FACTOR = "factor:"
-"""How the columns of factors begin."""
-
-MOST = 5_000_000
-"""How many items are indexed at most."""
+FACTOR = "factor:"  # how the columns of factors begin
+MOST = 5_000_000  # how many items are indexed at most
 
 
 def lines_of(index: Path) -> Path:
@@ -118,11 +115,8 @@ def factor_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
-SIZE = 50
-"""How many items a page has."""
-
-VALUES = 24
-"""A factor with more values is a name rather than a condition, and no list to choose from."""
+SIZE = 50  # how many items a page has
+VALUES = 24  # a factor with more values is a name rather than a condition, and no list to choose from
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +277,7 @@ def _items(found: Path, table: pl.LazyFrame, places: Sequence[int]) -> tuple[Ite
     return tuple(items)
 
 
-RUNS = 30
-"""How many runs are looked at for the answers to one item, the newest first."""
+RUNS = 30  # how many runs are looked at for the answers to one item, the newest first
 
 
 class Sentence(NamedTuple):
@@ -436,8 +429,7 @@ def variants(item: Item) -> tuple[Variant, ...]:
     return tuple(made)
 
 
-MODEL = "MODEL"
-"""What stands for the name of the model where neither a preset nor a name is given."""
+MODEL = "MODEL"  # what stands for the name of the model where neither a preset nor a name is given
 
 
 @dataclass(frozen=True, slots=True)

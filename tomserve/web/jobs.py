@@ -37,14 +37,9 @@ from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
 
-CONSOLE = "console.txt"
-"""The file of a run that takes what the command prints."""
-
-LONGEST_CONSOLE = 8 << 20
-"""Bytes after which the file is emptied."""
-
-LAST_BYTES = 2000
-"""Bytes of its end that are looked at for the last line."""
+CONSOLE = "console.txt"  # the file of a run that takes what the command prints
+LONGEST_CONSOLE = 8 << 20  # bytes after which the file is emptied
+LAST_BYTES = 2000  # bytes of its end that are looked at for the last line
 
 AGAIN, AT_LAST = 75.0, 100.0
 """Seconds after which a process that was asked to end is asked again, and after which it is killed."""
@@ -170,11 +165,8 @@ def _lock(name: str) -> Path:
 DEATHS = 3
 """How often in a row a process may end by what nobody wanted, and get no further, until the experiment has failed."""
 
-STOPPED = (129, 130, 143)
-"""Exit codes of a command that a signal has stopped, with everything kept."""
-
-LOST = 3
-"""Exit code of a command whose server, or whose disk, went away."""
+STOPPED = (129, 130, 143)  # exit codes of a command that a signal has stopped, with everything kept
+LOST = 3  # exit code of a command whose server, or whose disk, went away
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +212,8 @@ def _with_code(job: Job, state: State, code: int | None, said: str, **more: obje
     return job.to(state, said, turn=turn, exit_code=code, wanted=None, **more)
 
 
-SECONDS = 5.0
-"""How long a server may take to answer anything."""
-
-LOADS = (502, 503, 504)
-"""What a server answers that loads a model, or a proxy in front of it."""
+SECONDS = 5.0  # how long a server may take to answer anything
+LOADS = (502, 503, 504)  # what a server answers that loads a model, or a proxy in front of it
 
 
 def waiting_reason(experiment: Experiment, folder: Path) -> str:
@@ -268,17 +257,10 @@ def _local_reason(model: str | None, *, start: bool) -> str:
     return f"no server of {model} runs; start one with `tomserve serve {model}`"
 
 
-LOOK = 0.25
-"""Seconds between two looks at a process, or into an empty queue."""
-
-EVERY = 1.0
-"""Seconds between two looks at all cards."""
-
-TRY_EVERY = 3.0
-"""Seconds between two tries to reach a server that does not answer."""
-
-TOGETHER = 2.0
-"""Seconds within which a signal reaches all processes of a machine that is being ended."""
+LOOK = 0.25  # seconds between two looks at a process, or into an empty queue
+EVERY = 1.0  # seconds between two looks at all cards
+TRY_EVERY = 3.0  # seconds between two tries to reach a server that does not answer
+TOGETHER = 2.0  # seconds within which a signal reaches all processes of a machine that is being ended
 
 LEAVES = 110.0
 """Seconds for which processes may end when the worker does; whatever still runs then is adopted by the next worker."""

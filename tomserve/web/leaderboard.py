@@ -305,8 +305,7 @@ def _layers_of(one: leaderboard.ModelFacts) -> Layers:
 
 UNFINISHED = "not everything was asked yet, so that it cannot be ranked"
 
-LAYERED = "three layers"
-"""What stands for the benchmark where a row is about the three layers of a model."""
+LAYERED = "three layers"  # what stands for the benchmark where a row is about the three layers of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,8 +571,7 @@ def difference(first: Question, other: Question) -> str:
     return ", ".join(said for name, said in _CALLED.items() if getattr(first, name) != getattr(other, name))
 
 
-REMEMBERED = 4096
-"""How many tallies are kept in memory."""
+REMEMBERED = 4096  # how many tallies are kept in memory
 
 _known: OrderedDict[Path, Tally] = OrderedDict()
 _lock = threading.Lock()

@@ -32,14 +32,12 @@ from tomserve.variants import parse_kinds
 from tomserve.web.process import Process
 from tomserve.workflows.evaluate import Experiment
 
-KEPT = 256
-"""So many plans are kept; what was asked for longest ago goes first."""
+KEPT = 256  # so many plans are kept; what was asked for longest ago goes first
 
 WAITING = 6
 """So many plans may wait to be computed; where there are more, the oldest wish is dropped, as nobody looks any more."""
 
-VARIED = 240
-"""Of so many questions at most the variants are made; how many all have is estimated from them."""
+VARIED = 240  # of so many questions at most the variants are made; how many all have is estimated from them
 
 MATTER = frozenset(
     {"benchmark", "path", "gold", "where", "strategy", "limit", "repeats", "noise_check", "variants", "temperature"}
@@ -227,6 +225,5 @@ class Planner:
 
 _plans = pydantic.TypeAdapter(Plan)
 
-PLANNER = Planner()
-"""The planner of this process."""
+PLANNER = Planner()  # the planner of this process
 atexit.register(PLANNER.close)

@@ -33,14 +33,9 @@ from tomserve.web.items import How, Sentence, sentences
 from tomserve.web.process import keyless
 from tomserve.web.settings import Settings
 
-AT_ONCE = 4
-"""How many tries are asked at a time."""
-
-KEPT = 50
-"""How many tries are kept."""
-
-DEADLINE, LONGEST = 120.0, 900.0
-"""Seconds that a try may take unless somebody says otherwise, and at most."""
+AT_ONCE = 4  # how many tries are asked at a time
+KEPT = 50  # how many tries are kept
+DEADLINE, LONGEST = 120.0, 900.0  # seconds that a try may take unless somebody says otherwise, and at most
 
 FOLDER, TRIAL_FILE, RESULT, RUN, LOCK = "tries", "wish.json", "result.json", "run", ".lock"
 

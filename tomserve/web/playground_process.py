@@ -27,11 +27,8 @@ from tomserve.runs.verification import find_same_strategy
 from tomserve.web.answers import requests_of
 from tomserve.web.playground import RESULT, RUN, TRIAL_FILE
 
-ATTEMPTS = 2
-"""How often a request is sent at most: whoever tries wants to see what happens, not that it is hidden."""
-
-PATIENCE = 20.0
-"""Seconds for which a server that is busy or loads is waited for."""
+ATTEMPTS = 2  # how often a request is sent at most: whoever tries wants to see what happens, not that it is hidden
+PATIENCE = 20.0  # seconds for which a server that is busy or loads is waited for
 
 
 def main(folder: Path) -> int:

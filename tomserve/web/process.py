@@ -46,11 +46,8 @@ KEYS = ("TOMSERVE_API_KEY", "TOMSERVE_API_KEY_FILE", "OPENAI_API_KEY", "VLLM_API
 CODE = content.code_digest([PACKAGE])
 """The digest of the code of this version, which a process has to share with the server."""
 
-LONGEST = 1 << 24
-"""Bytes that a process says of one work."""
-
-ENDS = 10.0
-"""Seconds that a process has to end before it is killed."""
+LONGEST = 1 << 24  # bytes that a process says of one work
+ENDS = 10.0  # seconds that a process has to end before it is killed
 
 
 def keyless() -> dict[str, str]:

@@ -51,8 +51,7 @@ from tomserve.workflows.evaluate import Experiment
 
 Outcome = TypeVar("Outcome")
 
-SECONDS = 5.0
-"""How long a database may take to answer."""
+SECONDS = 5.0  # how long a database may take to answer
 
 
 class Entry(NamedTuple):
@@ -175,11 +174,8 @@ def _close(huey: Huey) -> None:
         huey.storage.conn.connection_pool.disconnect()
 
 
-THIS_MACHINE = "this machine"
-"""The group of experiments whose server runs on this machine, or is started there."""
-
-LONGEST = 65_536
-"""Bytes of an experiment's file."""
+THIS_MACHINE = "this machine"  # the group of experiments whose server runs on this machine, or is started there
+LONGEST = 65_536  # bytes of an experiment's file
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SECRET = re.compile(r"(?i)(^|_)(api_?)?(keys?|tokens?|secrets?|passwords?|passwd|credentials?)(_|$)")
@@ -411,11 +407,8 @@ def is_free_name(name: str) -> bool:
         return False
 
 
-AT_ONCE = 2
-"""So many runs are scored side by side; others wait."""
-
-KEPT = 4096
-"""Characters of what the command has said that are kept."""
+AT_ONCE = 2  # so many runs are scored side by side; others wait
+KEPT = 4096  # characters of what the command has said that are kept
 
 
 @dataclass(frozen=True, slots=True)

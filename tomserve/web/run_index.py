@@ -36,8 +36,7 @@ from tomserve.scoring.table import MEASURED
 from tomserve.web.accounts import Person
 from tomserve.workflows import evaluate
 
-APPLICATION = 0x746F6D73
-"""What the header of our own files says, so that a foreign one is known."""
+APPLICATION = 0x746F6D73  # what the header of our own files says, so that a foreign one is known
 
 AT_ONCE = 1 << 25
 """Bytes of journals that are counted at a time: a page never waits for the rows of a journal of gigabytes."""
@@ -248,8 +247,7 @@ def _check_facts(facts: Any) -> dict[str, Any]:
 
 
 CARD_FILE = CARD
-LONGEST_NOTE = 20_000
-"""Characters that notes may have."""
+LONGEST_NOTE = 20_000  # characters that notes may have
 
 
 class State(StrEnum):
@@ -359,17 +357,10 @@ def write_card(folder: Path, card: Card) -> None:
 
 
 MANIFEST = "manifest.json"
-READ_FILES = (MANIFEST, CARD_FILE, evaluate.EXPERIMENT_FILE)
-"""The files of a run that a line is made of."""
-
-LONGEST = 300
-"""Characters of a text that a line holds at most."""
-
-DEEPEST = 12
-"""Folders within folders in which runs are looked for."""
-
-SETTLED = 50_000_000
-"""Nanoseconds after which a file that was changed twice cannot look as if it was changed once."""
+READ_FILES = (MANIFEST, CARD_FILE, evaluate.EXPERIMENT_FILE)  # the files of a run that a line is made of
+LONGEST = 300  # characters of a text that a line holds at most
+DEEPEST = 12  # folders within folders in which runs are looked for
+SETTLED = 50_000_000  # nanoseconds after which a file that was changed twice cannot look as if it was changed once
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,28 +40,19 @@ from tomserve.web.accounts import Person
 from tomserve.web.page_templates import read_moment
 from tomserve.web.run_index import ENDED, Card, RunEntry, RunIndex, State
 
-EVERY = 1.0
-"""Seconds between two looks at a run."""
-
-SLICES = 4
-"""So often between two looks it is asked whether the server ends."""
+EVERY = 1.0  # seconds between two looks at a run
+SLICES = 4  # so often between two looks it is asked whether the server ends
 
 JOURNALS = ("responses.jsonl", "noise.jsonl")
-TAIL = 1 << 18
-"""So many bytes of the end of a journal, and of a log, are read at most."""
-
-ANSWERS = 12
-"""So many of the last answers are shown."""
+TAIL = 1 << 18  # so many bytes of the end of a journal, and of a log, are read at most
+ANSWERS = 12  # so many of the last answers are shown
 
 LOG_LINES = 80
 LONGEST_TEXT = 400
 """Characters of an answer, and of a line of the log, that are shown; the whole answer stands on its own page."""
 
-SHORTEST = 2.0
-"""Seconds over which rows must have come for their rate to be told, as their times are whole seconds."""
-
-_PIECE = 1 << 22
-"""So many bytes are counted at a time, of a journal without a record of its progress."""
+SHORTEST = 2.0  # seconds over which rows must have come for their rate to be told, as their times are whole seconds
+_PIECE = 1 << 22  # so many bytes are counted at a time, of a journal without a record of its progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,17 +276,10 @@ async def events(
                 return
 
 
-PAGE = 50
-"""Runs on a page of the list."""
-
-NEWEST = 5
-"""So many of the runs that ended last are shown, and so many of those that failed."""
-
-LONGEST = 200
-"""Characters of a filter that are looked at."""
-
-FOUND_FOR = 5.0
-"""Seconds for which what servers said is believed before they are asked again."""
+PAGE = 50  # runs on a page of the list
+NEWEST = 5  # so many of the runs that ended last are shown, and so many of those that failed
+LONGEST = 200  # characters of a filter that are looked at
+FOUND_FOR = 5.0  # seconds for which what servers said is believed before they are asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +357,7 @@ class Filters:
         )
 
 
-NAMES = ("text", "model", "benchmark", "tag", "state", "kind")
-"""The filters that are texts."""
+NAMES = ("text", "model", "benchmark", "tag", "state", "kind")  # the filters that are texts
 
 SORTS: Mapping[str, Callable[[Row], Any]] = {
     "name": lambda row: row.line.name,
@@ -387,8 +370,7 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
 }
 """The columns by which runs can be sorted."""
 
-DOWN_FIRST = ("rows", "size", "made")
-"""Columns whose largest value is wanted first."""
+DOWN_FIRST = ("rows", "size", "made")  # columns whose largest value is wanted first
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,5 +475,4 @@ class Servers:
             return self._seen
 
 
-SERVERS = Servers()
-"""The servers of this machine, for all pages."""
+SERVERS = Servers()  # the servers of this machine, for all pages

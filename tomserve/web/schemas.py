@@ -234,8 +234,7 @@ class BoardQuery(RequestModel):
     order: Literal["up", "down"] = "down"
 
 
-Values = dict[str, Any]
-"""A row: the values of columns by their names."""
+Values = dict[str, Any]  # a row: the values of columns by their names
 
 Page = Annotated[int, Field(ge=1, le=10_000_000)]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tomserve.content.paths import absolute_runs_root
 
-PORT = 8321
-"""The port where it listens unless told otherwise."""
+PORT = 8321  # the port where it listens unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,8 @@ PAUSES = (0.5, 2.0, 10.0, 30.0)
 """Seconds until a worker that died is started again, each time later; the first again once one has lived LIVED."""
 
 LIVED = 60.0
-SOON = 1.0
-"""Seconds after which it is said what is waited for."""
-
-ENDS = 120.0
-"""Seconds that a worker has to end, with the processes that it has begun."""
+SOON = 1.0  # seconds after which it is said what is waited for
+ENDS = 120.0  # seconds that a worker has to end, with the processes that it has begun
 
 
 @contextlib.contextmanager

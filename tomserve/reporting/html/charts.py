@@ -185,8 +185,7 @@ def rename_ids(root: ElementTree.Element, prefix: str) -> None:
                 element.set(key, f"url(#{names[found[1]]})")
 
 
-Spec = dict[str, Any]
-"""A specification of a chart, or a part of one."""
+Spec = dict[str, Any]  # a specification of a chart, or a part of one
 
 _TYPES = {"Q": "quantitative", "N": "nominal"}
 

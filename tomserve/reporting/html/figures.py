@@ -28,8 +28,7 @@ ASKED = Section("factors", "By factor", "By factor")
 
 COUNTED = ", which counts stories or tasks, not questions."
 PLAINLY = " (Wilson's), which counts clusters (stories, tasks), not questions."
-EFFECTIVELY = f", {studies.baselines.ABOUT_EFFECTIVE}"
-"""What an interval counts, as the end of a sentence."""
+EFFECTIVELY = f", {studies.baselines.ABOUT_EFFECTIVE}"  # what an interval counts, as the end of a sentence
 
 CAPTIONS = dict(
     zip(
@@ -49,14 +48,9 @@ CAPTIONS = dict(
 )
 """What a figure of each kind of table by factors shows, by the column that tells the kinds apart."""
 
-ROWS = 48
-"""The most rows of a figure by factors."""
-
-FEW = 12
-"""The most values that a factor may have to be drawn."""
-
-FACTORS = 8
-"""The most factors that are drawn; those that come first are."""
+ROWS = 48  # the most rows of a figure by factors
+FEW = 12  # the most values that a factor may have to be drawn
+FACTORS = 8  # the most factors that are drawn; those that come first are
 
 NAMED = ("strategy", "treatment")
 """The column that tells effects of one model apart: the first of these that the table has."""

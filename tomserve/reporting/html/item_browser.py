@@ -293,8 +293,7 @@ def pack_json(data: Mapping[str, Any]) -> str:
     return base64.b64encode(compressor.compress(text) + compressor.flush()).decode("ascii")
 
 
-ANSWERS = 20_000
-"""How many answers a page may hold; it holds a few more where the last question drawn has more."""
+ANSWERS = 20_000  # how many answers a page may hold; it holds a few more where the last question drawn has more
 
 
 @dataclass(frozen=True, slots=True)

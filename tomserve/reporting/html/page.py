@@ -23,8 +23,7 @@ from tomserve.reporting.table_layout import cell_text
 from tomserve.studies.presentation import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
-MOST = 2_000
-"""How many rows of a table a page shows, and offers to copy."""
+MOST = 2_000  # how many rows of a table a page shows, and offers to copy
 TERMS = ("vanilla", "chance", "chain", "flip")
 """What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
 has right, the course of beliefs as a story goes on, and another answer to the same question."""

@@ -20,11 +20,8 @@ import orjson
 from tomserve.content.files import FileSnapshot
 from tomserve.items import nfc
 
-MOST = 200
-"""How many replies to one question are shown at most."""
-
-Row = dict[str, Any]
-"""One row of a journal."""
+MOST = 200  # how many replies to one question are shown at most
+Row = dict[str, Any]  # one row of a journal
 
 
 class Conversations:

@@ -111,8 +111,7 @@ def health() -> schemas.Health:
     return schemas.Health()
 
 
-PATIENCE = 20.0
-"""Seconds for which a plan is waited for before it is said that it is still being computed."""
+PATIENCE = 20.0  # seconds for which a plan is waited for before it is said that it is still being computed
 
 Action = Literal["pause", "resume", "cancel", "retry", "move"]
 
@@ -419,8 +418,7 @@ def servers(person: Reader) -> list[schemas.Server]:
     ]
 
 
-SHOWN = 12
-"""Characters of a token's digest by which it is known."""
+SHOWN = 12  # characters of a token's digest by which it is known
 
 
 @routes.get("/tokens", tags=["tokens"])

@@ -60,8 +60,7 @@ def find_answer(run: Path, item: str, strategy: str) -> Answer:
         return answers.answer(run, found, strategy)
 
 
-MOST = 40
-"""Runs that are compared with one in a table."""
+MOST = 40  # runs that are compared with one in a table
 
 
 class ComparisonQuery:
@@ -213,8 +212,7 @@ def show_question(
     return render_page(request, "compare-item.html.j2", status=status, sides=sides, back=back, quote=quote, item=item)
 
 
-WIDE = 12
-"""How many columns stand side by side."""
+WIDE = 12  # how many columns stand side by side
 
 
 @router.get("/leaderboard")

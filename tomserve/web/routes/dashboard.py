@@ -56,8 +56,7 @@ def compare_selection(
     return RedirectResponse(f"/compare?{urlencode(pairs)}", 303)
 
 
-ENDED_SHOWN = 20
-"""So many of the experiments that have ended last are listed."""
+ENDED_SHOWN = 20  # so many of the experiments that have ended last are listed
 
 Action = Literal["pause", "resume", "cancel", "retry", "first", "up", "down", "last"]
 

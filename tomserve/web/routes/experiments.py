@@ -45,11 +45,8 @@ router = APIRouter(include_in_schema=False)
 SOURCES = ("endpoint", "server", "preset")
 """Where the model is: at an address, on a server of this machine, or served by a preset of ours."""
 
-LISTS = ("base_url", "where")
-"""Fields with one value a line."""
-
-BOXES = ("strategy", "variants")
-"""Fields of which any number of boxes may be checked."""
+LISTS = ("base_url", "where")  # fields with one value a line
+BOXES = ("strategy", "variants")  # fields of which any number of boxes may be checked
 
 SWITCHES = ("start", "accept_change", "faithfulness")
 ONES = (
@@ -58,8 +55,7 @@ ONES = (
 )
 """Fields with one value."""
 
-LONGEST = 1 << 16
-"""Characters of a file that somebody pastes or uploads."""
+LONGEST = 1 << 16  # characters of a file that somebody pastes or uploads
 
 _ABOUT = {
     "base_url": ("base URL", "--base-url"),
@@ -239,12 +235,10 @@ def form_like_run(line: RunEntry) -> Form:
         raise ConfigError(f"{line.name} does not say in a form known here what it asked; fill in the form") from None
 
 
-MODELS_PATIENCE = 8.0
-"""Seconds that an endpoint may take to say which models it has."""
+MODELS_PATIENCE = 8.0  # seconds that an endpoint may take to say which models it has
 
 MOST_MODELS = 500
-PACED = 5
-"""Of so many of the newest runs of a model the rate is looked for."""
+PACED = 5  # of so many of the newest runs of a model the rate is looked for
 
 
 @dataclass(frozen=True, slots=True)

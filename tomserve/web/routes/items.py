@@ -154,8 +154,7 @@ def show_variants(request: Request, person: Reader, source: ItemSource, id: Item
     )
 
 
-HERE = "this machine"
-"""What the form calls a server that runs on this machine, or the embedded model."""
+HERE = "this machine"  # what the form calls a server that runs on this machine, or the embedded model
 
 Field = Annotated[str, Form(max_length=2000)]
 Long = Annotated[str, Form(max_length=200_000)]

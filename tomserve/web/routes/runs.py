@@ -124,8 +124,7 @@ def download(request: Request, line: VisibleRun) -> Response:
     return FileResponse(path, filename=f"{name.replace('/', '-')}-{table}.{TABLE_FORMS[form]}", media_type=_KIND)
 
 
-_KIND = "application/octet-stream"
-"""Files to take away are never shown by the browser, whatever they hold."""
+_KIND = "application/octet-stream"  # files to take away are never shown by the browser, whatever they hold
 
 
 def _experiment(line: RunEntry) -> Response:
@@ -183,8 +182,7 @@ def _again(request: Request, name: str) -> str:
     return f"/run/{quote(name)}" + (f"?{urlencode(kept)}" if kept else "")
 
 
-RETRY = 2000
-"""Milliseconds after which a browser that has lost the connection tries again."""
+RETRY = 2000  # milliseconds after which a browser that has lost the connection tries again
 
 LONGEST = 600.0
 """Seconds after which a stream ends: the browser connects again, and is let in only if it may still see the run."""
@@ -247,8 +245,7 @@ def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
     return [one.name for one in lines if one.of == seen.name and one.running]
 
 
-BYTES = 1 << 20
-"""Bytes of the end of a journal that are read."""
+BYTES = 1 << 20  # bytes of the end of a journal that are read
 
 
 def recent_answers(journal: Path, most: int = 50, size: int = BYTES) -> tuple[Mapping[str, Any], ...]:
