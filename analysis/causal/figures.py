@@ -20,7 +20,7 @@ from tomserve.reporting.html.charts import (
     field,
     heat_map,
     layer,
-    layered,
+    layer_chart,
     panel,
     rows_by_arm,
     rows_of,
@@ -102,7 +102,7 @@ def lines(
         parts.append(layer("line", chosen, base, strokeWidth=width))
         size = 26 if width < 2 else 60
         parts.append(layer("point", chosen, {**base, **words, "shape": shape}, filled=True, size=size, opacity=1))
-    return layered(parts, max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220)
+    return layer_chart(parts, max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220)
 
 
 def _within(value: float, domain: tuple[float, float]) -> float:

@@ -14,7 +14,7 @@ from tomserve.reporting.html.charts import (
     draw_figure,
     field,
     layer,
-    layered,
+    layer_chart,
     panel,
     rows_of,
     short_names,
@@ -212,7 +212,7 @@ def _curve(rows: Sequence[Row], parts: Sequence[str]) -> Spec:
         layer("line", data, {**base, **y}, strokeWidth=2),
         layer("point", data, {**base, **y, **words}, filled=True, size=60, opacity=1),
     ]
-    return layered(layers, 360, 220)
+    return layer_chart(layers, 360, 220)
 
 
 def _examples(tables: Tables) -> Figure:

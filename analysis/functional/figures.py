@@ -22,7 +22,7 @@ from tomserve.reporting.html.charts import (
     draw_figure,
     field,
     layer,
-    layered,
+    layer_chart,
     panel,
     point_of,
     points,
@@ -223,4 +223,4 @@ def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str], cross
     for name, weights, shift in corners:
         named = [{**_place(weights), "name": name}]
         layers.append(layer("text", named, {**place, "text": field("name:N")}, dy=shift, color=INK))
-    return layered(layers, 360, 312)
+    return layer_chart(layers, 360, 312)

@@ -23,7 +23,7 @@ from tomserve.reporting.html.charts import (
     draw_figure,
     field,
     layer,
-    layered,
+    layer_chart,
     point_of,
     points,
     rows_by_arm,
@@ -482,7 +482,7 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
         bands = _bands(floors, series) if value == "s" else []
         label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
         if value == "s":
-            chart = layered([*bands, chart], 300, chart["height"])
+            chart = layer_chart([*bands, chart], 300, chart["height"])
             label += "".join(f" {_in_words(row)}." for row in floors)
         panel = f"{title}: {'S' if value == 's' else 'kappa'}"
         found.append(Panel(panel, draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))

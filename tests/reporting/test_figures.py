@@ -197,10 +197,12 @@ def test_in_a_process_of_its_own(name: str, run: Path) -> None:
 
 
 def test_charts_are_held_against_the_schema_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tomserve.reporting.html.charts import field, layer, layered
+    from tomserve.reporting.html.charts import field, layer, layer_chart
 
     def wrong() -> str:
-        return str(charts.draw(layered([layer("point", [], {"x": field("a:N")}, size="large")], 10, 10), "", "wrong"))
+        return str(
+            charts.draw(layer_chart([layer("point", [], {"x": field("a:N")}, size="large")], 10, 10), "", "wrong")
+        )
 
     with pytest.raises(Exception, match="large"):
         wrong()

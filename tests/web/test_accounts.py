@@ -121,7 +121,7 @@ def test_whoever_tries_passwords_waits_longer_and_longer() -> None:
     tries = LoginThrottle(lambda: 0.0)
     for _ in range(50):
         assert tries.wait("ada", "there") == 0.0
-        tries.worked("ada", "there")
+        tries.forgive("ada", "there")
 
 
 def test_too_many_tries_are_told_to_wait(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -390,7 +390,7 @@ class LoginThrottle:
         self._tries: OrderedDict[tuple[str, str, str], _Tries] = OrderedDict()
 
     def wait(self, name: str, address: str) -> float:
-        """Seconds until the next try is looked at; 0 for at once. A try is then counted as a failure until `worked`
+        """Seconds until the next try is looked at; 0 for at once. A try is then counted as a failure until `forgive`
         says otherwise, so that many at once do not slip through."""
         with self._lock:
             now = self._clock()
@@ -407,7 +407,7 @@ class LoginThrottle:
                 self._tries.popitem(last=False)
             return 0.0
 
-    def worked(self, name: str, address: str) -> None:
+    def forgive(self, name: str, address: str) -> None:
         """Somebody has signed in: their own failures are forgotten, and the try no longer counts for the others."""
         with self._lock:
             both, *others = self._keys(name, address)

@@ -204,7 +204,7 @@ def layer(mark: str, rows: Iterable[Mapping[str, Any]], encoding: Mapping[str, S
     return {"mark": {"type": mark, **style}, "data": {"values": [dict(row) for row in rows]}, "encoding": {**encoding}}
 
 
-def layered(layers: Iterable[Spec], width: int | Spec, height: int | Spec, **more: Any) -> Spec:
+def layer_chart(layers: Iterable[Spec], width: int | Spec, height: int | Spec, **more: Any) -> Spec:
     """A chart of layers, from the lowest to the topmost, of that size in pixels or in steps."""
     return {"layer": list(layers), "width": width, "height": height, **more}
 
@@ -303,7 +303,7 @@ def points(
     interval = {**base, **words, "x": field("low:Q"), "x2": {"field": "high"}}
     layers.append(layer("rule", data, interval, strokeWidth=2))
     layers.append(layer("point", data, {**base, **words, "x": x, "shape": shape}, filled=True, size=62, opacity=1))
-    return layered(layers, width, {"step": max(22, 11 * len(series) + 4), "for": "position"})
+    return layer_chart(layers, width, {"step": max(22, 11 * len(series) + 4), "for": "position"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +374,7 @@ def heat_map(
         for ink in (CELL_LIGHT, CELL_DARK)
     ]  # fmt: skip
     heading = {"text": title, "anchor": "middle", "fontSize": 13, "offset": 8}
-    return layered([fields, *numbers], {"step": step}, {"step": 25}, title=heading)
+    return layer_chart([fields, *numbers], {"step": step}, {"step": 25}, title=heading)
 
 
 def _is_dark(value: float, difference: float | None) -> bool:

@@ -139,7 +139,7 @@ def sign_in(
     if user is None:
         said = "the name or the password is wrong"
         return render_page(request, "login.html.j2", status=401, next=_inside(next), said=said, name=name)
-    who.tries.worked(name, address)
+    who.tries.forgive(name, address)
     response = RedirectResponse(_inside(next), 303)
     who.give_cookie(response, who.sessions.begin(name, user.stamp))
     return response
