@@ -82,7 +82,7 @@ def requests_of(
     while waiting:
         request = waiting.pop(0)
         made.append(request)
-        if strategy.multi_turn and (row := replies.get(request.identity.turn)) is not None:
+        if strategy.is_multi_turn and (row := replies.get(request.identity.turn)) is not None:
             waiting += conversations.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
     return made
 
