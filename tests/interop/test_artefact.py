@@ -83,7 +83,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_text("<html>")
         return path
 
-    monkeypatch.setattr(artefact.html_figures, "figures", lambda *_, **more: ({}, []))
+    monkeypatch.setattr(artefact.figures, "figures", lambda *_, **more: ({}, []))
     monkeypatch.setattr(artefact.report, "write_report", page)
 
 
@@ -435,7 +435,7 @@ def test_a_home_folder_in_a_reply_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     journal.write_bytes(journal.read_bytes().replace(b'"error":null', f'"error":"{tmp_path}/ann/x"'.encode(), 1))
     with copy_runs([str(run)]) as copies:
         assert copies.names == ["example"]
-        (said,) = copies.said
+        (said,) = copies.warnings
         assert "responses.jsonl: names your home folder" in said
         assert (copies.root / "example/responses.jsonl").read_bytes() == journal.read_bytes()
     assert not copies.root.exists()

@@ -164,7 +164,7 @@ def test_many_rows_are_written_in_parts_that_give_the_same_bytes(tmp_path: Path)
     made = []
     for name in ("a.parquet", "b.parquet"):
         rows = ({"number": n, "text": "x" * (n % 50), "list": [str(n)] * (n % 3)} for n in range(25_001))
-        assert hub._stored(rows, schema, tmp_path / name) == 25_001
+        assert hub._write_rows(rows, schema, tmp_path / name) == 25_001
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]
     frame = pl.read_parquet(tmp_path / "a.parquet")

@@ -12,19 +12,14 @@ from tests.conftest import Endpoint, running
 from tests.helpers.asking import FAST
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
 from tomserve.items import Item, read_items
-from tomserve.runs.rewriter import (
-    RewritingReport,
-    find_rewriter,
-    find_verifier,
-    rewriting_journal,
-    write_variants,
-)
+from tomserve.runs.grader import find_reader
+from tomserve.runs.rewriter import REWRITER, VERIFIER, RewritingReport, rewriting_journal, write_variants
 from tomserve.variants import TAKEN, base, find_rewriters, make_variant
 from tomserve.variants.text_rules import retell
 
 
 def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: base.Kind, **more: Any) -> RewritingReport:
-    found = find_rewriter(endpoint.url)
+    found = find_reader(endpoint.url, strategy=REWRITER)
     return write_variants(items, wanted, lambda name: retell, found, out, policy=FAST, **more)
 
 
@@ -142,7 +137,7 @@ def test_a_second_model_verifies(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.script = rewriter(PARAPHRASED)
     with running() as second:
         second.script, second.models = rewriter(PARAPHRASED, answer=max), ["second"]
-        verifier = find_verifier(second.url)
+        verifier = find_reader(second.url, strategy=VERIFIER)
         report = write(endpoint, tmp_path / "out.jsonl", [ITEM], base.PARAPHRASE, verifier=verifier)
         assert report.right["paraphrase"] == 1
         assert (len(endpoint.requests), len(second.requests)) == (1, 4)

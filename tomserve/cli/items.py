@@ -173,6 +173,7 @@ def _write_with_rewriter(
     from tomserve.cli import interrupts
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs import rewriter as rewriting
+    from tomserve.runs.grader import find_reader
     from tomserve.serving.probe import WaitPolicy
 
     waiting = WaitPolicy(note=lambda text: say(text, error=True))
@@ -181,10 +182,10 @@ def _write_with_rewriter(
         found,
         variants.parse_kinds(kinds),
         benchmarks.retelling(*asked),
-        rewriting.find_rewriter(rewriter, model, waiting),
+        find_reader(rewriter, model, waiting, strategy=rewriting.REWRITER),
         out,
         RunScreen(console()),
-        verifier=None if verifier is None else rewriting.find_verifier(verifier, None, waiting),
+        verifier=None if verifier is None else find_reader(verifier, None, waiting, strategy=rewriting.VERIFIER),
         drive=interrupts.ask_with_signals,
     )
     for line in report.lines():

@@ -227,8 +227,8 @@ class _ResultCounts:
             low, high, method = found["ci_low"], found["ci_high"], found["method"]
         uncertainty: dict[str, Any] = {"num_samples": len(means)}
         if len(by_cluster) > 1:  # one cluster says nothing of how clusters differ
-            method = f"analytic, robust to {len(by_cluster)} clusters of questions"
-            uncertainty["standard_error"] = {"value": error, "method": method}
+            robust = f"analytic, robust to {len(by_cluster)} clusters of questions"
+            uncertainty["standard_error"] = {"value": error, "method": robust}
         if math.isfinite(low) and math.isfinite(high):
             uncertainty["confidence_interval"] = {
                 "lower": low,

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import orjson
 
@@ -98,7 +98,7 @@ class StrategyArm:
 
 
 def make_manifest(
-    plan: RunPlan, run: ImportedRun, items: ItemStore, arms: Mapping[str, StrategyArm], origin: QuestionOrigin
+    group: Group, run: ImportedRun, items: ItemStore, arms: Mapping[str, StrategyArm], origin: QuestionOrigin
 ) -> Manifest:
     """The manifest of a run."""
     whole = items if origin.known is None else origin.known.items
@@ -108,25 +108,25 @@ def make_manifest(
         **({} if origin.path is None else {"benchmark_path": str(origin.path)}),
         "benchmark_digest": whole.digest(),
         "benchmark_items": len(whole),
-        "model": plan.model,
+        "model": group.model,
         "revision": None,
         "sampling": {"repeats": repeats} if repeats > 1 else {},
     }
     fields = Manifest.new(run.folder, (), **fixed).to_dict()
-    about = plan.about
+    about = group.about
     lost = {f"is no question of {run.benchmark}": run.lost, "shares the grade of another reply": run.others}
     record = ForeignRecord(
         tool=about.tool,
         version=_clip(about.version),
-        tasks=list(plan.tasks)[:MOST],
-        files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in plan.origins],
+        tasks=list(group.tasks)[:MOST],
+        files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in dict.fromkeys(group.origins)],
         created=_clip(about.created),
         samples=run.replies,
-        left_out={reason[:LONGEST]: count for reason, count in {**plan.left_out, **lost}.items() if count},
+        left_out={reason[:LONGEST]: count for reason, count in {**group.left_out, **lost}.items() if count},
         matched=run.items if run.matched else 0,
         counts=run.counts,
-        grades=list(plan.grades),
-        other_grades=list(plan.other_grades),
+        grades=list(group.grades),
+        other_grades=list(group.other_grades),
         settings=dict(about.settings),
     )
     fields |= {
@@ -224,25 +224,6 @@ STRATEGY = "imported"
 """The way of asking where neither the file nor the user names one."""
 
 
-class RunPlan(NamedTuple):
-    """What a run is to hold."""
-
-    task: str  # what it is called
-    model: str  # who answered
-    tasks: tuple[str, ...]  # as the tool names them
-    about: SourceAbout  # what the files say of themselves
-    origins: tuple[Origin, ...]  # which files they are
-    left_out: Mapping[str, int]  # how many replies were not read, by reason
-    strategy: str | None  # the way of asking where the file names none
-    counts: Literal["tomserve", "tool"] | None  # whose reading counts; None to decide
-    prefix: str  # the beginning of the items' ids
-    threshold: float | None  # from which number on a grade counts as right; None for 1
-    factors: Mapping[str, str]  # which facts become which factors
-    grades: tuple[str, ...] = ()  # what the grades are called that are taken
-    other_grades: tuple[str, ...] = ()  # and those that are not
-    passed_over: tuple[str, ...] = ()  # facts that are no factors because they have too many values
-
-
 @dataclass
 class ImportedRun:
     """A run that an import makes, and what was counted while its rows were made."""
@@ -291,24 +272,24 @@ class PreparedRun:
         self.run.fresh = write_run(self.run.folder, self.items, self.rows, self.manifest)
 
 
-def prepare_run(folder: Path, buffer: ReplyBuffer, plan: RunPlan, origin: QuestionOrigin, scratch: Path) -> PreparedRun:
+def prepare_run(folder: Path, group: Group, origin: QuestionOrigin, scratch: Path) -> PreparedRun:
     """A run that is ready to be written, in an empty or new folder or one that holds just this run.
 
-    folder: where. buffer: its replies. plan: what else it is to hold. asked: whose questions were origin. scratch: a
-    folder for temporary files. Raises ConfigError where the folder holds something else, where one id names different
-    questions, and where nothing says whether any reply is right.
+    folder: where. group: what it is to hold. origin: whose questions were asked. scratch: a folder for temporary files.
+    Raises ConfigError where the folder holds something else, where one id names different questions, and where nothing
+    says whether any reply is right.
     """
-    run = ImportedRun(folder, matched=origin.known is not None, nearly=origin.nearly, repeated=buffer.repeated)
-    run.threshold, run.grades, run.other_grades = plan.threshold, plan.grades, plan.other_grades
-    run.benchmark = origin.known.name if origin.known is not None else _benchmark_name(plan.task)
-    run.counts = plan.counts or ("tomserve" if run.matched else "tool")
-    items = _choose_items(buffer, plan, origin, run)
+    run = ImportedRun(folder, matched=origin.known is not None, nearly=origin.nearly, repeated=group.buffer.repeated)
+    run.threshold, run.grades, run.other_grades = group.options.threshold, tuple(group.grades), group.other_grades
+    run.benchmark = origin.known.name if origin.known is not None else _benchmark_name(group.task)
+    run.counts = group.options.counts or ("tomserve" if run.matched else "tool")
+    items = _choose_items(group, origin, run)
     rows = scratch / f"rows-{digest(str(folder).encode())[7:23]}.jsonl"
-    writing = _Rows(buffer, plan, origin, run)
+    writing = _Rows(group, origin, run)
     write_chunks(rows, writing.lines())
     if run.counts == "tool" and run.ungraded == run.replies:
-        raise _ungraded_error(plan, run, items)
-    manifest = make_manifest(plan, run, items, writing.arms, origin)
+        raise _ungraded_error(group, run, items)
+    manifest = make_manifest(group, run, items, writing.arms, origin)
     is_same_run(folder, items, rows, manifest)  # what is wrong with the folder is said before any run is written
     return PreparedRun(run, items, rows, manifest)
 
@@ -317,11 +298,11 @@ class UngradedError(ConfigError):
     """Nothing says whether any reply of a run is right."""
 
 
-def _ungraded_error(plan: RunPlan, run: ImportedRun, items: ItemStore) -> UngradedError:
+def _ungraded_error(group: Group, run: ImportedRun, items: ItemStore) -> UngradedError:
     """The error for replies of which nothing says whether they are right."""
-    where = ", ".join(one.name for one in plan.origins[:3]) or plan.task
-    what = f"{where}: task {plan.task!r:.80}: no reply carries a grade that says whether it is right"
-    mapped = plan.about.tool in ("csv", "jsonl")
+    where = ", ".join(one.name for one in list(dict.fromkeys(group.origins))[:3]) or group.task
+    what = f"{where}: task {group.task!r:.80}: no reply carries a grade that says whether it is right"
+    mapped = group.about.tool in ("csv", "jsonl")
     way = "name the column that says it by --map correct=COLUMN" if mapped else "have the tool grade the replies"
     if run.matched or all(item.choices for item in items):
         return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
@@ -338,27 +319,27 @@ def _benchmark_name(task: str) -> str:
     return f"imported-{slug}" if slug in (*benchmarks.names(), benchmarks.ANYBODYS) else slug
 
 
-def _choose_items(buffer: ReplyBuffer, plan: RunPlan, origin: QuestionOrigin, run: ImportedRun) -> ItemStore:
+def _choose_items(group: Group, origin: QuestionOrigin, run: ImportedRun) -> ItemStore:
     """The items that were asked, sorted by their ids."""
     if origin.known is not None:
         wanted, whole = set(origin.found), origin.known.items
         items = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
     else:
-        items = ItemStore(_make_items(buffer, plan, run))
-        run.factors, run.passed_over = tuple(plan.factors.values()), plan.passed_over
+        items = ItemStore(_make_items(group, run))
+        run.factors, run.passed_over = tuple(group.factors.values()), group.passed_over
     run.items = len(items)
     ids = list(items.ids)
     return items.part(sorted(range(len(ids)), key=ids.__getitem__))
 
 
-def _make_items(buffer: ReplyBuffer, plan: RunPlan, run: ImportedRun) -> Iterator[Item]:
+def _make_items(group: Group, run: ImportedRun) -> Iterator[Item]:
     """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same way of
     asking tells it otherwise, and where our rules should read replies to an open question."""
     seen, asked, texts, firsts = FirstPlaces(), FirstPlaces(), bytearray(), array("I")
-    for place, sample in enumerate(buffer):
-        name = item_id(plan.prefix, sample)
+    for place, sample in enumerate(group.buffer):
+        name = item_id(group.prefix, sample)
         if seen.add(name, place) == place:
-            item = make_item(sample, run.benchmark, plan.prefix, make_factors(sample, plan.factors))
+            item = make_item(sample, run.benchmark, group.prefix, make_factors(sample, group.factors))
             if run.counts == "tomserve" and not item.choices:
                 raise ConfigError(
                     f"--counts tomserve: {sample.place} has no choices that an answer could be read against; name them "
@@ -371,14 +352,14 @@ def _make_items(buffer: ReplyBuffer, plan: RunPlan, run: ImportedRun) -> Iterato
             firsts.append(place)
             texts += text
         elif texts[first * len(text) : (first + 1) * len(text)] != text:
-            raise differing_text_error(sample, buffer[firsts[first]])
+            raise differing_text_error(sample, group.buffer[firsts[first]])
 
 
 class _Rows:
     """Makes the rows of a run, and counts in `run` what they are. arms: the ways of asking."""
 
-    def __init__(self, buffer: ReplyBuffer, plan: RunPlan, origin: QuestionOrigin, run: ImportedRun) -> None:
-        self._buffer, self._plan, self._origin, self._run = buffer, plan, origin, run
+    def __init__(self, group: Group, origin: QuestionOrigin, run: ImportedRun) -> None:
+        self._group, self._origin, self._run = group, origin, run
         self.arms: dict[str, StrategyArm] = {}
 
     def lines(self) -> Iterator[bytes]:
@@ -390,9 +371,9 @@ class _Rows:
         """Each reply with the id of its item."""
         known, run, seen = self._origin.known, self._run, FirstPlaces()
         if known is None:
-            yield from ((sample, item_id(self._plan.prefix, sample)) for sample in self._buffer)
+            yield from ((sample, item_id(self._group.prefix, sample)) for sample in self._group.buffer)
             return
-        for sample, item in zip(self._buffer, self._origin.found, strict=True):
+        for sample, item in zip(self._group.buffer, self._origin.found, strict=True):
             if item is None:
                 run.lost += 1
                 run.lost_first = run.lost_first or sample.place or sample.id
@@ -408,10 +389,10 @@ class _Rows:
             yield sample, item
 
     def _row(self, sample: Sample, item: str) -> dict[str, Any]:
-        run, tool, known = self._run, self._plan.about.tool, self._origin.known
+        run, tool, known = self._run, self._group.about.tool, self._origin.known
         run.replies += 1
         run.others += sample.others
-        strategy = _strategy(self._plan.strategy or sample.strategy)
+        strategy = _strategy(self._group.options.strategy or sample.strategy)
         arm = self.arms.setdefault(strategy, StrategyArm())
         shown = choice_order(sample, choice_labels(sample) if known is None else known.choices[item])
         arm.see(sample)
@@ -435,7 +416,7 @@ class _Rows:
             "timings": {} if sample.seconds is None else {"total_s": sample.seconds},
             "attempts": 1,
             "endpoint": tool,
-            "served_model": self._plan.model,
+            "served_model": self._group.model,
             "reused": False,
             "asked": sample.asked,
             "offered": list(shown),
@@ -453,7 +434,7 @@ class _Rows:
         if known is not None:
             item = known.items[known.places[name]]
         else:
-            item = make_item(sample, self._run.benchmark, self._plan.prefix, {})
+            item = make_item(sample, self._run.benchmark, self._group.prefix, {})
         answer = read_response(item, row, benchmarks.scoring_of(item.benchmark).lettered).answer
         self._run.agreement.add(name, answer, graded=graded["correct"], right=answer == item.answer)
 
@@ -465,7 +446,7 @@ class _Rows:
         if grade is not None and grade.correct is None and grade.value is not None:
             run.between += grade.value not in (0.0, RIGHT)
             run.highest = max(run.highest, grade.value)
-            grade = decide_grade(grade, self._plan.threshold)
+            grade = decide_grade(grade, self._group.options.threshold)
         run.ungraded += counts and (grade is None or grade.correct is None)
         if grade is None:
             return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
@@ -558,11 +539,16 @@ class ImportSummary:
 
 @dataclass
 class Group:
-    """The replies of one task by one model, and what their files say of themselves. settings: of each of these files
-    what it records of how the model was asked. grades: the names of the grades that count; others: those of all."""
+    """The replies of one task by one model, which become a run, and what their files say of themselves.
+
+    options: what the user wants. settings: of each of these files what it records of how the model was asked. left_out:
+    how many replies were not read, by reason. tasks: as the tool names them. grades: the names of the grades that
+    count; others: those of all. factors: which facts become which factors, once all replies were read.
+    """
 
     task: str
     model: str
+    options: ImportOptions
     buffer: ReplyBuffer
     about: SourceAbout
     facts: Facts
@@ -572,6 +558,17 @@ class Group:
     tasks: dict[str, None] = field(default_factory=dict)
     grades: dict[str, None] = field(default_factory=dict)
     others: dict[str, None] = field(default_factory=dict)
+    factors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the items' ids."""
+        return "" if self.options.together else self.task
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """The facts that are no factors because they have too many values."""
+        return tuple(name for name in self.facts.passed_over() if name != self.options.cluster)
 
     def see_grades(self, counts: Grade | None, there: Iterable[str]) -> None:
         """Note what the grades of a reply are called. counts: the one that counts. there: the names of all."""
@@ -648,7 +645,7 @@ class Groups:
             buffer = ReplyBuffer(self._scratch / f"{len(self.known)}.jsonl")
             self._stack.callback(buffer.close)
             facts = Facts(self._options.factors, ("task",) if self._options.together else ())
-            group = self.known[key] = Group(*key, buffer, about, facts)
+            group = self.known[key] = Group(*key, self._options, buffer, about, facts)
         settings = group.settings.setdefault(self._sources, _lasting(about))
         group.tasks[_clean_name(sample.task)] = None
         group.facts.see(sample.id, sample.facts)
@@ -770,8 +767,8 @@ def import_replies(
             ready = []
             for group, folder in (pairs := groups.folders()):
                 try:
-                    plan = _plan_run(group, options)
-                    ready.append(prepare_run(folder, group.buffer, plan, benchmarks.of(group.buffer), scratch))
+                    group.factors = group.facts.choose()
+                    ready.append(prepare_run(folder, group, benchmarks.of(group.buffer), scratch))
                 except UngradedError as error:
                     if len(pairs) == 1:
                         raise
@@ -803,22 +800,3 @@ def _nothing_found(sources: Sequence[Source], options: ImportOptions, summary: I
         more = f" (and {len(summary.unread) - 1:,} more)" if len(summary.unread) > 1 else ""
         return summary.unread[0] + more
     return f"{where}: holds no reply that can be read" + (f" ({summary.left_out})" if summary.left_out else "")
-
-
-def _plan_run(group: Group, options: ImportOptions) -> RunPlan:
-    return RunPlan(
-        task=group.task,
-        model=group.model,
-        tasks=tuple(group.tasks),
-        about=group.about,
-        origins=tuple(dict.fromkeys(group.origins)),
-        left_out=dict(group.left_out),
-        strategy=options.strategy,
-        counts=options.counts,
-        prefix="" if options.together else group.task,
-        threshold=options.threshold,
-        factors=group.facts.choose(),
-        grades=tuple(group.grades),
-        other_grades=group.other_grades,
-        passed_over=tuple(name for name in group.facts.passed_over() if name != options.cluster),
-    )

@@ -23,12 +23,11 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question
-from tomserve.runs.grader import Reader, check_chat, find_reader, reader_at
+from tomserve.runs.grader import Reader, check_chat, reader_at
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
-from tomserve.serving.probe import WaitPolicy
 from tomserve.status import ANSWERS, FINAL, listed
 from tomserve.variants import TAKEN, Dropped, Kind, Retell, make_variants
 from tomserve.variants import rewriter as rewriting
@@ -37,16 +36,6 @@ from tomserve.variants.rewriter import Job, PendingVariant
 REWRITER, VERIFIER = "rewriter", "verifier"
 """The strategies whose prompts are sent, and the options that name the models; REWRITER is also the field of a row that
 tells one model and prompt from another."""
-
-
-def find_rewriter(given: str, model: str | None = None, waiting: WaitPolicy | None = None) -> Reader:
-    """Find the model that is to rewrite, by its address or name; see tomserve.runs.grader.find_reader."""
-    return find_reader(given, model, waiting, strategy=REWRITER)
-
-
-def find_verifier(given: str, model: str | None = None, waiting: WaitPolicy | None = None) -> Reader:
-    """Find a second model that is to answer originals and rewritings; see tomserve.runs.grader.find_reader."""
-    return find_reader(given, model, waiting, strategy=VERIFIER)
 
 
 @dataclass(frozen=True)
