@@ -236,7 +236,7 @@ def published_effects(found: Outcomes) -> Record:
     likeliest token is; the largest value over all layers and all alpha in WINDOW is reported. A control has its own
     largest value; it is fitted without the item, since only the map itself is measured in-sample.
     """
-    items = found.chosen(CHOICES)
+    items = found.select(CHOICES)
     own = _largest(net_effects(found, PPT, CHOICES, IN_SAMPLE, items=items))
     if own is None:
         return {"published_net": None, "published_layer": None, "published_alpha": None}
@@ -308,7 +308,7 @@ def control_effects(found: Outcomes, reading: str = STRICT, *, items: pl.DataFra
 
 def headline(found: Outcomes) -> Iterator[Record]:
     """The row of the table `headline` for a model and benchmark."""
-    items = found.chosen()
+    items = found.select()
     changed, tried = no_op_changes(found)
     row: Record = {
         **found.arm,
@@ -382,7 +382,7 @@ def _needed(best: CellEffect | None) -> int | None:
 
 def by_layer(found: Outcomes) -> Iterator[Record]:
     """The table `net_by_layer`: the map and every control, in each layer with the alpha that the other half chooses."""
-    items = found.chosen()
+    items = found.select()
     of = number_scenarios(items)
     every = {PPT: net_effects(found, PPT, STRICT, HELD_OUT, items=items), **control_effects(found, items=items)}
     patch = net_effects(found, PATCH, STRICT, items=items)
@@ -401,7 +401,7 @@ def by_layer(found: Outcomes) -> Iterator[Record]:
 
 def controls(found: Outcomes) -> Iterator[Record]:
     """The table `controls`: each control, and the difference between the map and that control alone."""
-    items = found.chosen()
+    items = found.select()
     own, every, of = (
         net_effects(found, PPT, STRICT, HELD_OUT, items=items),
         control_effects(found, items=items),
@@ -432,7 +432,7 @@ _READ: Mapping[str, tuple[str, bool]] = {
 def readings(found: Outcomes) -> Iterator[Record]:
     """The table `readings`: the headline again under other readings of the same answers."""
     for name, (reading, everything) in _READ.items():
-        items = found.chosen(reading, everything)
+        items = found.select(reading, everything)
         own = net_effects(found, PPT, reading, HELD_OUT, items=items)
         same = reading == STRICT and not everything  # the headline itself, which must say the same twice
         more = {} if same else {"draws": FEWER}
@@ -451,7 +451,7 @@ _SHOWN = (
 def transfer(found: Outcomes) -> Iterator[Record]:
     """The table `transfer`: a map that was fitted on one family of stories, tried on the eligible items of another."""
     fitted = set(found.moves["fitted"].drop_nulls().unique()) - {HELD_OUT, IN_SAMPLE}
-    eligible = found.chosen()
+    eligible = found.select()
     for source in sorted(fitted):
         for family in sorted(set(eligible["family"]) - {source}):
             items = eligible.filter(family=family)

@@ -286,7 +286,7 @@ def _chosen(arms: list[Outcomes], benchmarks: set[str]) -> tuple[dict[str, Outco
     then that with most eligible items."""
     found: dict[str, Outcomes] = {}
     further = []
-    ordered = sorted(arms, key=lambda one: (one.arm["benchmark"] not in benchmarks, -one.chosen().height,
+    ordered = sorted(arms, key=lambda one: (one.arm["benchmark"] not in benchmarks, -one.select().height,
                                             one.arm["benchmark"]))  # fmt: skip
     for one in ordered:
         if one.arm["model"] in found:
@@ -298,7 +298,7 @@ def _chosen(arms: list[Outcomes], benchmarks: set[str]) -> tuple[dict[str, Outco
 def _mechanism(found: Outcomes | None) -> Mechanism | None:
     if found is None:
         return None
-    items = found.chosen()
+    items = found.select()
     own, patch = net_effects(found, PPT, fitted=HELD_OUT, items=items), net_effects(found, PATCH, items=items)
     controls = {name: net_effects(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
     lacking = find_incomplete(own, controls) if own.cells else []

@@ -267,7 +267,7 @@ def by_model(
         row |= _replies(found, model)
         measured = found.measured.get(model)
         row |= {"adjusted": _known(one.adjusted), "ceiling": _known(one.ceiling)}
-        row |= {"eligible": measured.chosen().height if measured is not None else None}
+        row |= {"eligible": measured.select().height if measured is not None else None}
         row |= {f"no_{name}": one.missing_layers.get(name) for name in LAYERS}
         if why_no_c and measured is None:
             row["no_c"] = why_no_c

@@ -110,7 +110,7 @@ def readings(count: int, seed: int) -> Readings:
 
 def test_what_is_kept_is_there_when_the_folder_is_opened_again(tmp_path: Path) -> None:
     first, found = opened(tmp_path / "states"), readings(2, 0)
-    first.keep(np.array([3, 1]), found)
+    first.write(np.array([3, 1]), found)
     again = opened(tmp_path / "states")
     assert again.missing.tolist() == [0, 2, 4]
     for layer in (1, 2, 3):
@@ -122,7 +122,7 @@ def test_what_is_kept_is_there_when_the_folder_is_opened_again(tmp_path: Path) -
 
 def test_a_row_without_its_flag_is_asked_again_and_a_file_that_was_cut_short_not_believed(tmp_path: Path) -> None:
     """So it is with a process that was killed between the states and the flag."""
-    opened(tmp_path).keep(np.array([0, 1]), readings(2, 1))
+    opened(tmp_path).write(np.array([0, 1]), readings(2, 1))
     flags = np.memmap(tmp_path / "done.u1", np.uint8, "r+")
     flags[1] = 0
     assert opened(tmp_path).missing.tolist() == [1, 2, 3, 4]
@@ -132,9 +132,9 @@ def test_a_row_without_its_flag_is_asked_again_and_a_file_that_was_cut_short_not
 
 
 def test_states_of_other_prompts_are_not_believed(tmp_path: Path) -> None:
-    opened(tmp_path).keep(np.arange(5), readings(5, 2))
+    opened(tmp_path).write(np.arange(5), readings(5, 2))
     assert opened(tmp_path, "sha256:b").missing.tolist() == [0, 1, 2, 3, 4]
-    opened(tmp_path, "sha256:b").keep(np.arange(5), readings(5, 3))
+    opened(tmp_path, "sha256:b").write(np.arange(5), readings(5, 3))
     assert not opened(tmp_path, "sha256:b").missing.size
     assert opened(tmp_path, "sha256:b", prompts=6).missing.size == 6
 

@@ -11,7 +11,7 @@ from tomserve.causal.experiment import FITTING, FITTING_ALPHA, Machine, Workload
 from tomserve.causal.settings import Settings, alphas_of, layers_of
 from tomserve.errors import ConfigError
 
-WORK = Workload(cases=200, tokens=400, layers=80, alphas=9, others=0)
+WORK = Workload(cases=200, tokens=400, layers=80, alphas=9, other_families=0)
 GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2, processor=1e12)
 
 
@@ -26,7 +26,7 @@ def llama_70b() -> checkpoints.Checkpoint:
 def test_the_reruns_are_those_that_the_sentence_multiplies() -> None:
     assert WORK.cells == 2 * 9 * 11 + 5
     assert WORK.reruns == 200 * 2 * 80 * WORK.cells
-    assert Workload(200, 400, 80, 9, others=1).cells == WORK.cells + 2 * 9 * 3
+    assert Workload(200, 400, 80, 9, other_families=1).cells == WORK.cells + 2 * 9 * 3
 
 
 def test_a_model_of_70_billion_parameters_takes_hours_and_says_how_many() -> None:
@@ -71,10 +71,10 @@ def test_other_layers_are_refused_with_the_way_out(text: str) -> None:
 
 
 def test_a_layer_that_the_model_lacks_is_refused() -> None:
-    assert Settings(layers=(3, 1)).chosen(3) == (1, 3)
-    assert Settings().chosen(3) == (1, 2, 3)
+    assert Settings(layers=(3, 1)).selected_layers(3) == (1, 3)
+    assert Settings().selected_layers(3) == (1, 2, 3)
     with pytest.raises(ConfigError, match="layer 4 is none of this model's; it has layers 1 to 3"):
-        Settings(layers=(4,)).chosen(3)
+        Settings(layers=(4,)).selected_layers(3)
 
 
 def test_strengths_are_numbers_above_zero_each_once() -> None:

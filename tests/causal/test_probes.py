@@ -53,7 +53,7 @@ def test_it_is_a_ridge_classifier_of_the_other_folds(width: int) -> None:
     ]
     ridge = Ridge(x, of, intercept=True)
     assert ridge.errors(hot - hot.mean(axis=0), grid) == pytest.approx(np.array(errors), rel=1e-6)
-    penalty, _ = ridge.chosen(hot - hot.mean(axis=0))
+    penalty, _ = ridge.choose_penalty(hot - hot.mean(axis=0))
     expected = scores(x, hot, states[~train], penalty).argmax(axis=1) == labels[~train]
     assert [found.right[i] for i in np.flatnonzero(~train)] == expected.tolist()
 

@@ -230,5 +230,5 @@ def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
 def test_the_name_of_a_part_cannot_control_the_terminal() -> None:
     for quiet, said in ((False, "model 1 of 2: m\\x1b[31m\n"), (True, "")):
         file = io.StringIO()
-        make_runner(Console(file=file, width=80), quiet=quiet).part("model 1 of 2: m\x1b[31m")
+        make_runner(Console(file=file, width=80), quiet=quiet).announce("model 1 of 2: m\x1b[31m")
         assert file.getvalue() == said

@@ -221,11 +221,11 @@ def test_a_second_call_asks_nothing_again_and_failures_are_asked_again(
     assert first.failures == {"http_500": table(first).filter(outcome="http_500").height}
     assert first.failures["http_500"] > 0
     again = measured(server, run, limit=8)
-    assert again.asked
+    assert again.asked_now
     assert not again.failures
     count = len(model.seen)
     third = measured(server, run, limit=8)
-    assert (third.asked, len(model.seen)) == (False, count)
+    assert (third.asked_now, len(model.seen)) == (False, count)
     assert table(third).equals(table(again))
     with pytest.raises(RunMismatchError, match=r"settings\.limit of this run is 8, now it would be 5"):
         measured(server, run, limit=5)

@@ -108,7 +108,7 @@ def test_somebody_elses_beliefs_need_a_question_about_them() -> None:
     assert texts(made(TIN, written, (early, RUI)))["agents_swapped"][1] == "marbles", "another person's will do"
     strangers = (RUI.model_copy(update={"story": (*RUI.story[:3], "It rains.")}), TIN, JAR)
     assert made(TIN, written, strangers)["agents_swapped"] == OmittedEdit("agents_swapped", chains.NO_MATE)
-    as_answered = written._replace(own="marbles")
+    as_answered = written._replace(model_answer="marbles")
     assert made(TIN, as_answered)["agents_swapped"] == OmittedEdit("agents_swapped", chains.NO_MATE)
 
 

@@ -68,4 +68,4 @@ GOOD = "There is tea in the jar, and Ada looks inside. Hence, to her mind, salt 
     ],
 )
 def test_a_paraphrase_keeps_the_choices_and_the_last_of_them(told: str, reason: str | None) -> None:
-    assert find_fault(make_item(), WrittenChain(TEXT, CHAIN, own="tea"), told) == reason
+    assert find_fault(make_item(), WrittenChain(TEXT, CHAIN, model_answer="tea"), told) == reason

@@ -25,7 +25,7 @@ COT = """Let's think step by step.
 
 So, Nadia still thinks that there are acorns in the tin.
 The answer is acorns."""
-OTHER = (JAR, WrittenChain(TEXT, "Ann read the lid. Therefore Ann thinks that it holds beads.", own="beads"))
+OTHER = (JAR, WrittenChain(TEXT, "Ann read the lid. Therefore Ann thinks that it holds beads.", model_answer="beads"))
 
 
 def chain(text: str, own: str | None = "acorns", item: Item = TIN) -> WrittenChain:
@@ -176,7 +176,7 @@ def test_a_rewriting_says_the_same_or_is_none() -> None:
     assert not same_meaning(TIN, written, "Rui saw marbles. She read acorns. So the answer is acorns.")
     assert not same_meaning(TIN, written, "She read acorns. Rui saw marbles. So the answer is marbles.")
     assert not same_meaning(TIN, written, "She read acorns, Rui marbles. Is the answer acorns?")
-    listed = WrittenChain("labels", '["acorns"]', own="acorns")
+    listed = WrittenChain("labels", '["acorns"]', model_answer="acorns")
     assert not same_meaning(TIN, listed, "acorns")
 
 
@@ -204,7 +204,7 @@ def test_no_prose_breaks_an_edit_and_what_is_implied_is_read(text: str, own: str
             reading = read_reply(changed_to, TIN.choices, question=TIN.question)
             assert reading.answer in (implied, None)
         if name == "last_corrupted":
-            assert implied not in (written.own, TIN.answer, None)
+            assert implied not in (written.model_answer, TIN.answer, None)
         if name == "paraphrase":
             assert [
                 find_labels(one, TIN.choices) for one in split_units(changed_to) if find_labels(one, TIN.choices)

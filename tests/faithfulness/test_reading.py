@@ -64,7 +64,7 @@ def test_a_list_of_beliefs_is_found_with_its_places(text: str, before: str, afte
 def test_entries_of_a_list(beliefs: str, answer: str, entries: tuple[tuple[int, str], ...], own: str | None) -> None:
     found = labels_of(TIN, f'{{"beliefs": {beliefs}, "answer": "{answer}"}}')
     assert isinstance(found, WrittenChain)
-    assert (found.entries, found.own) == (tuple(StatedBelief(*one) for one in entries), own)
+    assert (found.entries, found.model_answer) == (tuple(StatedBelief(*one) for one in entries), own)
     assert found.plain is beliefs.startswith('["')
 
 
@@ -96,7 +96,7 @@ def test_a_field_is_decoded_and_written_back_byte_for_byte() -> None:
     text = '{"note": 1, "explanation":  "She read \\"acorns\\".\\nSo: acorns – é.", "answer": "acorns"}'
     found = field_of(TIN, text, "explanation")
     assert isinstance(found, WrittenChain)
-    assert (found.form, found.text, found.own) == (TEXT, 'She read "acorns".\nSo: acorns – é.', "acorns")
+    assert (found.form, found.text, found.model_answer) == (TEXT, 'She read "acorns".\nSo: acorns – é.', "acorns")
     assert write_beginning(found, found.text) == text[: text.index("answer") + len('answer":')]
     changed = json.loads(write_beginning(found, 'A "quote"\n\\ here') + ' "acorns"}')
     assert changed == {"note": 1, "explanation": 'A "quote"\n\\ here', "answer": "acorns"}
@@ -118,7 +118,7 @@ def test_a_field_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
 
 def test_an_earlier_turn_is_the_chain_and_the_last_one_answers() -> None:
     assert turn_of(TIN, "She read acorns.", '{"answer": "marbles"}') == WrittenChain(
-        TEXT, "She read acorns.", own="marbles"
+        TEXT, "She read acorns.", model_answer="marbles"
     )
     assert turn_of(TIN, " 1. ... ", '{"answer": "marbles"}') == chains.NO_PROSE
 
@@ -126,7 +126,7 @@ def test_an_earlier_turn_is_the_chain_and_the_last_one_answers() -> None:
 def test_thinking_is_found_apart_from_the_reply_or_in_it() -> None:
     apart = thinking_of(TIN, '{"answer": "acorns"}', " She read acorns.\n")
     assert apart == WrittenChain(
-        THINKING, "She read acorns.", before="<think>\n", after='\n</think>\n\n{"answer":', own="acorns"
+        THINKING, "She read acorns.", before="<think>\n", after='\n</think>\n\n{"answer":', model_answer="acorns"
     )
     assert thinking_of(TIN, '<think>\nShe read acorns.</think>\n{"answer": "acorns"}', None) == apart
     assert thinking_of(TIN, 'She read acorns.\n</think>{"answer": "acorns"}', "") == apart
@@ -155,7 +155,7 @@ def test_what_is_shown_is_the_beginning_of_the_reply(
     found = labels_of(TIN, text)
     assert isinstance(found, WrittenChain)
     assert [entry.label for entry in found.entries] == beliefs
-    assert (found.text, found.own, found.plain) == (listed, answer, plain)
+    assert (found.text, found.model_answer, found.plain) == (listed, answer, plain)
     assert text.startswith(write_beginning(found, found.text))
     assert write_beginning(found, found.text).endswith('"answer":')
 

@@ -78,10 +78,10 @@ def answer(body: dict[str, Any], n: int) -> web.StreamResponse | dict[str, Any] 
     return None
 
 
-def wish(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int | None = None) -> FunctionalPlan:
+def plan(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int | None = None) -> FunctionalPlan:
     asking = EvalOptions(model=name, base_urls=(endpoint.url,), limit=limit)
     return FunctionalPlan(
-        asking=asking, benchmarks=(f"worlds={worlds}",), run=str(folder / name.translate({47: "-", 60: "-"}))
+        evaluation=asking, benchmarks=(f"worlds={worlds}",), run=str(folder / name.translate({47: "-", 60: "-"}))
     )
 
 
@@ -120,8 +120,8 @@ def told(
         ("all", worlds, None, ["one", "two", "guesser"]),
         ("few", few, None, ["three", HOSTILE, UNREAD, REFUSED]),
     ):
-        wishes = {name: wish(served, folder, name, path, limit) for name in names}
-        found[word] = measure_models(wishes, PartRunner(asked, looked), report=False).done
+        plans = {name: plan(served, folder, name, path, limit) for name in names}
+        found[word] = measure_models(plans, PartRunner(asked, looked), report=False).done
     return found
 
 
@@ -360,10 +360,10 @@ def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: P
         raise StoppedError("stopped", 130)
 
     endpoint.models = ["one", "two"]
-    wishes = {name: wish(endpoint, tmp_path, name, few) for name in ("one", "two")}
+    plans = {name: plan(endpoint, tmp_path, name, few) for name in ("one", "two")}
     said: list[str] = []
     with pytest.raises(StoppedError):
-        measure_models(wishes, PartRunner(stopped, looked, said.append), report=False)
+        measure_models(plans, PartRunner(stopped, looked, said.append), report=False)
     assert [line for line in said if line.startswith("model")] == ["model 1 of 2: one"]
 
 

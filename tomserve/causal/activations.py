@@ -155,7 +155,7 @@ class ActivationCache:
         """The places of the prompts whose states are not there yet, in ascending order."""
         return np.flatnonzero(self._done == 0).astype(np.int64)
 
-    def keep(self, places: Ints, found: Readings) -> None:
+    def write(self, places: Ints, found: Readings) -> None:
         """Keep the states and answers of the prompts at these places, float32 [n, layers, width]."""
         for layer, states in enumerate(self._states):
             states[places] = found.states[:, layer]

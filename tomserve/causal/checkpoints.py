@@ -47,31 +47,33 @@ EXTRA = "pip install 'tomserve[causal]'"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A causal language model that can be measured, as its small files describe it.
-
-    name: as the user wrote it. place: the folder, or its id on the hub. revision: the commit on the hub, or the digest
-    that is shipped with the reference model; None for a folder of the user's. digest: what tells this model from any
-    other: its revision, or for a folder of the user's a digest of its files (see `digest_of`). layers, width, heads,
-    kv_heads, vocabulary: its sizes. parameters: how many it has; active: how many of them one token uses, fewer in a
-    mixture of experts. dtype: what the weights are stored in. cache_numbers: how many numbers the keys and values of
-    one token take in all layers. template: a chat template to be used in place of the tokenizer's, from the model's
-    preset; None for its own.
-    """
+    """A causal language model that can be measured, as its small files describe it."""
 
     name: str
+    """The model as the user named it."""
     place: str
+    """The folder of the model, or its id on the hub."""
     revision: str | None
+    """The commit on the hub, or the digest that is shipped with the reference model; None for a user's folder."""
     digest: str
+    """What tells this model from any other: its revision, or for a folder of the user's a digest of its files (see
+    `digest_of`)."""
     layers: int
     width: int
     heads: int
     kv_heads: int
     vocabulary: int
+    """The size of the vocabulary; before it the other sizes of the model."""
     parameters: int
+    """How many parameters the model has."""
     active: int
+    """How many parameters one token uses, fewer in a mixture of experts."""
     dtype: str
+    """The numbers in which the weights are stored."""
     cache_numbers: int
+    """How many numbers the keys and values of one token take in all layers."""
     template: str | None = None
+    """A chat template to be used in place of the tokenizer's, from the model's preset; None for its own."""
 
     @property
     def bytes_per_token_of_cache(self) -> int:

@@ -68,7 +68,7 @@ class Workload:
     tokens: float
     layers: int
     alphas: int
-    others: int
+    other_families: int
 
     @property
     def prompts(self) -> int:
@@ -78,7 +78,7 @@ class Workload:
     @property
     def cells(self) -> int:
         """How many steps an item makes in a layer, and each order of its choices."""
-        return count_cells(self.alphas, self.others)
+        return count_cells(self.alphas, self.other_families)
 
     @property
     def reruns(self) -> int:
@@ -88,15 +88,18 @@ class Workload:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the measurement runs on. rate: multiplications and additions a second. memory: bytes of the main memory.
-    device: in words. weight: bytes of one parameter there. processor: the same as rate, of the CPU, which fits the
-    maps whatever runs the model."""
+    """What the measurement runs on."""
 
     rate: float
+    """Multiplications and additions a second."""
     memory: int
+    """Bytes of the main memory."""
     device: str
+    """The device in words."""
     weight: int
+    """Bytes of one parameter there."""
     processor: float
+    """Multiplications and additions a second of the CPU, which fits the maps whatever runs the model."""
 
     @classmethod
     def here(cls, device: str, gpus: int) -> Machine:
@@ -127,21 +130,23 @@ def _measured_rate() -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a measurement takes. seconds: of time. fitting: seconds of it in which maps are fitted. weights, cache,
-    steps, states: bytes of the model's weights, of one prompt's cache for a batch of re-runs, of the steps of a group
-    of layers, and of the states on disk. table: bytes of the table and its parts. groups: in how many groups the layers
-    are taken."""
+    """What a measurement takes in time, memory (bytes) and disk (bytes)."""
 
     work: Workload
     machine: Machine
     seconds: float
+    """Seconds that all of it takes."""
     fitting: float
+    """Seconds in which maps are fitted."""
     weights: int
     cache: int
     steps: int
     states: int
+    """Bytes of the states on disk; `cache` is one prompt's for a batch of re-runs, `steps` a group of layers'."""
     table: int
+    """Bytes of the table and its parts."""
     groups: int
+    """In how many groups the layers are taken."""
 
     def lines(self) -> list[str]:
         """The estimate in whole sentences, with the arithmetic that it rests on."""
@@ -263,7 +268,7 @@ class ExperimentSetup:
                     yield item
 
     @property
-    def others(self) -> int:
+    def other_families(self) -> int:
         """From how many other families maps are carried over to a case of a family that is large enough."""
         sizes = Counter(case.family for case in self.cases)
         return max(0, sum(size >= TRANSFER_LEAST for size in sizes.values()) - 1)
@@ -299,12 +304,12 @@ def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
 @dataclass(frozen=True)
 class Subject:
     """A loaded model with what is asked of it. strategy: whose prompt asks. asked: the cases with their prompts.
-    about: what the manifest notes of the model."""
+    description: what the manifest notes of the model."""
 
     backend: Backend
     strategy: Strategy
     asked: PromptSet
-    about: dict[str, Any]
+    description: dict[str, Any]
 
 
 def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Subject:
@@ -361,8 +366,8 @@ def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
 
 def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> Estimate:
     """What the measurement takes where prompts have so many tokens on average."""
-    layers = len(settings.chosen(found.checkpoint.layers))
-    work = Workload(len(found.cases), tokens, layers, len(settings.alphas), found.others)
+    layers = len(settings.selected_layers(found.checkpoint.layers))
+    work = Workload(len(found.cases), tokens, layers, len(settings.alphas), found.other_families)
     return estimate_cost(found.checkpoint, work, on)
 
 
@@ -403,7 +408,7 @@ def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, list
                 f"the model's states after layer {layer} are not finite, so that they overflow its dtype or its "
                 "weights are broken; measure with --dtype float32, or bfloat16 where that does not fit"
             )
-        states.keep(np.array(places, np.int64), found)
+        states.write(np.array(places, np.int64), found)
         listener.advance(len(places))
     listener.done()
 
@@ -430,7 +435,7 @@ def run_experiment(
 ) -> None:
     """Measure everything and finish the run. Raises ConfigError where too few cases are eligible."""
     asked, backend = subject.asked, subject.backend
-    layers = settings.chosen(backend.layers)
+    layers = settings.selected_layers(backend.layers)
     states = ActivationCache(
         run.work / "states",
         prompts=len(asked.prompts),
@@ -486,9 +491,8 @@ def measure(
     place: the name or folder of the run; None for ``causal-<benchmark>-<model>``. listener: is told what happens. on:
     the device and the like, which may differ from session to session.
 
-    Raises ConfigError for what cannot be measured (see tomserve.causal.experiment.find_setup, and where too few cases are
-    eligible), RunMismatchError where the folder holds another measurement, MachineError where the model cannot be
-    loaded.
+    Raises ConfigError for what cannot be measured (see `find_setup`, and where too few cases are eligible),
+    RunMismatchError where the folder holds another measurement, MachineError where the model cannot be loaded.
     """
     on, listener = on or Hardware(), listener or SilentMeasureListener()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -497,7 +501,7 @@ def measure(
             "spread the model over all GPUs"
         )
     found = find_setup(settings, on)
-    settings.chosen(found.checkpoint.layers)
+    settings.selected_layers(found.checkpoint.layers)
     for reason, count in found.left_out.most_common():
         listener.note(f"{count:,} false-belief question{'s make' if count > 1 else ' makes'} no case: {reason}")
     folder = run_path(str(place)) if place is not None else runs_root() / default_run(found)
@@ -508,7 +512,7 @@ def measure(
         revision=found.checkpoint.revision or found.checkpoint.digest,
         benchmark=found.benchmark,
         benchmark_digest=found.digest,
-        settings=settings.recorded(),
+        settings=settings.to_record(),
         command=command_of(settings),
     ) as run:
         if run.complete:
@@ -516,8 +520,8 @@ def measure(
         run.write_items(found.items)
         listener.note(f"loading {found.checkpoint.name} from {found.checkpoint.place}")
         subject = load_subject(found, settings, on)
-        run.log(f"model: {subject.about}")
-        run.note_environment({**environment(on), **{name: subject.about[name] for name in NOTED}})
+        run.log(f"model: {subject.description}")
+        run.note_environment({**environment(on), **{name: subject.description[name] for name in NOTED}})
         for reason, count in subject.asked.left_out.most_common():
             listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
         here = describe_machine(on)

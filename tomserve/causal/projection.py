@@ -151,7 +151,7 @@ class Ridge:
             found.append(np.sqrt(total))
         return np.array(found)
 
-    def chosen(self, y: Floats) -> tuple[float, float]:
+    def choose_penalty(self, y: Floats) -> tuple[float, float]:
         """The penalty with the least error, and that error over |y| (infinite where y is zero). y: as in `errors`."""
         penalties = self.penalties()
         errors = self.errors(y, penalties)
@@ -172,7 +172,7 @@ class Ridge:
             raise ValueError(f"a map is fitted to finite states [n, d] of the {self.left.shape[0]} items: {y.shape}")
         frame, small = np.linalg.qr(y.T)  # Y = small' frame'; what follows needs only `small`
         if penalty is None:
-            penalty, error = self.chosen(small.T)
+            penalty, error = self.choose_penalty(small.T)
         else:
             size = float(np.linalg.norm(small))
             error = float(self.errors(small.T, [penalty])[0]) / size if size else float("inf")
@@ -353,7 +353,7 @@ def _read(ridge: Ridge, labels: Ints, states: Floats, offered: Mask) -> Ints:
     names, code = np.unique(labels, return_inverse=True)
     hot = np.eye(names.size)[code]
     centred = hot - hot.mean(axis=0)
-    penalty, _ = ridge.chosen(centred)
+    penalty, _ = ridge.choose_penalty(centred)
     weights = ridge.right @ (ridge.shrunk(penalty)[:, None] * (ridge.left.T @ centred))
     scores = np.full(offered.shape, UNSEEN)
     scores[:, names] = (states - ridge.centre) @ weights + hot.mean(axis=0)

@@ -31,27 +31,30 @@ STRATEGY = "vanilla"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is measured of which model on which cases; everything here must be the same when a run goes on.
-
-    model: a preset, ORG/NAME on the hub, or ./FOLDER. items: the name of a benchmark that has cases, a FILE.py that
-    declares one, or a file of items with their versions. path: what the benchmark reads instead of its own data.
-    where: conditions on the false-belief items; empty for the benchmark's usual ones. limit: at most so many cases,
-    whole scenarios of them. strategy: whose prompt asks. layers: the layers that are moved, from 1; None for all.
-    alphas: the strengths. folds: how many parts. seed: of the folds and of everything random. fewest: how many items
-    have to be eligible.
-    """
+    """What is measured of which model on which cases; everything here must be the same when a run goes on."""
 
     model: str = REFERENCE
+    """The model: a preset, ORG/NAME on the hub, or ./FOLDER."""
     items: str = ITEMS
+    """The name of a benchmark that has cases, a FILE.py that declares one, or a file of items with their versions."""
     path: Path | None = None
+    """The file or folder that the benchmark reads instead of its own data."""
     where: tuple[str, ...] = ()
+    """Conditions on the false-belief items; empty for the benchmark's usual ones."""
     limit: int | None = None
+    """At most so many cases, whole scenarios of them."""
     strategy: str = STRATEGY
+    """The strategy whose prompt asks."""
     layers: tuple[int, ...] | None = None
+    """The layers that are moved, from 1; None for all."""
     alphas: tuple[float, ...] = ALPHAS
+    """The strengths of the moves."""
     folds: int = FOLDS
+    """Into how many parts the scenarios are divided for holding out."""
     seed: int = 0
+    """The seed of the folds and of everything random."""
     fewest: int = FEWEST
+    """How many items have to be eligible."""
 
     def __post_init__(self) -> None:
         if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):
@@ -67,7 +70,7 @@ class Settings:
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"limit is {self.limit}; expected 1 or more cases")
 
-    def chosen(self, layers: int) -> tuple[int, ...]:
+    def selected_layers(self, layers: int) -> tuple[int, ...]:
         """The layers that are moved, in ascending order. layers: how many the model has.
 
         Raises ConfigError for a layer that the model does not have.
@@ -78,7 +81,7 @@ class Settings:
             raise ConfigError(f"layer {strange[0]} is none of this model's; it has layers 1 to {layers}")
         return tuple(sorted({int(layer) for layer in self.layers}))
 
-    def recorded(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """What the manifest records of these settings, beside the model and the benchmark."""
         return {
             "strategy": self.strategy,

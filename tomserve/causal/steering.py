@@ -113,7 +113,7 @@ def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -
     Beside them stand the references, `perspective` fitted on all cases, and the transfer from every family with at
     least TRANSFER_LEAST cases to the cases of every other such family that are about other scenarios.
 
-    folds: int64 [n], the fold of every case (`tomserve.causal.projection.assign_folds`). alphas: the strengths of the moves.
+    folds: int64 [n], the fold of every case (`projection.assign_folds`). alphas: the strengths of the moves.
 
     Raises ConfigError where more than half of the cases outside of a fold, of all, or of such a family are about one
     scenario, so that they cannot be shuffled.

@@ -5,18 +5,6 @@ orders of its choices: only such an answer can become the true-belief one becaus
 that was the false-belief choice before and is the true-belief choice after. Strictly read, an answer counts only
 where the likeliest token of the whole vocabulary begins one of the choices; read by the choices only, the likeliest
 choice does.
-
-`kind` says what a row is:
-
-  answer  what the model answered before anything was moved. `told`, `order`, `role`, `strict`, `gap`.
-  move    what it answered after its state was moved. `order`, `layer`, `alpha`, `map`, `target`, `fitted`, `role`,
-          `strict`, `gap`, `displacement`, and of the answer before: `role_before`, `strict_before`, `gap_before`.
-  map     how well a map fits: one row for each layer, map, fold and `fitted`; no item. `layer`, `map`, `fitted`, `fold`,
-          `penalty`, `error`, `rank`, `gain`, `norm`.
-  probe   whether a linear probe read a belief out of the state of an item it was not trained on. `told`, `layer`,
-          `probe`, `labels`, `fold`, `right`.
-
-Columns that a kind does not have are null in its rows.
 """
 
 from __future__ import annotations
@@ -32,6 +20,15 @@ import polars as pl
 from tomserve.errors import ConfigError
 
 ANSWER, MOVE, MAP, PROBE = "answer", "move", "map", "probe"
+"""`kind`: what a row is. Columns that a kind does not have are null in its rows.
+
+answer  What the model answered before anything was moved: `told`, `order`, `role`, `strict`, `gap`.
+move    What it answered after its state was moved: `order`, `layer`, `alpha`, `map`, `target`, `fitted`, `role`,
+        `strict`, `gap`, `displacement`, and of the answer before: `role_before`, `strict_before`, `gap_before`.
+map     How well a map fits, one row for each layer, map, fold and `fitted`, without an item: `layer`, `map`,
+        `fitted`, `fold`, `penalty`, `error`, `rank`, `gain`, `norm`.
+probe   Whether a linear probe read a belief out of the state of an item it was not trained on: `told`, `layer`,
+        `probe`, `labels`, `fold`, `right`."""
 
 FALSE, OWN, OWN_TWIN, TWIN = "false", "own", "own_twin", "twin"
 """`told`: which telling of a case. false: the false-belief story f; own: p, as the protagonist saw it, told to "you";
@@ -173,7 +170,7 @@ class Outcomes:
     maps: pl.DataFrame
     probes: pl.DataFrame
 
-    def chosen(self, reading: str = STRICT, all_items: bool = False) -> pl.DataFrame:
+    def select(self, reading: str = STRICT, all_items: bool = False) -> pl.DataFrame:
         """The items that a reading counts: those eligible under it, or all."""
         name = "eligible_choices" if reading == CHOICES else "eligible"
         return self.items if all_items else self.items.filter(pl.col(name))

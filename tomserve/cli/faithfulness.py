@@ -168,7 +168,7 @@ def measure_and_report(
 
     screen = console()
     result = measure(settings, connection, new, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals)
-    if not result.asked:
+    if not result.asked_now:
         screen.print("nothing left to ask", highlight=False)
     analysis = compute(scores_of(result.folder, note=warn))
     for doubt in analysis.warnings:

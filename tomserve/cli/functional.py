@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def plan_models(
-    wish: FunctionalPlan, models: Sequence[str], weights: Sequence[str], *, one: str | None
+    plan: FunctionalPlan, models: Sequence[str], weights: Sequence[str], *, one: str | None
 ) -> dict[str, FunctionalPlan]:
-    """The wish of each model, by its name, with a folder of its own below that of all.
+    """The plan of each model, by its name, with a folder of its own below that of all.
 
     models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
     what is given twice, or of a model that is not named.
@@ -50,16 +50,16 @@ def plan_models(
             raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model, or `none` for all")
         of[name] = place
     found: dict[str, FunctionalPlan] = {}
-    run = wish.run or "functional"
+    run = plan.run or "functional"
     for name, url in map(_split_model, models):
         if name in found:
             raise ConfigError(f"--models: {name!r} is named twice")
-        asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
+        evaluation = replace(plan.evaluation, model=name, base_urls=(url,) if url else plan.evaluation.base_urls)
         folder = default_name("model", name).removeprefix("model-")
         own = NO_WEIGHTS if without else of.pop(name, None)
-        found[name] = replace(wish, asking=asking, weights=own, run=f"{run.rstrip('/')}/{folder}")
-        if not own and weights and asking.base_urls:  # how to measure inside concerns those whose weights are named
-            found[name] = replace(found[name], inside=Settings(), on=Hardware())
+        found[name] = replace(plan, evaluation=evaluation, weights=own, run=f"{run.rstrip('/')}/{folder}")
+        if not own and weights and evaluation.base_urls:  # how to measure inside concerns those whose weights are named
+            found[name] = replace(found[name], mechanism=Settings(), hardware=Hardware())
     if of:
         raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
     if len({each.run for each in found.values()}) < len(found):
@@ -181,13 +181,12 @@ def functional(
     wished and could not be measured.
     """
     from tomserve.causal.experiment import Hardware
-    from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, alphas_of, layers_of
-    from tomserve.causal.settings import Settings as Chosen
+    from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings, alphas_of, layers_of
     from tomserve.runs.planning import EvalOptions
     from tomserve.workflows.functional import LIMIT, FunctionalPlan
 
-    wish = FunctionalPlan(
-        asking=EvalOptions(
+    wanted = FunctionalPlan(
+        evaluation=EvalOptions(
             model=model,
             base_urls=tuple(base_url or ()),
             transport=transport,
@@ -198,44 +197,44 @@ def functional(
             setup=setup,
         ),
         benchmarks=tuple(benchmark or ()),
-        inside=Chosen(
+        mechanism=Settings(
             items=items or ITEMS,
             limit=cases,
             layers=None if layers is None else layers_of(layers),
             alphas=ALPHAS if alphas is None else alphas_of(alphas),
             fewest=fewest or FEWEST,
         ),
-        on=Hardware(device=device, dtype=dtype, revision=revision),
+        hardware=Hardware(device=device, dtype=dtype, revision=revision),
         run=run,
         formula=parse_formula(weights_bcs),
     )
     if gpus is not None and not plan:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
     if models:
-        wishes = plan_models(wish, [*models, *(more or ())], weights or (), one=model)
+        plans = plan_models(wanted, [*models, *(more or ())], weights or (), one=model)
         if plan:
-            return _print_plan(wishes, gpus)
-        return _measure_several(wishes, wish, report=report, opened=opened, quiet=quiet)
+            return _print_plan(plans, gpus)
+        return _measure_several(plans, wanted, report=report, opened=opened, quiet=quiet)
     if more:
         raise ConfigError(f"{more[0]!r} is a surplus word; expected --model {more[0]}, or --models for several")
     if len(weights or ()) > 1:
         raise ConfigError("--weights is given more than once; expected one, or --models for several models")
-    wish = replace(wish, weights=weights[0] if weights else None)
+    wanted = replace(wanted, weights=weights[0] if weights else None)
     if plan:
-        return _print_plan({model or "": wish}, gpus)
-    return _measure_one(wish, report=report, opened=opened, quiet=quiet)
+        return _print_plan({model or "": wanted}, gpus)
+    return _measure_one(wanted, report=report, opened=opened, quiet=quiet)
 
 
-def _print_plan(wishes: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
-    """Print what each wish would do; returns the exit code."""
+def _print_plan(plans: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
+    """Print what each plan would do; returns the exit code."""
     from tomserve.content.text import sanitize
     from tomserve.workflows.functional import estimate_cost
 
     screen = console()
-    for number, (name, wish) in enumerate(wishes.items(), 1):
-        if len(wishes) > 1:
-            screen.print(sanitize(f"model {number} of {len(wishes)}: {name}"), markup=False, highlight=False)
-        for line in estimate_cost(wish, gpus):
+    for number, (name, plan) in enumerate(plans.items(), 1):
+        if len(plans) > 1:
+            screen.print(sanitize(f"model {number} of {len(plans)}: {name}"), markup=False, highlight=False)
+        for line in estimate_cost(plan, gpus):
             screen.print(sanitize(line), markup=False, highlight=False)
     return 0
 
@@ -264,7 +263,7 @@ def make_runner(screen: Console, *, quiet: bool) -> PartRunner:
     return PartRunner(ask, look, part, warn)
 
 
-def _measure_one(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
+def _measure_one(plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
     from tomserve.cli.output import tell_report, tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
@@ -272,7 +271,7 @@ def _measure_one(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: boo
     from tomserve.workflows.functional import measure_layers
 
     screen = console()
-    told = measure_layers(wish, make_runner(screen, quiet=quiet), report=report)
+    told = measure_layers(plan, make_runner(screen, quiet=quiet), report=report)
     for doubt in told.analysis.warnings:
         warn(doubt)
     lacking = [gap for part in told.answers for gap in warn_gaps(part.folder, scores_of(part.folder))]
@@ -285,7 +284,7 @@ def _measure_one(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: boo
 
 
 def _measure_several(
-    wishes: Mapping[str, FunctionalPlan], wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool
+    plans: Mapping[str, FunctionalPlan], plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool
 ) -> int:
     """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
     from tomserve.content.files import one_line
@@ -299,11 +298,11 @@ def _measure_several(
     )
 
     screen = _narrow_console(console())
-    queue = measure_models(wishes, make_runner(screen, quiet=quiet), report=report)
-    folder = run_path(next(iter(wishes.values())).run or "").parent
+    queue = measure_models(plans, make_runner(screen, quiet=quiet), report=report)
+    folder = run_path(next(iter(plans.values())).run or "").parent
     code = 0
     if queue.done:
-        board = make_leaderboard(queue, wish.formula, folder)
+        board = make_leaderboard(queue, plan.formula, folder)
         code = int(bool(board.unread))
         show_leaderboard(board, screen)
         page = write_leaderboard(board, folder)[-1]

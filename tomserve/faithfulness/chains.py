@@ -129,23 +129,22 @@ class StatedBelief(NamedTuple):
 
 
 class WrittenChain(NamedTuple):
-    """A chain that can be edited.
-
-    form: LABELS, TEXT or THINKING (see tomserve.faithfulness.table). text: the chain alone, as it was written: of
-    LABELS the JSON list, of TEXT and THINKING the prose. entries: of LABELS its beliefs in order, else (). plain: of
-    LABELS, whether the list holds bare labels instead of objects with their sentences. before, after: what the model
-    wrote around the chain up to its answer, so that before + text + after is the beginning of its reply, to be
-    continued by the answer alone as JSON ('"tea"'), such as '{"beliefs": ' and ', "answer":'. own: the answer that it
-    gave after the chain; None where it gave none.
-    """
+    """A chain that can be edited."""
 
     form: str
+    """The form: LABELS, TEXT or THINKING (see tomserve.faithfulness.table)."""
     text: str
+    """The chain alone, as it was written: of LABELS the JSON list, of TEXT and THINKING the prose."""
     entries: tuple[StatedBelief, ...] = ()
+    """The beliefs of LABELS in order, else ()."""
     plain: bool = False
+    """Of LABELS, whether the list holds bare labels instead of objects with their sentences."""
     before: str = ""
     after: str = ""
-    own: str | None = None
+    """What the model wrote around the chain up to its answer, so that before + text + after is the beginning of its
+    reply, to be continued by the answer alone as JSON ('"tea"'), such as '{"beliefs": ' and ', "answer":'."""
+    model_answer: str | None = None
+    """The answer that the model gave after the chain; None where it gave none."""
 
 
 class EditedChain(NamedTuple):
@@ -298,7 +297,7 @@ def field_of(item: Item, text: str, field: str, *, lettered: bool = False) -> Wr
         if _escape_json(found.value) != text[found.start + 1 : found.end - 1]:
             return ESCAPED
         own = read_reply(text, offered_choices(item, lettered), len(item.story), item.question).answer
-        return WrittenChain(TEXT, found.value, before=before, after=after, own=own)
+        return WrittenChain(TEXT, found.value, before=before, after=after, model_answer=own)
     return NO_FIELD if late else NOT_STRICT
 
 
@@ -306,7 +305,7 @@ def turn_of(item: Item, text: str, answer_text: str, *, lettered: bool = False) 
     """The prose of an earlier turn of a conversation. text: that turn's reply. answer_text: the reply that answers."""
     if _WORD.search(text) is None:
         return NO_PROSE
-    return WrittenChain(TEXT, text, own=_own(item, answer_text, lettered))
+    return WrittenChain(TEXT, text, model_answer=_own(item, answer_text, lettered))
 
 
 def thinking_of(
@@ -334,7 +333,11 @@ def thinking_of(
     if _WORD.search(thought) is None:
         return NO_PROSE
     return WrittenChain(
-        THINKING, thought, before=f"{opening}\n", after=f"\n{closing}\n\n{_FIRST}", own=_own(item, text, lettered)
+        THINKING,
+        thought,
+        before=f"{opening}\n",
+        after=f"\n{closing}\n\n{_FIRST}",
+        model_answer=_own(item, text, lettered),
     )
 
 
@@ -404,18 +407,19 @@ NOTHING_FOLLOWS = "nothing follows from that belief"
 
 
 class EditCase(NamedTuple):
-    """What an edit is made from.
-
-    item, chain: whose chain it is. mates: other questions about the same story. other: the chain of another item, with
-    that item. tokens: counts tokens. choices: the item's choices as replies are read by them.
-    """
+    """What an edit is made from."""
 
     item: Item
     chain: WrittenChain
+    """The chain of an item."""
     mates: Sequence[Item]
+    """Other questions about the same story."""
     other: tuple[Item, WrittenChain] | None
+    """The chain of another item, with that item."""
     tokens: Count
+    """A function that counts tokens."""
     choices: Sequence[str]
+    """The item's choices as replies are read by them."""
 
 
 def random_key(*parts: str) -> bytes:

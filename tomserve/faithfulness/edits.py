@@ -136,7 +136,7 @@ def _wrong(case: EditCase, place: int = -1) -> str:
     """The label that is put in at that place: neither what stands there nor the last belief, the model's answer or the
     right one."""
     entries = case.chain.entries
-    avoid = {entries[place].label, entries[-1].label, case.chain.own}
+    avoid = {entries[place].label, entries[-1].label, case.chain.model_answer}
     found = wrong_labels(case.item, avoid, {entry.label for entry in entries})
     if not found:
         raise InapplicableError(NO_WRONG)
@@ -201,7 +201,7 @@ def _swap(case: EditCase) -> Made:
         before = [entry.label for entry in entries[:-1]]
         alone = before == [entry.label for entry in case.chain.entries[:-1]] and len(entries) == len(case.chain.entries)
         same = same or alone
-        if not alone and entries[-1].label not in (last, case.chain.own, case.item.answer):
+        if not alone and entries[-1].label not in (last, case.chain.model_answer, case.item.answer):
             somebody = bool(people_of(mate)) and people_of(mate) != asked
             found.append((not somebody, entries))
     if not found:
@@ -252,7 +252,7 @@ def remove_list_end(chain: WrittenChain) -> str:
 
 def last_label(chain: WrittenChain) -> str | None:
     """The label on which a chain ends; for prose the answer that followed it."""
-    return chain.entries[-1].label if chain.entries else chain.own
+    return chain.entries[-1].label if chain.entries else chain.model_answer
 
 
 def make_edits(

@@ -83,8 +83,8 @@ MARK = "asked_by"
 Chains = Mapping[tuple[str, str], Chain]
 """The chains of a run, by item and strategy."""
 
-Drive = Callable[["AskingPhase"], None]
-"""Runs `Asking.ask` to its end."""
+LoopRunner = Callable[["AskingPhase"], None]
+"""Runs `AskingPhase.ask` to its end."""
 
 
 def run_phase(asking: AskingPhase) -> None:
@@ -108,32 +108,30 @@ class AskingPhase:
 
 @dataclass
 class AskingSession:
-    """What the phases of one measurement share.
-
-    run: its folder. connection: how models are reached. listener: told what happens. stop: ends the asking early.
-    drive: runs an Asking to its end; a command line gives its own, which handles signals meanwhile. session: notes the
-    prompt tokens of the edits and hints, and how many of them the server had in its cache.
-    """
+    """What the phases of one measurement share."""
 
     run: MeasuredRun
     connection: Connection
     listener: Listener
     stop: Stop
-    drive: Drive = run_phase
+    """Ends the asking early."""
+    run_loop: LoopRunner = run_phase
+    """Runs a phase to its end; a command line gives its own, which handles signals meanwhile."""
     session: Session = field(default_factory=Session)
+    """Notes the prompt tokens of the edits and hints, and how many of them the server had in its cache."""
 
     def left(self, planned: Sequence[PlannedQuestion], chains: Chains) -> bool:
         """Whether any edit or hint has no final reply yet."""
-        wanted = [one for one in planned if one.asked and one.kind in (EDIT, HINT)]
+        wanted = [one for one in planned if one.is_asked and one.kind in (EDIT, HINT)]
         asks = _Asks(chains, None)
         with Journal(self.run.work_file(REPLIES)) as journal:
             return any(not is_finished(journal, Question(one.item, asks.of(one))) for one in wanted)
 
     def ask(self, reached: ModelAccess, planned: Sequence[PlannedQuestion], chains: Chains) -> None:
         """Ask the model what is left of the edits and hints."""
-        wanted = [one for one in planned if one.asked and one.kind in (EDIT, HINT)]
+        wanted = [one for one in planned if one.is_asked and one.kind in (EDIT, HINT)]
         with Journal(self.run.work_file(REPLIES)) as journal:
-            asks = _Asks(chains, reached.held_by)
+            asks = _Asks(chains, reached.prefill_support)
 
             def questions() -> Iterator[Question]:
                 return (Question(one.item, asks.of(one)) for one in wanted)
@@ -162,7 +160,7 @@ class AskingSession:
                 what=f"of the {what}",
                 session=self.session,
             )
-            self._run(at.endpoints, at.model, phase, reached.gone)
+            self._run(at.endpoints, at.model, phase, reached.server_gone)
 
     def ask_second(self, who: Reader, shown: Mapping[str, Item], file: str, what: str) -> dict[str, dict[str, Any]]:
         """Ask a second model about each of these items, once each, and return its last rows by the items' names."""
@@ -199,7 +197,7 @@ class AskingSession:
             endpoints, model, self.listener, self.stop, self.run.log, lambda: None, given.timeout, given.transport,
             policy, alive, ModelGuard(phase.journal.models, acceptable=False),
         )  # fmt: skip
-        self.drive(AskingPhase(asker, phase, self.listener, self.stop))
+        self.run_loop(AskingPhase(asker, phase, self.listener, self.stop))
 
 
 class _Asks:
@@ -222,7 +220,7 @@ class _Asks:
 
     def _hint(self, chain: Chain, key: tuple[str, str], condition: str) -> HintedTurn:
         if self._last is None or self._last[0] != key:
-            made = add_hints(chain.item, chain.strategy.turn, chain.written.own, lettered=chain.lettered)
+            made = add_hints(chain.item, chain.strategy.turn, chain.written.model_answer, lettered=chain.lettered)
             self._last = (key, {found.condition: found for found in made})
         found = self._last[1].get(condition)
         if not isinstance(found, HintedTurn):
@@ -254,7 +252,7 @@ def predictor_items(planned: Sequence[PlannedQuestion], chains: Chains) -> dict[
     """What the predicting model is shown, by item, strategy and condition: choices as the model was offered them."""
     found = {}
     for one in planned:
-        if one.kind == PREDICTION and one.asked:
+        if one.kind == PREDICTION and one.is_asked:
             chain = chains[one.item, one.strategy]
             told = hints.find_user_message(chain.strategy.turn(chain.item).messages)[1]
             offers = hints.read_offered(chain.item, told, lettered=chain.lettered)
@@ -284,7 +282,8 @@ Predictions = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
 def build_table(
-    source: SourceRun, run: str, planned: Sequence[PlannedQuestion], chains: Chains, replies: Replies, predictions: Predictions,
+    source: SourceRun, run: str, planned: Sequence[PlannedQuestion], chains: Chains, replies: Replies,
+    predictions: Predictions,
     predictor: str | None,
 ) -> pl.DataFrame:  # fmt: skip
     """The table: a row for everything that was planned.
@@ -303,11 +302,11 @@ def build_table(
                 yield {**named, **_of_item(items[one.item], one)}
                 continue
             row = {**named, **_of_item(chain.item, one), **_of_chain(chain)}
-            if one.asked and one.kind == EDIT:
+            if one.is_asked and one.kind == EDIT:
                 row |= _edit_row(chain, one, replies.get((one.item, one.name), {}))
-            elif one.asked and one.kind == HINT:
+            elif one.is_asked and one.kind == HINT:
                 row |= _hint_row(chain, one, made.item(chain, one.condition), replies.get((one.item, one.name), {}))
-            elif one.asked:
+            elif one.is_asked:
                 row |= {
                     "predictor": predictor,
                     **_prediction_columns(chain, predictions.get((one.item, one.strategy, one.condition))),
@@ -332,7 +331,7 @@ def _of_item(item: Item, one: PlannedQuestion) -> dict[str, Any]:
 
 
 def _of_chain(chain: Chain) -> dict[str, Any]:
-    return {"form": chain.written.form, "own": chain.written.own, "written": chain.written.text}
+    return {"form": chain.written.form, "own": chain.written.model_answer, "written": chain.written.text}
 
 
 def _answer(row: Mapping[str, Any] | None, answer: str | None, parse: str | None, reason: str | None) -> dict[str, Any]:
@@ -402,7 +401,7 @@ class _Hinted:
     def item(self, chain: Chain, condition: str) -> Item:
         """The item as it was shown with that hint, whose choices may stand in another order."""
         if self._chain is not chain:
-            made = hints.add_hints(chain.item, chain.strategy.turn, chain.written.own, lettered=chain.lettered)
+            made = hints.add_hints(chain.item, chain.strategy.turn, chain.written.model_answer, lettered=chain.lettered)
             self._chain = chain
             self._items = {one.condition: one.item for one in made if isinstance(one, hints.HintedTurn)}
         return self._items.get(condition, chain.item)
@@ -419,7 +418,7 @@ class MeasurementResult:
     tell; asked_tokens: how many prompt tokens there were."""
 
     folder: Path
-    asked: bool
+    asked_now: bool
     failures: Mapping[str, int]
     tokens: int | None = None
     cached: float | None = None
@@ -439,13 +438,13 @@ def measure(
     connection: Connection | None = None,
     place: str | Path | None = None,
     listener: Listener | None = None,
-    drive: Drive = run_phase,
+    run_loop: LoopRunner = run_phase,
     stop: Stop | None = None,
 ) -> MeasurementResult:
     """Measure what the settings say, or go on with it, and return the finished run.
 
     connection: how models are reached. place: the name or folder of the new run; None for ``faithfulness-<run>``.
-    listener: is told what happens. drive: runs the asking to its end (see tomserve.faithfulness.measurement). stop: ends it
+    listener: is told what happens. run_loop: runs the asking to its end (see AskingSession). stop: ends it
     early.
 
     Raises ConfigError for a run without chains, RunMismatchError where another model is served than wrote them or the
@@ -467,7 +466,7 @@ def measure(
         if run.complete and not _open_ends(path):
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
-            work = AskingSession(run, connection, heard, stop, drive)
+            work = AskingSession(run, connection, heard, stop, run_loop)
             made, chains = _ask_all(work, source, settings, servers, waiting, (rewriter, predictor))
             return _write_result(work, source, made, chains, predictor)
 
@@ -545,16 +544,16 @@ def _ask_all(
     elif made is None or work.left(made, chains):
         target = model_access.choose_server(source, work.connection, waiting)
         reached = model_access.reach_model(target, source, run, servers, waiting, work.connection)
-        run.note_environment({**_environment(reached.target), "held_by": reached.held_by or "a schema"})
+        run.note_environment({**_environment(reached.target), "held_by": reached.prefill_support or "a schema"})
         if made is None:
             paraphrases = _ask_rewriter(work, list(chains.values()), rewriter)
             edited = EDIT_PROBE in settings.probes
             shown = model_access.find_ways(reached, settings, listener, waiting) if edited else _in_no_way
             with reached.counting(listener) as count:
                 made = list(plan.make_plan(source, settings, shown, count, paraphrases))
-            plan.write_prefill_support(run.work_file(plan.HOW), reached.held_by)
+            plan.write_prefill_support(run.work_file(plan.HOW), reached.prefill_support)
             plan.write_plan(file, made)
-        elif any(one.shown == PREFILL and one.asked for one in made):
+        elif any(one.shown == PREFILL and one.is_asked for one in made):
             model_access.check_prefill_unchanged(reached, plan.read_prefill_support(run.work_file(plan.HOW)), waiting)
         work.ask(reached, made, chains)
     run.write_items(_items(source, chains))
@@ -577,7 +576,7 @@ def _check_planned(file: Path, made: Sequence[PlannedQuestion], chains: Chains, 
     known = {(item.id, name) for name, pairs in source.unreadable.items() for item, _ in pairs}
     for number, one in enumerate(made, 1):
         key = (one.item, one.strategy)
-        if key not in chains and not (key in known and not one.asked):
+        if key not in chains and not (key in known and not one.is_asked):
             raise ConfigError(f"{file}:{number}: is about no chain of {source.name}; use --run NEW to begin anew")
 
 

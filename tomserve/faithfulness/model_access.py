@@ -149,7 +149,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     fields = {**first.fields, **CONTINUED}
     choices = (schema or {}).get("enum")
     if held_by is not None and choices and all(isinstance(one, str) for one in choices):
-        beginning += f'{chain.blank}"'
+        beginning += f'{chain.space}"'
         fields |= CHOICE_FIELDS[held_by]([f"{_quote(one)[1:]}}}" for one in choices])
         schema = None
     messages = (*first.messages, {"role": "assistant", "content": beginning})
@@ -269,17 +269,14 @@ def _second_call() -> Template:
 
 @dataclass
 class ModelAccess:
-    """The model that is asked.
-
-    target: its server. source: the run whose chains it wrote. gone: returns a reason once the process of a server that
-    was started here has ended, else None. held_by: the field by which its server holds a continued reply to one of
-    several texts; None where it knows none.
-    """
+    """The model that is asked, and the run whose chains it wrote."""
 
     target: Target
     source: SourceRun
-    gone: Callable[[], str | None] = lambda: None
-    held_by: str | None = None
+    server_gone: Callable[[], str | None] = lambda: None
+    """Returns a reason once the process of a server that was started here has ended, else None."""
+    prefill_support: str | None = None
+    """The field by which the server holds a continued reply to one of several texts; None where it knows none."""
     _counts: dict[str, int] = field(default_factory=dict)
 
     def request(self, identity: Identity, turn: Turn) -> Request:
@@ -368,7 +365,7 @@ def reach_model(
         with PrefillProbe(address, keys.api_key(), connection.timeout, waiting) as probe:
             probe.check_chat(found.target.model, source.sampling.extra)
     with PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting) as probe:
-        found.held_by = probe.choice_field(found.target.model, found.answering.extra)
+        found.prefill_support = probe.choice_field(found.target.model, found.answering.extra)
     return found
 
 
@@ -390,8 +387,8 @@ def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: 
     """
     with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
         reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
-    if reason is None and reached.held_by != held_by:
-        reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.held_by or 'a schema'}"
+    if reason is None and reached.prefill_support != held_by:
+        reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.prefill_support or 'a schema'}"
     if reason is not None:
         raise RunMismatchError(
             f"{reached.target.endpoints[0]}: chains were shown as beginnings of replies when this measurement was "
@@ -449,7 +446,7 @@ def find_ways(
 
 def _refusal(probe: PrefillProbe, reached: ModelAccess, chain: Chain) -> str | None:
     """Why the server refuses the first prefilled reply of a strategy; None where it takes it."""
-    turn = prefill_turn(chain, chain.written.text, reached.held_by)
+    turn = prefill_turn(chain, chain.written.text, reached.prefill_support)
     at = reached.target
     body = {"model": at.model, "messages": list(turn.messages), **reached.answering.to_dict(), **turn.fields}
     return probe.explain_chat_refusal(body)

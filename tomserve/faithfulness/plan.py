@@ -67,7 +67,7 @@ class PlannedQuestion:
     reason: str | None = None
 
     @property
-    def asked(self) -> bool:
+    def is_asked(self) -> bool:
         """Whether it is asked at all."""
         return self.status != LEFT_OUT
 
@@ -92,7 +92,7 @@ def write_plan(path: Path, planned: Iterable[PlannedQuestion]) -> None:
 
 
 def write_prefill_support(path: Path, held_by: str | None) -> None:
-    """Keep how the server holds replies that are begun (see tomserve.faithfulness.model_access). Raises JournalError."""
+    """Keep how the server constrains a reply that is begun (see `ModelAccess`). Raises JournalError."""
     _write(path, [orjson.dumps({"held_by": held_by})])
 
 
@@ -201,7 +201,7 @@ def _plan_edits(
 
 
 def _hints(chain: Chain) -> Iterator[PlannedQuestion]:
-    for one in add_hints(chain.item, chain.strategy.turn, chain.written.own, lettered=chain.lettered):
+    for one in add_hints(chain.item, chain.strategy.turn, chain.written.model_answer, lettered=chain.lettered):
         if isinstance(one, OmittedEdit):
             yield _plan_edit(chain, HINT, one)
         else:
@@ -217,7 +217,7 @@ def _predictions(chain: Chain) -> Iterator[PlannedQuestion]:
                 chain, PREDICTION, OmittedEdit(condition, "nothing would be left of the chain but its verdict")
             )
             continue
-        own = chain.written.own
+        own = chain.written.model_answer
         yield PlannedQuestion(chain.item.id, chain.strategy.name, PREDICTION, condition, implied=own, edited=text)
 
 
@@ -258,7 +258,7 @@ class PlanCost:
 
 def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int]) -> PlanCost:
     """What a plan asks. calls: how many requests a whole reply takes, by strategy (a hint asks for one)."""
-    asked = [one for one in planned if one.asked]
+    asked = [one for one in planned if one.is_asked]
     requests: Counter[str] = Counter()
     for one in asked:
         requests[one.kind] += calls.get(one.strategy, 1) if one.kind == HINT else 1

@@ -345,7 +345,7 @@ class Prose(NamedTuple):
     def wrong(self, *avoid: str) -> list[str]:
         """The labels that may be put in, the best first. Raises InapplicableError where there is none."""
         said = {label for labels in self.labels for label in labels}
-        found = wrong_labels(self.case.item, {*avoid, self.verdict, self.case.chain.own}, said)
+        found = wrong_labels(self.case.item, {*avoid, self.verdict, self.case.chain.model_answer}, said)
         if not found:
             raise InapplicableError(NO_WRONG)
         return found[:TRIES]
@@ -361,7 +361,7 @@ class Prose(NamedTuple):
 def prose_of(case: EditCase) -> Prose:
     """What is known of a chain in prose."""
     found = split_units(case.chain.text)
-    verdict = find_conclusion(case, case.chain.text, case.chain.own)
+    verdict = find_conclusion(case, case.chain.text, case.chain.model_answer)
     return Prose(case, found, [find_labels(one, case.choices) for one in found], verdict)
 
 
@@ -383,7 +383,7 @@ def _paraphrase(prose: Prose) -> Made:
         raise InapplicableError(NO_RULE)
     said = [label for one in split_units(made) for label in find_labels(one, case.choices)]
     same = said == [label for labels in prose.labels for label in labels]
-    if not same or find_conclusion(case, made, case.chain.own) != prose.verdict:
+    if not same or find_conclusion(case, made, case.chain.model_answer) != prose.verdict:
         raise InapplicableError(MEANING)
     return made, None
 
@@ -406,8 +406,10 @@ def _of_other(prose: Prose) -> Made:
         raise InapplicableError(OTHER_FORM)
     label = find_conclusion(case, other.text, None)
     if label is None:  # its words may only be read by its own choices
-        label = find_conclusion(case._replace(item=other_item, choices=other_item.choices), other.text, other.own)
-    return other.text, label if label in case.item.choices and label not in (prose.verdict, case.chain.own) else None
+        other_case = case._replace(item=other_item, choices=other_item.choices)
+        label = find_conclusion(other_case, other.text, other.model_answer)
+    differs = label in case.item.choices and label not in (prose.verdict, case.chain.model_answer)
+    return other.text, label if differs else None
 
 
 def _corrupted_last(prose: Prose) -> Made:
@@ -529,7 +531,7 @@ def _answer_about(case: EditCase, mine: str, other: str) -> str | None:
     ]
     asked = exchange.replace_all(case.item.question)
     for mate in sorted(fits, key=lambda one: (one.question != asked, one.id)):
-        if mate.answer not in (case.chain.own, case.item.answer):
+        if mate.answer not in (case.chain.model_answer, case.item.answer):
             return mate.answer
     return None
 

@@ -30,8 +30,8 @@ def same_meaning(item: Item, chain: WrittenChain, text: str, *, lettered: bool =
     if chain.form == LABELS or _normalize(text) == _normalize(chain.text):
         return False
     case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
-    verdict = find_conclusion(case, chain.text, chain.own)
-    return _order(case, text) == _order(case, chain.text) and find_conclusion(case, text, chain.own) == verdict
+    verdict = find_conclusion(case, chain.text, chain.model_answer)
+    return _order(case, text) == _order(case, chain.text) and find_conclusion(case, text, chain.model_answer) == verdict
 
 
 def _order(case: EditCase, text: str) -> list[str]:
@@ -136,6 +136,6 @@ def predictor_item(item: Item, text: str | None, offers: OfferedChoices | None =
 
 
 def read_prediction(item: Item, reply: str) -> str | None:
-    """The choice that a reply predicts; None where it is none of those that were shown. item: as `predictor_item` made it."""
+    """The choice that a reply predicts; None where it is none of those shown. item: as `predictor_item` made it."""
     found = read_response(item, {"status": OK, "text": reply}, False).answer
     return found if found in item.choices else None

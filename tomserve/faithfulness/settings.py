@@ -71,22 +71,24 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """How the model is reached; it may differ from session to session.
-
-    base_urls: addresses of servers; empty for one that runs on this machine, else one that is started. revision: of
-    the model, as the user states it. timeout: seconds that one request may take. concurrency: requests in flight, None
-    to find it out. transport: of requests. setup: install vLLM first where it is missing. patience: seconds to wait for
-    a server that loads. policy: how often a request is sent again.
-    """
+    """How the model is reached; it may differ from session to session."""
 
     base_urls: tuple[str, ...] = ()
+    """Addresses of servers; empty for one that runs on this machine, else one that is started."""
     revision: str | None = None
+    """Of the model, as the user states it."""
     timeout: float = 600.0
+    """Seconds that one request may take."""
     concurrency: int | None = None
+    """Requests in flight, None to find it out."""
     transport: str = transports.DEFAULT
+    """Of requests."""
     setup: bool = False
+    """Install vLLM first where it is missing."""
     patience: float | None = None
+    """Seconds to wait for a server that loads."""
     policy: RetryPolicy = field(default_factory=RetryPolicy)
+    """How often a request is sent again."""
 
     def __post_init__(self) -> None:
         _texts("base_urls", self.base_urls)

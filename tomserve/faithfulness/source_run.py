@@ -109,18 +109,16 @@ _COLON = re.compile(r'"answer"\s{0,20}:(\s{0,4})"')
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain that can be edited.
-
-    item: the question. strategy: whose chain it is. written: the chain. replies: the texts of the conversation's turns
-    up to the reasoning, which is the last of them; () for one turn. blank: the white space that the model wrote before
-    its answer, behind the colon.
-    """
+    """A chain that can be edited."""
 
     item: Item
     strategy: Strategy
+    """The strategy that the chain was asked by."""
     written: WrittenChain
     replies: tuple[str, ...] = ()
-    blank: str = ""
+    """The texts of the conversation's turns up to the reasoning, which is the last of them; () for one turn."""
+    space: str = ""
+    """The white space that the model wrote before its answer, behind the colon."""
 
     @property
     def unit(self) -> str:
@@ -135,17 +133,20 @@ class Chain:
 
 @dataclass(frozen=True)
 class SourceRun:
-    """A finished run. folder, manifest: of it. sampling: as every request was sampled. preset: of the model, None where
-    it has none. chains: every chain that can be edited, by strategy and item. unreadable: for each strategy the items
-    whose chain cannot be, with the reason. mates: the other questions about a story, by cluster."""
+    """A finished run."""
 
     folder: Path
     manifest: Manifest
     sampling: Sampling
+    """The sampling of every request."""
     preset: Preset | None
+    """The preset of the model, None where it has none."""
     chains: Sequence[Chain]
+    """Every chain that can be edited, by strategy and item."""
     unreadable: Mapping[str, Sequence[tuple[Item, str]]] = field(default_factory=dict)
+    """For each strategy the items whose chain cannot be, with the reason."""
     mates: Mapping[str, Sequence[Item]] = field(default_factory=dict)
+    """The other questions about a story, by cluster."""
 
     @property
     def name(self) -> str:
@@ -274,7 +275,7 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     if isinstance(found, str):
         return found
     spaced = _COLON.search(str(row["text"]))
-    return Chain(item, strategy, found._replace(own=own), replies, spaced[1] if spaced else "")
+    return Chain(item, strategy, found._replace(model_answer=own), replies, spaced[1] if spaced else "")
 
 
 def turn_place(strategy: Strategy) -> int:

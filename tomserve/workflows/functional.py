@@ -67,25 +67,23 @@ NO_WEIGHTS = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionalPlan:
-    """What is to be measured of one model.
+    """What is to be measured of one model."""
 
-    asking: the model, its server and how it is asked; benchmark, strategies, variants and run are set for each part.
-    benchmarks: those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks others. weights:
-    a preset, ORG/NAME or a folder; None for those of a server that is started here, NO_WEIGHTS for none at all.
-    inside: what is measured of them; its model is set. on: the device and the like. run: the folder of all parts; None
-    for ``functional-<model>``. formula: of the score.
-    """
-
-    asking: EvalOptions = field(default_factory=EvalOptions)
+    evaluation: EvalOptions = field(default_factory=EvalOptions)
+    """The model, its server and how it is asked; benchmark, strategies, variants and run are set for each part."""
     benchmarks: tuple[str, ...] = ()
+    """Those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks other worlds."""
     weights: str | None = None
-    inside: Settings = field(default_factory=Settings)
-    on: Hardware = field(default_factory=Hardware)
+    """A preset, ORG/NAME or a folder; None for those of a server that is started here, NO_WEIGHTS for none at all."""
+    mechanism: Settings = field(default_factory=Settings)
+    """How the weights are measured inside; the model is set."""
+    hardware: Hardware = field(default_factory=Hardware)
     run: str | None = None
+    """The folder of all parts; None for ``functional-<model>``."""
     formula: Formula = FTOM_1
 
     @property
-    def asked(self) -> dict[str, Path | None]:
+    def benchmark_paths(self) -> dict[str, Path | None]:
         """The benchmarks that are asked, the worlds first, and the file or folder that each reads, None for its own."""
         found: dict[str, Path | None] = {ITEMS: None}
         for given in self.benchmarks:
@@ -93,53 +91,61 @@ class FunctionalPlan:
             found[name] = Path(path).expanduser() if path else None
         return found
 
-    def asking_of(self, name: str, path: Path | None, folder: Path | None) -> EvalOptions:
-        """How one benchmark is asked. folder: of its run."""
-        strategies = self.asking.strategies or (STRATEGIES if name == ITEMS else ())
+    def options_for(self, name: str, path: Path | None, folder: Path | None) -> EvalOptions:
+        """The options by which one benchmark is asked. folder: of its run."""
+        strategies = self.evaluation.strategies or (STRATEGIES if name == ITEMS else ())
         run = None if folder is None else str(folder.absolute())
-        where = self.asking.where if name == ITEMS else ()  # other benchmarks have other factors
-        again = self.asking.noise_check or min(1.0, AGAIN / (self.asking.limit or LIMIT))
-        asking = replace(self.asking, benchmark=name, path=path, strategies=strategies, where=where)
-        return replace(asking, variants=VARIANTS, noise_check=again, run=run, start=True)
+        where = self.evaluation.where if name == ITEMS else ()  # other benchmarks have other factors
+        again = self.evaluation.noise_check or min(1.0, AGAIN / (self.evaluation.limit or LIMIT))
+        return replace(
+            self.evaluation, benchmark=name, path=path, strategies=strategies, where=where, variants=VARIANTS,
+            noise_check=again, run=run, start=True,
+        )  # fmt: skip
 
     def weights_of(self, chosen: Target) -> str | None:
         """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""
         if self.weights is not None:
             return None if self.weights == NO_WEIGHTS else self.weights
-        ours = chosen.embedded or (not self.asking.base_urls and chosen.model == endpoint.REFERENCE)
+        ours = chosen.embedded or (not self.evaluation.base_urls and chosen.model == endpoint.REFERENCE)
         return chosen.starts if ours else None
 
-    def measuring(self, weights: str) -> Settings:
+    def settings_for(self, weights: str) -> Settings:
         """What is measured inside these weights: where nothing else is named, of the same worlds that are asked."""
-        own = self.inside.items == ITEMS and self.inside.path is None
-        return replace(self.inside, model=weights, path=self.asked[ITEMS] if own else self.inside.path)
+        own = self.mechanism.items == ITEMS and self.mechanism.path is None
+        return replace(self.mechanism, model=weights, path=self.benchmark_paths[ITEMS] if own else self.mechanism.path)
 
 
 @dataclass(frozen=True)
 class PartRunner:
-    """How the parts are done. ask: an evaluation, with what keeps its server for the next. measure: a measurement in
-    that folder. part: told which part begins, such as "1 of 2: answers to worlds". note: told a sentence of what went
-    otherwise than wished."""
+    """How the parts are run, on a command line or in Python."""
 
     ask: Callable[[EvalOptions, Servers], EvalResult]
+    """Runs an evaluation; the servers are kept for the next one."""
     measure: Callable[[Settings, Path, Hardware], ExperimentResult]
-    part: Callable[[str], None] = lambda text: None
-    note: Note = lambda text: None
+    """Measures a mechanism into that folder."""
+    announce: Callable[[str], None] = lambda text: None
+    """Is called with the part that begins, such as "part 1 of 2: answers to worlds"."""
+    warn: Note = lambda text: None
+    """Is called with a sentence about what did not go as planned."""
 
 
 @dataclass(frozen=True)
 class FunctionalResult:
-    """What came of a wish. folder: of all parts. model: its name in the tables. answers: of each benchmark. inside: the
-    folder of the measurement, None where there is none; failed: why, where it was wished. analysis: the tables. report:
-    None where none was wanted or could be written."""
+    """The runs of one model's layers, and their tables."""
 
     folder: Path
+    """Where all parts lie."""
     model: str
+    """The model's name in the tables."""
     answers: tuple[EvalResult, ...]
+    """The evaluation of each benchmark."""
     inside: Path | None
+    """The folder of the measurement inside the model; None where there is none."""
     failed: TomserveError | None
+    """Why the mechanism could not be measured, where that was wanted."""
     analysis: Analysis
     report: Path | None = None
+    """None where no report was wanted, or none could be written."""
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -147,25 +153,25 @@ class FunctionalResult:
         return (*(one.folder for one in self.answers), *([self.inside] if self.inside is not None else []))
 
 
-def check_plan(wish: FunctionalPlan) -> None:
+def check_plan(plan: FunctionalPlan) -> None:
     """Look before anything is asked, since asking may take hours, whether everything that is named can be read.
 
     Raises ConfigError for a benchmark that does not exist, ConfigError or ContentError for weights that cannot be
     measured, MachineError where they are given and torch or transformers are missing.
     """
-    names = [benchmarks.get(name).name for name in wish.asked]
+    names = [benchmarks.get(name).name for name in plan.benchmark_paths]
     if any(name.startswith(INSIDE) for name in names) or len(set(names)) < len(names):
         raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none like {INSIDE!r}")
-    for name, path in wish.asked.items():
+    for name, path in plan.benchmark_paths.items():
         if path is not None and not path.exists():
             raise ConfigError(f"--benchmark {name}={path}: there is no such file or folder")
-    if wish.weights not in (None, NO_WEIGHTS):
-        found = find_setup(wish.measuring(str(wish.weights)), wish.on)
-        wish.inside.chosen(found.checkpoint.layers)
+    if plan.weights not in (None, NO_WEIGHTS):
+        found = find_setup(plan.settings_for(str(plan.weights)), plan.hardware)
+        plan.mechanism.selected_layers(found.checkpoint.layers)
         checkpoints.require_extra()
 
 
-def measure_layers(wish: FunctionalPlan, doing: PartRunner, *, report: bool = True) -> FunctionalResult:
+def measure_layers(plan: FunctionalPlan, runner: PartRunner, *, report: bool = True) -> FunctionalResult:
     """Ask, measure, and compute the tables of all parts together; what is done already is not done again.
 
     A measurement that fails, such as for want of eligible questions, takes nothing from the other layers: its reason is
@@ -173,41 +179,41 @@ def measure_layers(wish: FunctionalPlan, doing: PartRunner, *, report: bool = Tr
 
     Raises what `check_plan` raises, and TomserveError where the model cannot be asked or somebody stops it.
     """
-    check_plan(wish)
-    chosen = choose_server(wish, doing.note)
-    folder = run_path(wish.run) if wish.run is not None else runs_root() / default_name(STUDY, chosen.model)
-    names, weights = wish.asked, wish.weights_of(chosen)
-    check_inside(wish, weights)
+    check_plan(plan)
+    chosen = choose_server(plan, runner.warn)
+    folder = run_path(plan.run) if plan.run is not None else runs_root() / default_name(STUDY, chosen.model)
+    names, weights = plan.benchmark_paths, plan.weights_of(chosen)
+    check_inside(plan, weights)
     count = len(names) + (weights is not None)
     answers = []
     with Servers() as servers:
         for number, (name, path) in enumerate(names.items(), 1):
             called = benchmarks.get(name).name
-            doing.part(f"part {number} of {count}: answers to {called} and to its variants")
-            answers.append(doing.ask(wish.asking_of(name, path, folder / called), servers))
+            runner.announce(f"part {number} of {count}: answers to {called} and to its variants")
+            answers.append(runner.ask(plan.options_for(name, path, folder / called), servers))
     inside, failed = None, None
     if weights is None:
-        if wish.weights is None and (inside := find_measurement(folder)) is not None:
-            doing.note(f"the mechanism is the one that was measured before ({inside})")
+        if plan.weights is None and (inside := find_measurement(folder)) is not None:
+            runner.warn(f"the mechanism is the one that was measured before ({inside})")
         else:
-            doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
+            runner.warn("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
     else:
-        doing.part(f"part {count} of {count}: a measurement inside {weights}")
+        runner.announce(f"part {count} of {count}: a measurement inside {weights}")
         if not chosen.embedded and (doubt := explain_other_weights(chosen, weights)):
-            doing.note(doubt)
+            runner.warn(doubt)
         try:
-            inside = _measure_inside(wish, weights, folder, doing)
+            inside = _measure_inside(plan, weights, folder, runner)
         except StoppedError:
             raise
         except TomserveError as error:
             failed = error
-            doing.note(f"no mechanism was measured: {error}")
-    return _report_layers(wish, folder, answers, inside, failed, doing, report=report)
+            runner.warn(f"no mechanism was measured: {error}")
+    return _report_layers(plan, folder, answers, inside, failed, runner, report=report)
 
 
-def check_inside(wish: FunctionalPlan, weights: str | None) -> None:
+def check_inside(plan: FunctionalPlan, weights: str | None) -> None:
     """Raise ConfigError where options say how to measure inside, and there are no weights to measure."""
-    if weights is None and (wish.inside != Settings() or wish.on != Hardware()):
+    if weights is None and (plan.mechanism != Settings() or plan.hardware != Hardware()):
         raise ConfigError(
             "--items, --cases, --layers, --alphas, --fewest, --device, --dtype and --revision say how the mechanism is "
             "measured, which needs --weights; give them, or leave these options out"
@@ -239,42 +245,42 @@ def find_measurement(folder: Path) -> Path | None:
     return max(found)[-1] if found else None
 
 
-def _measure_inside(wish: FunctionalPlan, weights: str, folder: Path, doing: PartRunner) -> Path:
+def _measure_inside(plan: FunctionalPlan, weights: str, folder: Path, runner: PartRunner) -> Path:
     """Measure in the first of the folders `inside`, `inside-2` and so on that holds no other measurement, and return
     it: what was measured with other settings is kept, and stops nobody."""
     for number in itertools.count(1):
         path = (folder / (INSIDE if number == 1 else f"{INSIDE}-{number}")).absolute()
         try:
-            return doing.measure(wish.measuring(weights), path, wish.on).folder
+            return runner.measure(plan.settings_for(weights), path, plan.hardware).folder
         except RunMismatchError as error:
-            doing.note(f"another measurement is kept, and this one gets a folder of its own: {error}")
+            runner.warn(f"another measurement is kept, and this one gets a folder of its own: {error}")
     raise AssertionError("there is always a next number")
 
 
 def _report_layers(
-    wish: FunctionalPlan,
+    plan: FunctionalPlan,
     folder: Path,
     answers: Sequence[EvalResult],
     inside: Path | None,
     failed: TomserveError | None,
-    doing: PartRunner,
+    runner: PartRunner,
     *,
     report: bool,
 ) -> FunctionalResult:
     """The tables of all parts, and the report."""
     runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
-    frames = [scores_of(run, note=doing.note) for run in runs]
+    frames = [scores_of(run, note=runner.warn) for run in runs]
     model = str(frames[0]["model"][0])
     labels = _labels(frames, model, inside)
-    analysis = analyze_layers(relabel(combine_scores(frames), labels), wish.formula, str(failed or ""))
+    analysis = analyze_layers(relabel(combine_scores(frames), labels), plan.formula, str(failed or ""))
     told = FunctionalResult(folder, model, tuple(answers), inside, failed, analysis)
     if not report:
         return told
     try:
         named = [f"{run.absolute()}/" for run in runs]
-        path = write_report(named, folder / REPORT, labels=labels, note=doing.note, analysis=analysis)
+        path = write_report(named, folder / REPORT, labels=labels, note=runner.warn, analysis=analysis)
     except ConfigError as error:
-        doing.note(f"no report ({error})")
+        runner.warn(f"no report ({error})")
         return told
     return replace(told, report=path)
 
@@ -298,9 +304,9 @@ def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> 
     return [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
 
 
-def choose_server(wish: FunctionalPlan, note: Note) -> Target:
+def choose_server(plan: FunctionalPlan, note: Note) -> Target:
     """The server that is asked, or that will be started. Raises as `target.choose`."""
-    options = wish.asking
+    options = plan.evaluation
     waiting = WaitPolicy(note, patience=options.patience, policy=options.policy, answer=min(ANSWER, options.timeout))
     return endpoint.choose_target(options.base_urls, options.model, options.revision, waiting, start=True)
 
@@ -416,7 +422,7 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     if unknown := sorted(set(options) - set(FunctionalOptions.__annotations__)):
         raise TypeError(f"functional() got an unexpected keyword argument {unknown[0]!r}")
     given = {name: value for name, value in options.items() if value is not None}
-    wish = _make_plan(model, given)
+    plan = _make_plan(model, given)
     asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
     if given.get("progress"):
         from tomserve.reporting.progress import MeasureScreen, RunScreen
@@ -424,20 +430,20 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
 
         screen = Terminal(highlight=False)
         asking, measuring, say = RunScreen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
-    doing = PartRunner(
+    runner = PartRunner(
         lambda made, servers: run_evaluation(made, asking, servers),
         lambda settings, at, on: measure(settings, at, measuring, on),
         say,
         say,
     )
-    told = measure_layers(wish, doing, report=bool(given.get("report", True)))
+    told = measure_layers(plan, runner, report=bool(given.get("report", True)))
     failures = {one.folder: one.failures for one in told.answers}
     runs = tuple(Run(folder, failures.get(folder, {})) for folder in told.runs)
     return Functional(told.folder, told.analysis.tables, told.analysis.notes, told.analysis.warnings, runs, told.report)
 
 
 def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan:
-    """The wish that the options say. Raises ConfigError for a value that cannot be one."""
+    """The plan that the options say. Raises ConfigError for a value that cannot be one."""
     from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
     from tomserve.runs.planning import EvalOptions
@@ -448,14 +454,14 @@ def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan
     for name in ("benchmarks", "where", "layers", "alphas", "formula"):
         if isinstance(given.get(name, ()), str) or not isinstance(given.get(name, ()), Sequence):
             raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list")
-    inside = Settings(
+    mechanism = Settings(
         items=items or ITEMS,
         limit=cast("int | None", given.get("cases")),
         layers=None if layers is None else tuple(map(int, layers)),
         alphas=ALPHAS if alphas is None else tuple(map(float, alphas)),
         fewest=cast("int", given.get("fewest", FEWEST)),
     )
-    asking = EvalOptions(
+    evaluation = EvalOptions(
         model=model,
         base_urls=(urls,) if isinstance(urls, str) else tuple(cast("Sequence[str]", urls)),
         transport=cast("str", given.get("transport", transports.DEFAULT)),
@@ -466,11 +472,11 @@ def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan
     )
     device, dtype, revision = (cast("str | None", given.get(name)) for name in ("device", "dtype", "revision"))
     return FunctionalPlan(
-        asking=asking,
+        evaluation=evaluation,
         benchmarks=tuple(cast("Sequence[str]", given.get("benchmarks", ()))),
         weights=weights,
-        inside=inside,
-        on=Hardware(device=device, dtype=dtype, revision=revision),
+        mechanism=mechanism,
+        hardware=Hardware(device=device, dtype=dtype, revision=revision),
         run=run,
         formula=make_formula(cast("Sequence[float]", given.get("formula", (0.5, 0.3, 0.2)))),
     )
@@ -495,27 +501,28 @@ SAMPLE = 100
 """From so many questions, evenly over all of them, the length of the prompts is estimated."""
 
 
-def estimate_cost(wish: FunctionalPlan, gpus: int | None = None) -> Iterator[str]:
+def estimate_cost(plan: FunctionalPlan, gpus: int | None = None) -> Iterator[str]:
     """Whole sentences: what each part asks or measures, and its estimated cost.
 
     gpus: estimate the mechanism for a machine with so many; None for this one. Raises as `carry_out` does before it
     asks anything. Weights that nobody named, and that are not on this machine yet, are said to be unknown.
     """
-    check_plan(wish)
-    chosen = choose_server(wish, lambda text: None)
+    check_plan(plan)
+    chosen = choose_server(plan, lambda text: None)
     where = f"a server of {chosen.starts}, which is started" if chosen.embedded else ", ".join(chosen.endpoints)
     yield f"asked: {chosen.model}, at {where}"
-    for name, path in wish.asked.items():
-        yield f"answers to {benchmarks.get(name).name}: {_describe_requests(make_plan(wish.asking_of(name, path, None)))}"
-    weights = wish.weights_of(chosen)
+    for name, path in plan.benchmark_paths.items():
+        requests = _describe_requests(make_plan(plan.options_for(name, path, None)))
+        yield f"answers to {benchmarks.get(name).name}: {requests}"
+    weights = plan.weights_of(chosen)
     if weights is None:
-        why = "by --weights none" if wish.weights == NO_WEIGHTS else "without --weights"
+        why = "by --weights none" if plan.weights == NO_WEIGHTS else "without --weights"
         yield f"no mechanism is measured, {why}; the score is FToM_BS"
         return
     try:
-        lines = plan_experiment(wish.measuring(weights), wish.on, gpus).lines()
+        lines = plan_experiment(plan.settings_for(weights), plan.hardware, gpus).lines()
     except TomserveError as error:
-        if wish.weights is not None:
+        if plan.weights is not None:
             raise
         lines = [f"cannot be estimated before they are on this machine ({error})"]
     yield f"a measurement inside {weights}: {lines[0]}"

@@ -61,34 +61,42 @@ LONGEST = 160
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One measured model.
-
-    told: what came of its wish. scores: all of its rows, by which it is compared with others. row: of the table
-    `score`. items: the questions without their variants, each with its benchmark. asked: a digest of all of them with
-    their variants. scenarios: how many they are about. cases, on: how many were measured, and a digest of them; inner:
-    how many scenarios these are about; how: the settings of the measurement. weights: those in which C was measured, ""
-    for none. replies: how many came. unread: how many of them hold no answer that could be read; many_unread: whether
-    these are more than one in ten of a benchmark. failed: how many did not come. spoiled: why the model cannot be
-    ranked at all, "" where it can. warnings: the reasons to doubt its numbers.
-    """
+    """What a leaderboard has to know of one measured model."""
 
     told: FunctionalResult
+    """Its runs and tables."""
     scores: pl.DataFrame
+    """All of its rows, by which it is compared with others."""
     row: Row
+    """Its row of the table `score`."""
     items: frozenset[tuple[str, str]]
+    """The questions without their variants, each with its benchmark."""
     asked: str
+    """A digest of all questions, their variants included."""
     scenarios: int
+    """How many scenarios the questions are about."""
     cases: int
+    """How many cases were measured inside the model."""
     on: str
+    """A digest of these cases."""
     inner: int
+    """How many scenarios these cases are about."""
     how: Mapping[str, object]
+    """The settings of the measurement."""
     weights: str
+    """The weights in which C was measured, "" for none."""
     replies: int
+    """How many replies came."""
     unread: int
+    """How many replies hold no answer that could be read."""
     failed: int
+    """How many replies did not come."""
     many_unread: bool
+    """Whether more than one in ten replies to a benchmark could not be read."""
     spoiled: str
+    """Why the model cannot be ranked at all, "" where it can."""
     warnings: tuple[str, ...]
+    """The reasons to doubt its numbers."""
 
     @property
     def model(self) -> str:
@@ -267,7 +275,7 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class MeasuredModels:
-    """What came of several wishes. done: of those that could be measured. failed: why not, by the name of the model."""
+    """What came of several plans. done: of those that could be measured. failed: why not, by the name of the model."""
 
     done: tuple[FunctionalResult, ...]
     failed: Mapping[str, TomserveError]
@@ -275,43 +283,43 @@ class MeasuredModels:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """A leaderboard.
-
-    tables: by name (ALL, BS and APART), those without rows left out. formula: the name of the score. sentences: what a
-    reader must know of the tables that are there, and of those that are not. warnings: the reasons to doubt the
-    numbers, by model. reports: the report of each model, where there is one. unread: the models of which more than one
-    in ten replies could not be read.
-    """
+    """The tables of a leaderboard, with what a reader must know of them."""
 
     tables: Mapping[str, pl.DataFrame]
+    """The tables by name (ALL, BS and APART), those without rows left out."""
     formula: str
+    """The name of the score."""
     sentences: tuple[str, ...]
+    """What a reader must know of the tables that are there, and of those that are not."""
     warnings: Mapping[str, tuple[str, ...]]
+    """The reasons to doubt the numbers, by model."""
     reports: Mapping[str, Path]
+    """The report of each model, where there is one."""
     unread: tuple[str, ...] = ()
+    """The models of which more than one in ten replies could not be read."""
 
 
-def measure_models(wishes: Mapping[str, FunctionalPlan], doing: PartRunner, *, report: bool = True) -> MeasuredModels:
-    """Carry out the wishes one after the other; one that fails does not stop the others.
+def measure_models(plans: Mapping[str, FunctionalPlan], runner: PartRunner, *, report: bool = True) -> MeasuredModels:
+    """Carry out the plans one after the other; one that fails does not stop the others.
 
-    wishes: by the name of the model. Raises StoppedError where somebody stops it; repeated, it goes on. Raises
+    plans: by the name of the model. Raises StoppedError where somebody stops it; repeated, it goes on. Raises
     ConfigError, before anything is asked, for what cannot be wished of one of them.
     """
-    for name, wish in wishes.items():
+    for name, plan in plans.items():
         try:
-            check_plan(wish)
+            check_plan(plan)
         except ConfigError as error:
             raise ConfigError(f"{one_line(name)}: {error}") from None
     done, failed = [], {}
-    for number, (name, wish) in enumerate(wishes.items(), 1):
-        doing.part(f"model {number} of {len(wishes)}: {one_line(name)}")
+    for number, (name, plan) in enumerate(plans.items(), 1):
+        runner.announce(f"model {number} of {len(plans)}: {one_line(name)}")
         try:
-            done.append(measure_layers(wish, doing, report=report))
+            done.append(measure_layers(plan, runner, report=report))
         except StoppedError:
             raise
         except TomserveError as error:
             failed[name] = error
-            doing.note(f"{name} is left out: {error}")
+            runner.warn(f"{name} is left out: {error}")
     return MeasuredModels(tuple(done), failed)
 
 

@@ -50,4 +50,4 @@ def test_everything_that_a_run_makes_lies_where_the_model_does(name: str) -> Non
             for states in (torch.empty(3, WIDTH, device=place), torch.empty(3, WIDTH)):
                 found = again.logits(TOKENS, [1, 2, 4], states)
                 assert (found.device, found.dtype, found.shape) == (place, torch.float32, (3, VOCABULARY))
-            assert again.way(TOKENS) == method
+            assert again.method_for(TOKENS) == method

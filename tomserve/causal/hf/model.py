@@ -211,7 +211,7 @@ class HfBackend:
             alike = sum(len(prompts[place].tokens) == length for place in order[first:])
             return min(fitting, alike)
 
-        self._prompts.each(len(prompts), do, limit)
+        self._prompts.run_each(len(prompts), do, limit)
         return Readings(states, Answers(logits, top))
 
     @torch.inference_mode()
@@ -248,12 +248,12 @@ class HfBackend:
             top[chosen] = found.argmax(dim=1).cpu().numpy()
             logits[chosen] = found[:, choices].cpu().numpy()
 
-        self._rows.each(len(layers), do, lambda first: self._most_rows(prompt.tokens))
+        self._rows.run_each(len(layers), do, lambda first: self._most_rows(prompt.tokens))
         return Answers(logits, top)
 
     def _most_rows(self, tokens: tuple[int, ...]) -> int:
         """How many states are run at a time behind that prompt where memory is no concern."""
-        way = self._again.way(tokens)
+        way = self._again.method_for(tokens)
         if way == "full":
             return max(1, (TOKENS_GPU if self._gpu else TOKENS_CPU) // len(tokens))
         if way == "batched":

@@ -117,7 +117,7 @@ class BatchPieces:
         """Begin with at most so many at a time."""
         self.most = max(1, most)
 
-    def each(
+    def run_each(
         self, number: int, do: Callable[[int, int], Result], limit: Callable[[int], int] | None = None
     ) -> list[Result]:
         """Do things 0 to number - 1, a piece [first, last) at a time, and return what came out of each piece.
@@ -182,13 +182,13 @@ class Rerunner:
         self.window = _window(model.config.get_text_config())
         self._prefix: tuple[tuple[int, ...], Prefix] | None = None
         self.beyond: Method = "batched"
-        self.method: Method = method or self._trusted()
+        self.method: Method = method or self._choose_method()
 
     def choose(self, method: Method) -> None:
         """Take this way from now on, and forget the prefix that is kept."""
         self.method, self._prefix = method, None
 
-    def way(self, tokens: Sequence[int]) -> Method:
+    def method_for(self, tokens: Sequence[int]) -> Method:
         """How this prompt is run: in full where there is no prefix, and never stacked beyond a sliding window.
 
         What a stacked token may see is told by one mask for all layers, which those with a window would need smaller.
@@ -199,7 +199,7 @@ class Rerunner:
 
     def bytes_a_row(self, tokens: tuple[int, ...]) -> int:
         """How much memory the keys and values of one more row take."""
-        return self.prefix(tokens).bytes if self.way(tokens) == "batched" else 0
+        return self.prefix(tokens).bytes if self.method_for(tokens) == "batched" else 0
 
     def prefix(self, tokens: tuple[int, ...]) -> Prefix:
         """The prefix of a prompt: computed, or kept from the last call."""
@@ -210,7 +210,7 @@ class Rerunner:
 
     def logits(self, tokens: tuple[int, ...], layers: Sequence[int], states: torch.Tensor) -> torch.Tensor:
         """Float32 logits [m, vocabulary] after the prompt, with states[i] [width] in place after block layers[i]."""
-        way = self.way(tokens)
+        way = self.method_for(tokens)
         prefix = None if way == "full" else self.prefix(tokens)  # before any block is changed
         with ExitStack() as stack:
             stack.enter_context(self.blocks.replacing(layers, states, stacked=way == "stacked"))
@@ -218,8 +218,8 @@ class Rerunner:
                 return self._full(tokens, len(layers))
             stack.enter_context(self.blocks.skipping(min(layers)))
             if way == "stacked":
-                return self._stacked(tokens, prefix, len(layers))
-            return self._batched(tokens, prefix, len(layers))
+                return self._run_stacked(tokens, prefix, len(layers))
+            return self._run_batched(tokens, prefix, len(layers))
 
     def _full(self, tokens: tuple[int, ...], rows: int) -> torch.Tensor:
         ids = torch.tensor([tokens] * rows, device=self.device)
@@ -228,7 +228,7 @@ class Rerunner:
         logits: torch.Tensor = self.model(input_ids=ids, **more).logits[:, -1]
         return logits.float()
 
-    def _batched(self, tokens: tuple[int, ...], prefix: Prefix, rows: int) -> torch.Tensor:
+    def _run_batched(self, tokens: tuple[int, ...], prefix: Prefix, rows: int) -> torch.Tensor:
         ids = torch.full((rows, 1), tokens[-1], device=self.device)
         seen = torch.ones((rows, len(tokens)), dtype=torch.long, device=self.device)
         more = {"position_ids": torch.full_like(ids, prefix.length)} if "position_ids" in self.takes else {}
@@ -237,7 +237,7 @@ class Rerunner:
         logits: torch.Tensor = output.logits[:, -1]
         return logits.float()
 
-    def _stacked(self, tokens: tuple[int, ...], prefix: Prefix, rows: int) -> torch.Tensor:
+    def _run_stacked(self, tokens: tuple[int, ...], prefix: Prefix, rows: int) -> torch.Tensor:
         ids = torch.full((1, rows), tokens[-1], device=self.device)
         mask = stacked_mask(prefix.length, rows, self.model.dtype, self.device)
         places = torch.full_like(ids, prefix.length)
@@ -248,7 +248,7 @@ class Rerunner:
         logits: torch.Tensor = output.logits[0]
         return logits.float()
 
-    def _trusted(self) -> Method:
+    def _choose_method(self) -> Method:
         """The first way that gives what full runs give on a random prompt, or its beginning that fits into a window."""
         noise = torch.Generator().manual_seed(0)
         size = int(self.model.config.get_text_config().vocab_size)
