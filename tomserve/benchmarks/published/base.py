@@ -222,7 +222,13 @@ def row_digest(row: bytes) -> str:
 
 def read_digests(name: str) -> tuple[str, ...]:
     """The digests in NAME.txt."""
-    return tuple((resources.files(__package__) / f"{name}.txt").read_text("ascii").split())
+    return tuple(digest for line in read_named_digests(name) for digest in line)
+
+
+def read_named_digests(name: str) -> list[list[str]]:
+    """The words of each line of NAME.txt, of which the first may say what the digests after it are of."""
+    listed = (resources.files(__package__) / f"{name}.txt").read_text("ascii")
+    return [line.split() for line in listed.splitlines()]
 
 
 def validate_rows(source: Source, rows: Sequence[bytes], read: str, further: Sequence[str] = ()) -> Findings:

@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -26,7 +25,7 @@ import polars as pl
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.counterfactuals import Case, NoCase, add_probe_labels
-from tomserve.benchmarks.published.base import Source, audit_items, row_digest
+from tomserve.benchmarks.published.base import Source, audit_items, read_named_digests, row_digest
 from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -433,19 +432,13 @@ PLACES = Metric({"answer_place": pl.Int64, "named_first": pl.Boolean}, _places, 
 names it first."""
 
 
-def _known_digests(kind: str) -> Iterator[list[str]]:
-    """Lines of the shipped list of digests that begin with this word, without it."""
-    listed = resources.files("tomserve.benchmarks.published").joinpath("bigtom.txt").read_text("utf-8")
-    return (words[1:] for words in map(str.split, listed.splitlines()) if words and words[0] == kind)
-
-
 SOURCE = Source(
     "bigtom",
     "cicl-stanford/procedural-evals-tom",
     "data/bigtom/bigtom.csv",
     "MIT",
     "fe647d6",
-    tuple(found for (found,) in _known_digests("row")),
+    tuple(digest for kind, *_, digest in read_named_digests("bigtom") if kind == "row"),
 )
 
 
@@ -475,7 +468,7 @@ def validate(path: Path | None, say: Say) -> Findings:
     found = load_templates(path)
     differs = SOURCE.differences(row_bytes(row) for _, row in read_rows(text, path or Path(SOURCE.file)))
     made = official_files(found)
-    published = dict(_known_digests("file"))
+    published = dict(line[1:] for line in read_named_digests("bigtom") if line[0] == "file")
     alike = [name for name in FILES if row_digest(made[name]) == published[name]]
     problems = [differs] if differs else []
     if len(alike) < len(FILES):

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say
 from tomserve.benchmarks.published import Source
-from tomserve.benchmarks.published.base import NOTES, audit_items, row_digest
+from tomserve.benchmarks.published.base import NOTES, audit_items, read_digests, row_digest
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw
@@ -41,9 +41,6 @@ INSIDE = "data/script/data"
 
 SCENES = 5
 """How many scenes the stories have that are asked: those of the paper; 50 of the released ones have 4, 6 or 7."""
-
-DIGESTS = Path(__file__).with_name("dyntom.txt")
-"""The digests of the known commit's trials, one a line."""
 
 WAY_OUT = "take the folder anew from the repository"
 _TRIAL = re.compile(r"trial(\d+)")
@@ -94,7 +91,7 @@ def source(digests: tuple[str, ...] = ()) -> Source:
 
 def known_source() -> Source:
     """Where the folder comes from, with a digest of each trial of the known commit."""
-    return source(tuple(DIGESTS.read_text("ascii").split()))
+    return source(read_digests("dyntom"))
 
 
 def trial_folders(path: Path | None) -> list[Path]:

@@ -20,7 +20,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.published.base import Source, audit_items
+from tomserve.benchmarks.published.base import Source, audit_items, read_digests
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw, seeded_order
@@ -414,7 +413,7 @@ SOURCE = Source(
     "data/opentom_data",
     "CC BY-NC 4.0",
     "3f22b66",
-    tuple(resources.files("tomserve.benchmarks.published").joinpath("opentom.txt").read_text("utf-8").split()),
+    read_digests("opentom"),
     "It must not be used for training, nor be sent where it may be",
 )
 DIMENSIONS = {"attitude": "emotion"}

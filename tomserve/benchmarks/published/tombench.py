@@ -17,7 +17,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ import polars as pl
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.published import Source
-from tomserve.benchmarks.published.base import audit_items
+from tomserve.benchmarks.published.base import audit_items, read_digests
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.items.draw import Draw, seeded_order
@@ -69,14 +68,13 @@ FIELDS = {
 @cache
 def source() -> Source:
     """Where the files come from, with the digests of the known rows."""
-    known = files("tomserve.benchmarks.published").joinpath("tombench.txt").read_text("utf-8").split()
     return Source(
         "tombench",
         "zhchen18/ToMBench",
         "data",
         "MIT, for evaluation only",
         "4f491f0",
-        digests=tuple(known),
+        digests=read_digests("tombench"),
         note="--path names the folder with its 20 files *.jsonl, or one of these files",
     )
 

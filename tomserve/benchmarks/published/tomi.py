@@ -23,7 +23,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ from pydantic import ValidationError
 
 from tomserve.beliefs import Trace, Update, together
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.published.base import Source, audit_items, row_digest
+from tomserve.benchmarks.published.base import Source, audit_items, read_named_digests, row_digest
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw, seeded_order
@@ -343,8 +342,6 @@ SOURCE = Source(
     "github.com/shawnsihyunlee/simulatedtom (licence: MIT)",
 )
 FIXED = Source("tomi", "shawnsihyunlee/simulatedtom", "data/fixedtomi/test_balanced.jsonl", "MIT", "15cfd30")
-KNOWN = "tomserve.benchmarks.published"
-"""The package whose file tomi.txt has the digests of the known files: on each line a file's name and its stories'."""
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -414,7 +411,7 @@ def differences(path: Path | None) -> list[str]:
 
     The stories of a file are its rows: their digests are of all questions about them, in the order of the file.
     """
-    known = dict(_known_digests())
+    known = {name: tuple(digests) for name, *digests in read_named_digests("tomi")}
     stories: dict[Path, dict[tuple[str, ...], bytes]] = {}
     for record in read_records(SOURCE, path):
         rows = stories.setdefault(record.path, {})
@@ -432,12 +429,6 @@ def differences(path: Path | None) -> list[str]:
         if differs := source.differences(rows.values()):
             said.append(f"{file.name}: {differs}")
     return said
-
-
-def _known_digests() -> Iterator[tuple[str, tuple[str, ...]]]:
-    for line in resources.files(KNOWN).joinpath("tomi.txt").read_text("utf-8").splitlines():
-        name, *digests = line.split()
-        yield name, tuple(digests)
 
 
 def validate(path: Path | None, say: Say) -> Findings:

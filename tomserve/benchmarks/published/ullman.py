@@ -15,12 +15,11 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import NoReturn
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.published.base import Source, audit_items, row_digest
+from tomserve.benchmarks.published.base import Source, audit_items, read_digests, row_digest
 from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.items.draw import seeded_order
@@ -41,7 +40,6 @@ DESIGN = (
 The stories themselves are told apart from others by digests, in the same order."""
 
 FIELDS = ("story", "question", "right answer", "wrong answer", "no guess")
-_DIGESTS = tuple(resources.files("tomserve.benchmarks.published").joinpath("ullman.txt").read_text("utf-8").split())
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[.!?]['’])\s+")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 LONGEST = 200
@@ -49,7 +47,12 @@ NO_GUESS = "has no guess"
 """How the choice ends that says that the person has none, such as "she has no guess"; it may be the right one."""
 
 SOURCE = Source(
-    "ullman", "cicl-stanford/procedural-evals-tom", "data/expert_data/ullman.csv", "MIT", "fe647d6", _DIGESTS
+    "ullman",
+    "cicl-stanford/procedural-evals-tom",
+    "data/expert_data/ullman.csv",
+    "MIT",
+    "fe647d6",
+    read_digests("ullman"),
 )
 
 
