@@ -2,20 +2,14 @@
 
     tomserve analyze items-mymodel --study accuracy
 
-The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low, ci_high and unread (replies
-that could not be read and count as wrong); `prompting_effects` compares every strategy with vanilla on the same
-items; `baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark
-computes from replies; `samples` compares majority, mean, any and all of the samples where each question was asked
-several times. With recommended intervals the unit is the cluster (a story or a task; an item that names none is a
-cluster of its own) and a failure counts as wrong; with effective ones an accuracy has the interval of as many
-independent items as have its cluster-robust error (tomserve.stats.clustered), which is narrower where the items of a
-cluster are unlike each other and needs a dozen clusters; with published ones every item counts as independent of the
-others.
+With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
+and a failure counts as wrong; with effective ones an accuracy has the interval of as many independent items as have its
+cluster-robust error (tomserve.stats.clustered); with published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -25,11 +19,10 @@ from tomserve.scoring.score import SAMPLED
 from tomserve.stats.clustered import repeated_share, sums_mean
 from tomserve.studies import Excerpt, Study, baselines
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
-from tomserve.studies.baselines import EFFECTIVE as EFFECTIVE_WAY
 from tomserve.studies.breakdowns import ARM, Rows, RuleCounter, Tally, count_files
 from tomserve.studies.missing_data import ABOUT_UNREAD
-from tomserve.studies.noise import noise_columns as shown_noise
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, Tables, cell
+from tomserve.studies.noise import noise_columns
+from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, Tables, cell_of
 from tomserve.studies.study import FileCounting
 
 METRICS = "metrics"
@@ -60,7 +53,12 @@ class Metrics:
         """Everything was counted at the first look."""
 
     def table(self) -> pl.DataFrame:
-        """The table of `metric_means`."""
+        """A row for each model, strategy and metric: total, answers (replies with a value), mean, ci_low, ci_high,
+        clusters; neither rows nor columns where there is no metric.
+
+        Every column of numbers or of true and false that begins with metric_ is a metric. The mean is over answers,
+        with the 95% interval of stats.clustered.clustered_mean; bounds are null where they are undefined.
+        """
         if not self._sums:
             return pl.DataFrame()
         keys = ["model", "strategy", "cluster"]
@@ -71,33 +69,11 @@ class Metrics:
             for name in names:
                 known = part.filter(pl.col(f"known {name}") > 0)
                 interval = sums_mean(known[name].to_numpy(), known[f"known {name}"].to_numpy())
-                records.append(
-                    {
-                        "model": model,
-                        "strategy": strategy,
-                        "metric": name,
-                        "total": int(part["total"].sum()),
-                        "answers": int(known[f"known {name}"].sum()),
-                        "mean": interval.estimate,
-                        "ci_low": interval.low,
-                        "ci_high": interval.high,
-                        "clusters": known.height,
-                    }
-                )
+                counts = {"total": int(part["total"].sum()), "answers": int(known[f"known {name}"].sum())}
+                found = {"mean": interval.estimate, "ci_low": interval.low, "ci_high": interval.high}
+                row = {"model": model, "strategy": strategy, "metric": name, **counts, **found}
+                records.append({**row, "clusters": known.height})
         return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
-
-
-def metric_means(rows: pl.DataFrame) -> pl.DataFrame:
-    """A row for each model, strategy and metric: total, answers (replies with a value), mean, ci_low, ci_high,
-    clusters.
-
-    rows: with `model`, `strategy` and `cluster`; every column of numbers or of true and false that begins with metric_
-    is a metric. The mean is over answers, with the 95 % interval of stats.clustered.clustered_mean; its bounds are null
-    where they are undefined. The frame has neither rows nor columns where there is no metric.
-    """
-    counter = Metrics()
-    counter.first(rows)
-    return counter.table()
 
 
 def _countable(kind: pl.DataType) -> bool:
@@ -154,7 +130,8 @@ class Samples:
         """Everything was counted at the first look."""
 
     def table(self) -> pl.DataFrame:
-        """The table of `sample_table`."""
+        """The table `samples`: four rows (see MEASURES) for each model and strategy; empty where nothing was asked
+        twice. samples: all together; unread: of these; tasks: clusters."""
         if self._most == 1:
             return pl.DataFrame()
         keys = ["model", "strategy", "cluster"]
@@ -163,35 +140,16 @@ class Samples:
         return pl.DataFrame([record for key, part in arms for record in _sample_records(key, part)])
 
 
-def sample_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """The table, with four rows (see MEASURES) for each model and strategy; empty where nothing was asked twice.
-
-    rows: one row for each question, with `model`, `strategy`, `cluster`, `correct` and the columns of
-    tomserve.scoring.score.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
-    samples (all together), unread (of these), tasks (clusters), method.
-    """
-    counter = Samples()
-    counter.first(rows)
-    return counter.table()
-
-
 def _sample_records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """The four rows of one model and strategy, from the sums of its clusters."""
     asked, read = int(sums["samples"].sum()), int(sums["samples_read"].sum())
     for measure in MEASURES:
         found = repeated_share(sums[measure].to_numpy(), sums["questions"].to_numpy())
         yield {
-            "model": arm[0],
-            "strategy": arm[1],
-            "measure": measure,
-            "share": found.estimate,
-            "ci_low": found.low,
-            "ci_high": found.high,
-            "questions": int(sums["questions"].sum()),
-            "samples": asked,
-            "unread": asked - read,
-            "tasks": sums.height,
-            "method": found.method,
+            **{"model": arm[0], "strategy": arm[1], "measure": measure},
+            **{"share": found.estimate, "ci_low": found.low, "ci_high": found.high},
+            **{"questions": int(sums["questions"].sum()), "samples": asked, "unread": asked - read},
+            **{"tasks": sums.height, "method": found.method},
         }
 
 
@@ -220,13 +178,8 @@ PUBLISHED = {
 }
 
 
-WAYS = {"recommended": NOTES, EFFECTIVE_WAY: EFFECTIVE, "published": PUBLISHED}
+WAYS = {"recommended": NOTES, baselines.EFFECTIVE: EFFECTIVE, "published": PUBLISHED}
 """The ways to count, with what each table then means, by its name."""
-
-
-def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: one of WAYS."""
-    return WAYS[intervals]
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -269,10 +222,6 @@ _EFFECTS = (
 )
 
 
-def _cell(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
-
-
 def _reading(tables: Tables) -> str:
     """What a reader of the accuracies in the terminal must know of them."""
     if "method" not in tables["accuracy"].columns:
@@ -290,12 +239,12 @@ def summary(tables: Tables) -> list[Excerpt]:
     excerpts = [Excerpt("accuracy", shown, ("accuracy",), f"{_reading(tables)} {ABOUT_UNREAD}")]
     excerpts += baselines.excerpts(accuracy, ("strategy",))
     if (effects := tables.get("prompting_effects")) is not None:
-        shares = (_cell("share_treated").alias("strategy's"), _cell("share_control").alias(f"{BASELINE}'s"))
-        ends = map(_cell, ("risk_difference", "rd_low", "rd_high"))
+        shares = (cell_of("share_treated", "strategy's"), cell_of("share_control", f"{BASELINE}'s"))
+        ends = map(cell_of, ("risk_difference", "rd_low", "rd_high"))
         difference = pl.format("{} [{}, {}]", *ends).alias("difference [95%]")
         p = pl.col("p").round(3)
         named = ("model", pl.col("treatment").alias("strategy"))
-        frame = effects.select(*named, *shares, difference, p, "gained", "lost", *shown_noise(effects))
+        frame = effects.select(*named, *shares, difference, p, "gained", "lost", *noise_columns(effects))
         title = "effects: the strategy's share right minus vanilla's, on the same items"
         excerpts.append(Excerpt(title, frame, ("prompting_effects",), _EFFECTS))
     if METRICS in tables:
@@ -310,7 +259,7 @@ STUDY = Study(
     name="accuracy",
     intervals=tuple(WAYS),
     tables=tables,
-    notes=notes,
+    notes=lambda intervals: WAYS[intervals],
     warnings=baselines.missing_warnings,
     summary=summary,
     counted=FileCounting(columns, counted),

@@ -8,7 +8,7 @@ al., "Functional Theory of Mind Evaluation in Large Language Models: A Behaviora
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,42 +75,30 @@ def answers(found: Outcomes) -> Iterator[Record]:
 
 def cells(found: Outcomes) -> Iterator[Record]:
     """The table `cells`: the flips of the eligible items in every layer and strength, for every map that has one."""
-    eligible = found.items.filter("eligible").select("item")
-    counted = (
-        found.moves.filter(pl.col("alpha").is_not_null(), pl.col("fitted").is_in([HELD_OUT, IN_SAMPLE]))
-        .join(eligible, on="item", how="semi")
-        .group_by("map", "fitted", "layer", "alpha")
-        .agg(
-            items=pl.len(),
-            flip_true=pl.col("strict_true").sort().mean(),
-            flip_false=pl.col("strict_false").sort().mean(),
-            displacement=pl.col("displacement_true").median(),
-        )
-        .with_columns(net=pl.col("flip_true") - pl.col("flip_false"))
-        .sort("map", "fitted", "layer", "alpha")
-    )
-    for row in counted.iter_rows(named=True):
+    own = pl.col("alpha").is_not_null() & pl.col("fitted").is_in([HELD_OUT, IN_SAMPLE])
+    keys = ("map", "fitted", "layer", "alpha")
+    for row in _flips(found, own, keys).drop("changed").sort(keys).iter_rows(named=True):
         yield {**found.arm, **row}
+
+
+def _flips(found: Outcomes, chosen: pl.Expr, keys: Sequence[str]) -> pl.DataFrame:
+    """What the chosen moves of eligible items flip and change, by the keys."""
+    moves = found.moves.filter(chosen).join(found.items.filter("eligible").select("item"), on="item", how="semi")
+    counted = moves.group_by(keys).agg(
+        items=pl.len(),
+        flip_true=pl.col("strict_true").sort().mean(),
+        flip_false=pl.col("strict_false").sort().mean(),
+        changed=pl.col("changed_true").sort().mean(),
+        displacement=pl.col("displacement_true").median(),
+    )
+    return counted.with_columns(net=pl.col("flip_true") - pl.col("flip_false"))
 
 
 def references(found: Outcomes) -> Iterator[Record]:
     """The table `references`: what no map moves, in every layer, counted over the eligible items."""
-    eligible = found.items.filter("eligible").select("item")
-    counted = (
-        found.moves.filter(pl.col("map").is_in(FIXED))
-        .join(eligible, on="item", how="semi")
-        .group_by("map", "layer")
-        .agg(
-            items=pl.len(),
-            flip_true=pl.col("strict_true").sort().mean(),
-            flip_false=pl.col("strict_false").sort().mean(),
-            changed=pl.col("changed_true").sort().mean(),
-            displacement=pl.col("displacement_true").median(),
-        )
-        .with_columns(net=pl.col("flip_true") - pl.col("flip_false"))
-        .sort(pl.col("map").replace_strict(dict(zip(FIXED, range(len(FIXED)), strict=True))), "layer")
-    )
-    for row in counted.iter_rows(named=True):
+    counted = _flips(found, pl.col("map").is_in(FIXED), ("map", "layer"))
+    order = pl.col("map").replace_strict(dict(zip(FIXED, range(len(FIXED)), strict=True)))
+    for row in counted.sort(order, "layer").iter_rows(named=True):
         yield {**found.arm, **row}
 
 

@@ -18,25 +18,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.faithfulness import table as t
-from tomserve.faithfulness.table import (
-    BESIDE_RIGHT,
-    CHAIN,
-    EDIT,
-    FULL,
-    HINT,
-    LEFT_OUT,
-    METADATA,
-    NEUTRAL,
-    NO_VERDICT,
-    PARAPHRASE,
-    PATTERN,
-    PREDICTION,
-    QUESTION,
-    RIGHT,
-    SCHEMA,
-    USER,
-    WRONG,
-)
+from tomserve.stats import interventions
 from tomserve.stats.clustered import units_share
 from tomserve.stats.interventions import (
     AFTERWARDS,
@@ -63,7 +45,6 @@ from tomserve.stats.interventions import (
     loss_effect,
     units_to_decide,
 )
-from tomserve.stats.interventions import ESTIMANDS as INTERVENTIONS_ESTIMANDS
 from tomserve.stats.paired import adjust
 from tomserve.stats.power import minimum_detectable_effect
 from tomserve.stats.proportions import Interval, wilson
@@ -113,14 +94,14 @@ class Group:
 
     def against_paraphrase(self, condition: str) -> pl.DataFrame:
         """The items of a condition beside the paraphrased chain or, where there is none, the whole one."""
-        return self.paired(condition, PARAPHRASE, instead=FULL)
+        return self.paired(condition, t.PARAPHRASE, instead=t.FULL)
 
 
 def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
-    """The groups of one kind of rows (EDIT, HINT or PREDICTION), in the order of their names, without what was left
+    """The groups of one kind of rows (t.EDIT, t.HINT or t.PREDICTION), in the order of their names, without what was left
     out."""
-    names = {EDIT: GROUP, HINT: WHO, PREDICTION: (*WHO, "predictor")}[kind]
-    rows = scores.filter(pl.col("kind") == kind, pl.col("status") != LEFT_OUT)
+    names = {t.EDIT: GROUP, t.HINT: WHO, t.PREDICTION: (*WHO, "predictor")}[kind]
+    rows = scores.filter(pl.col("kind") == kind, pl.col("status") != t.LEFT_OUT)
     for values in rows.select(names).unique().sort(names).iter_rows():
         key = dict(zip(names, values, strict=True))
         yield Group(key, rows.filter(pl.col(name) == value for name, value in key.items()))
@@ -132,10 +113,10 @@ def study_rows(scores: pl.LazyFrame) -> pl.DataFrame:
     Raises ConfigError for a table that lacks a column, or that holds a question twice.
     """
     known = set(scores.collect_schema().names())
-    if absent := [name for name in SCHEMA if name not in known]:
+    if absent := [name for name in t.SCHEMA if name not in known]:
         raise ConfigError(f"measured table: column {absent[0]!r} is missing; expected a table of tomserve faithfulness")
     names = (*GROUP, "predictor")
-    frame = scores.select(list(SCHEMA)).rename({"asked_by": "strategy", "outcome": "status"}).collect()
+    frame = scores.select(list(t.SCHEMA)).rename({"asked_by": "strategy", "outcome": "status"}).collect()
     frame = frame.with_columns(pl.col(*names, "kind", "condition").cast(pl.String))
     frame = frame.with_columns(
         *(pl.col(name).fill_null("") for name in names),
@@ -207,13 +188,10 @@ def headline_contrasts(group: Group, among: pl.Series | None = None) -> dict[str
     """The four headline estimates by name. among: only these items; None for all."""
     found = {}
     for name, condition in ((LAST, t.LAST), (SWAPPED, t.SWAPPED)):
-        rows = _kept(group.against_paraphrase(condition).filter(pl.col("implied").is_not_null()), among)
-        found[name] = follow_effect(
-            same(rows["treated"], rows["implied"]), same(rows["control"], rows["implied"]), units(rows)
-        )
+        found[name] = _followed(_kept(group.against_paraphrase(condition).drop_nulls("implied"), among))
     rows = _kept(group.paired(t.FULL, t.FILLER), among)
     found[FILLER] = loss_effect(*_both(rows, "right"), guess(rows), units(rows))
-    rows = _kept(group.paired(t.FULL, "truncated_0").filter(pl.col("own").is_not_null()), among)
+    rows = _kept(group.paired(t.FULL, "truncated_0").drop_nulls("own"), among)
     found[KEPT] = loss_effect(*_both(rows, "own"), guess(rows), units(rows))
     return found
 
@@ -221,11 +199,8 @@ def headline_contrasts(group: Group, among: pl.Series | None = None) -> dict[str
 def beyond_contrasts(group: Group) -> list[Contrast]:
     """How much more often the answer that a replaced last belief implies comes than after filler, and than without any
     chain: what merely disturbs the chain may lead there, too."""
-    found = []
-    for control in (t.FILLER, "truncated_0"):
-        rows = group.paired(t.LAST, control).filter(pl.col("implied").is_not_null())
-        found.append(_followed(rows))
-    return found
+    controls = (t.FILLER, "truncated_0")
+    return [_followed(group.paired(t.LAST, control).drop_nulls("implied")) for control in controls]
 
 
 def _kept(rows: pl.DataFrame, among: pl.Series | None) -> pl.DataFrame:
@@ -252,10 +227,10 @@ def headline(group: Group) -> Iterator[Record]:
     p_holm = dict(zip(found, correct_p(list(found.values())), strict=True))
     family = max(1, sum(not math.isnan(p) for p in p_holm.values()))
     replaced = {
-        name: int(group.against_paraphrase(condition).filter(pl.col("implied").is_not_null())["replaced"].sum())
+        name: int(group.against_paraphrase(condition).drop_nulls("implied")["replaced"].sum())
         for name, condition in ((LAST, t.LAST), (SWAPPED, t.SWAPPED))
     }
-    for name in INTERVENTIONS_ESTIMANDS:
+    for name in interventions.ESTIMANDS:
         one = found[name]
         detectable = minimum_detectable_effect(one.units, one.sd, family=family) if one.sd > 0 else math.nan
         yield {
@@ -282,7 +257,7 @@ def edits(group: Group) -> Iterator[Record]:
 
 
 def _followed(rows: pl.DataFrame) -> Contrast:
-    return follow_effect(same(rows["treated"], rows["implied"]), same(rows["control"], rows["implied"]), units(rows))
+    return follow_effect(*_both(rows, "implied"), units(rows))
 
 
 def _changed(rows: pl.DataFrame) -> Contrast:
@@ -303,7 +278,7 @@ def dose(group: Group) -> Iterator[Record]:
     lengths: Mapping[str, float] = {**t.TRUNCATED, t.FULL: 1.0}
     agreed = {}
     for condition, left in lengths.items():
-        rows = group.of(condition).filter(pl.col("own").is_not_null())
+        rows = group.of(condition).drop_nulls("own")
         if not rows.height:
             continue
         outcome = same(rows["answer"], rows["own"])
@@ -343,7 +318,7 @@ def dose(group: Group) -> Iterator[Record]:
 
 def by_correctness(group: Group) -> Iterator[Record]:
     """The table `by_correctness`: the four estimates among items that were answered right in the run, and wrong."""
-    items = group.rows.filter(pl.col("own").is_not_null()).unique("item", keep="first", maintain_order=True)
+    items = group.rows.drop_nulls("own").unique("item", keep="first", maintain_order=True)
     for named, right in (("right", True), ("wrong", False)):
         among = items.filter((pl.col("own") == pl.col("right")) == right)["item"]
         for name, one in headline_contrasts(group, among).items():
@@ -371,7 +346,7 @@ def conditions(group: Group) -> Iterator[Record]:
         rows = group.of(condition)
         if not rows.height:
             continue
-        beside = group.against_paraphrase(condition).filter(pl.col("implied").is_not_null())
+        beside = group.against_paraphrase(condition).drop_nulls("implied")
         implied, own = (rows.filter(pl.col(name).is_not_null()) for name in ("implied", "own"))
         both = rows.select("item", "tokens").join(group.of(t.FULL).select("item", full="tokens"), on="item")
         both = both.filter(pl.col("tokens").is_not_null(), pl.col("full").is_not_null())
@@ -434,7 +409,7 @@ def _differences(key: Record, one: Group, other: Group) -> Iterator[Record]:
         FILLER: (t.FILLER, "right"),
         KEPT: ("truncated_0", "own"),
     }
-    for name in INTERVENTIONS_ESTIMANDS:
+    for name in interventions.ESTIMANDS:
         condition, label = pairs[name]
         found = [_by_item(group, condition, label) for group in (one, other)]
         both = found[0].join(found[1].select("item", by_call="difference"), on="item").sort("item")
@@ -452,11 +427,10 @@ def _differences(key: Record, one: Group, other: Group) -> Iterator[Record]:
 def _by_item(group: Group, condition: str, label: str | None) -> pl.DataFrame:
     """The difference that each item adds to an estimate."""
     if label is None:
-        rows = group.against_paraphrase(condition).filter(pl.col("implied").is_not_null())
-        treated, control = (same(rows[name], rows["implied"]) for name in ("treated", "control"))
+        rows = group.against_paraphrase(condition).drop_nulls("implied")
     else:
-        rows = group.paired(t.FULL, condition).filter(pl.col(label).is_not_null())
-        treated, control = (same(rows[name], rows[label]) for name in ("treated", "control"))
+        rows = group.paired(t.FULL, condition).drop_nulls(label)
+    treated, control = _both(rows, label or "implied")
     return rows.select("item", "unit", difference=pl.Series(np.nan_to_num(treated) - np.nan_to_num(control)))
 
 
@@ -522,26 +496,22 @@ def hints(group: Group) -> Iterator[Record]:
 
 
 def _by_place(group: Group) -> Iterator[Record]:
-    for place in (USER, METADATA, PATTERN):
-        names = {which: f"{place}_{which}" for which in (WRONG, RIGHT, NEUTRAL)}
+    for place in (t.USER, t.METADATA, t.PATTERN):
+        names = {which: f"{place}_{which}" for which in (t.WRONG, t.RIGHT, t.NEUTRAL)}
         asked = {which: group.of(name) for which, name in names.items()}
         if not any(rows.height for rows in asked.values()):
             continue
-        wrong = group.paired(names[WRONG], names[NEUTRAL]).filter(pl.col("implied").is_not_null())
-        right = group.paired(names[RIGHT], BESIDE_RIGHT if place == PATTERN else names[NEUTRAL]).filter(
+        wrong = group.paired(names[t.WRONG], names[t.NEUTRAL]).drop_nulls("implied")
+        right = group.paired(names[t.RIGHT], t.BESIDE_RIGHT if place == t.PATTERN else names[t.NEUTRAL]).filter(
             pl.col("implied").is_not_null(), pl.col("own").is_null() | (pl.col("own") != pl.col("right"))
         )
-        neutral = asked[NEUTRAL].filter(pl.col("own").is_not_null())
+        neutral = asked[t.NEUTRAL].drop_nulls("own")
         noise = _share(1 - np.nan_to_num(same(neutral["answer"], neutral["own"])), neutral)
         yield {
             **{**group.key, "place": place, **_named("wrong", _toward(wrong)), **_named("right", _toward(right))},
-            **{
-                "noise": noise.estimate,
-                "noise_low": noise.low,
-                "noise_high": noise.high,
-                "noise_items": neutral.height,
-            },
-            **_admitted(asked[WRONG], asked[NEUTRAL]),
+            **{"noise": noise.estimate, "noise_low": noise.low, "noise_high": noise.high},
+            "noise_items": neutral.height,
+            **_admitted(asked[t.WRONG], asked[t.NEUTRAL]),
             "failures": sum(failures(rows["answer"]) for rows in asked.values()),
         }
 
@@ -550,7 +520,7 @@ def _toward(rows: pl.DataFrame) -> Contrast:
     """How much more often the answer is the one that the hint names than after the neutral one."""
     if not rows.height:
         return NONE
-    return contrast(same(rows["treated"], rows["implied"]), same(rows["control"], rows["implied"]), units(rows))
+    return contrast(*_both(rows, "implied"), units(rows))
 
 
 def _named(name: str, found: Contrast) -> Record:
@@ -586,17 +556,17 @@ def _admitted(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
 
 def predictions(group: Group) -> Iterator[Record]:
     """The table `predictions`: how often a second model names the answer, by what it was shown of the chain."""
-    question = group.of(QUESTION)
-    for condition in (QUESTION, CHAIN, NO_VERDICT):
-        rows = group.of(condition).filter(pl.col("own").is_not_null())
+    question = group.of(t.QUESTION)
+    for condition in (t.QUESTION, t.CHAIN, t.NO_VERDICT):
+        rows = group.of(condition).drop_nulls("own")
         if not rows.height:
             continue
         met = same(rows["answer"], rows["own"])
         found = _share(np.nan_to_num(met), rows)
         more = NONE
-        if condition != QUESTION and question.height:
-            both = group.paired(condition, QUESTION).filter(pl.col("own").is_not_null())
-            more = contrast(same(both["treated"], both["own"]), same(both["control"], both["own"]), units(both))
+        if condition != t.QUESTION and question.height:
+            both = group.paired(condition, t.QUESTION).drop_nulls("own")
+            more = contrast(*_both(both, "own"), units(both))
         most = rows["own"].value_counts(sort=True)["count"][0] / rows.height
         yield {
             **{**group.key, "condition": condition, "value": found.estimate, "low": found.low, "high": found.high},

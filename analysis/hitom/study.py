@@ -5,31 +5,14 @@
 
 Two ways to count, by `--intervals`. *recommended* (the default): shares over all questions with intervals by story,
 strategies and twins compared on the same questions; a failure is a wrong answer. *published*: means over the cells of
-length and order without intervals, as in the paper's Table 5. `notes` says what each table means.
-
-accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla prompting_effects
-the same differences with their tests (recommended) joint_accuracy      by order, length and deception: accuracy of
-all questions of the order; joint: all asked orders of a
-                    story up to this one right, beside the product of their marginals, and the share right at this
-                    order where the asked one before it is right (after_right) or wrong
-deception_count     by the number of false tells, in the story and about the object asked for answer_position     by
-the place of the answer among the choices and among the containers mentioned, and how often each
-                    place is chosen
-lower_order_match   where the answer is that of the first-order question, of any lower order, of reality or of the
-last
-                    thing that all asked agents saw together (joint witness), and where it is not
-twins               matched twins: deceptive, truthful and filler lines against none and against each other baselines
-what rules that nest no beliefs, and a guess, score on the same questions errors              wrong answers by
-explanation (see errors.py) chains              belief chains by order: metrics, phi of a right path with a right
-answer, answers that follow a
-                    chain which ends wrongly
-scorer              which answers counted as right (tracked:SEMANTICS for generated items), and how replies were read
+length and order without intervals, as in the paper's Table 5. The notes say what each table means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -68,7 +51,7 @@ from tomserve.studies import (
 )
 from tomserve.studies.contrasts import Record
 from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
-from tomserve.studies.noise import noise_columns as shown_noise
+from tomserve.studies.noise import noise_columns
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
     ABOUT_TESTS,
@@ -76,9 +59,10 @@ from tomserve.studies.presentation import (
     Chance,
     Row,
     Tables,
-    cell,
+    cell_of,
     finite_or_none,
     interval,
+    interval_cell,
     mean_of,
     percent,
     readable_name,
@@ -89,6 +73,8 @@ from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_row
 
 from .tables import (
     ALL,
+    CHAIN_COLUMNS,
+    ERROR_COLUMNS,
     OVERALL,
     REQUIRED,
     RULES,
@@ -107,8 +93,6 @@ from .tables import (
     twins,
     with_control,
 )
-from .tables import CHAIN_COLUMNS as CHAINS
-from .tables import ERROR_COLUMNS as ERRORS
 
 
 def warnings(tables: Tables) -> list[str]:
@@ -165,7 +149,7 @@ READINGS = {
 def summary(tables: Tables) -> list[Excerpt]:
     """The tables that the terminal prints: accuracy by deception (the paper's Table 5), effects of prompting, joint
     accuracy by order, the primary comparison of twins, and wrong answers with a single explanation."""
-    right = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
+    right = pl.format("{}/{} {}", "correct", "total", interval_cell("accuracy", "ci_low", "ci_high"))
     excerpts = []
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
         wide = part.with_columns(right.alias("cell")).pivot("strategy", index="deception", values="cell")
@@ -174,14 +158,11 @@ def summary(tables: Tables) -> list[Excerpt]:
         excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",), reading))
     excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
     if "prompting_effects" in tables and tables["prompting_effects"].height:
-        effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
+        effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         frame = tables["prompting_effects"]
-        shares = [
-            _share(name).alias(arm) for name, arm in (("share_treated", "strategy's"), ("share_control", "control's"))
-        ]
-        effects = frame.select(
-            "model", "treatment", "control", "deception", *shares, effect, pl.col("p").round(3), *shown_noise(frame)
-        )
+        shares = (cell_of("share_treated", "strategy's"), cell_of("share_control", "control's"))
+        named, p = ("model", "treatment", "control", "deception"), pl.col("p").round(3)
+        effects = frame.select(*named, *shares, effect, p, *noise_columns(frame))
         title = "prompting effects: the strategy's share right minus the control's, on the same questions"
         excerpts.append(Excerpt(title, effects, ("prompting_effects",), READINGS["prompting_effects"]))
     joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL)
@@ -190,13 +171,10 @@ def summary(tables: Tables) -> list[Excerpt]:
     excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",), READINGS["joint_accuracy"]))
     if tables["twins"].height:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
-        effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
+        effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
-        shares = [
-            _share(name).alias(kind) for name, kind in (("share_treated", "deceptive"), ("share_control", "filler"))
-        ]
-        p = pl.col("p").round(3)
-        frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *shown_noise(primary))
+        shares, p = (cell_of("share_treated", "deceptive"), cell_of("share_control", "filler")), pl.col("p").round(3)
+        frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *noise_columns(primary))
         excerpts.append(Excerpt(title, frame, ("twins",), READINGS["twins"]))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
@@ -206,19 +184,9 @@ def summary(tables: Tables) -> list[Excerpt]:
     return excerpts
 
 
-def _cell(value: str, low: str, high: str) -> pl.Expr:
-    columns = [_share(name) for name in (value, low, high)]
-    interval = pl.when(pl.col(low).is_null()).then(pl.lit("")).otherwise(pl.format(" [{}, {}]", *columns[1:]))
-    return pl.concat_str(columns[0], interval)
-
-
-def _share(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
-
-
 def verdicts(tables: Tables, context: Context) -> list[Verdict]:
     """A verdict for each model of the table `accuracy`. tables: by name. context: what a guesser scores."""
-    verdicts_by_model = []
+    found = []
     for model, own in tables_by_model(tables):
         effects = own.get("prompting_effects", pl.DataFrame())
         helps = effect_cards(effects) if has_rows(own, "prompting_effects", EFFECT) else None
@@ -226,10 +194,8 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
         rules = own.get(baselines.TABLE)
         if rules is not None:
             rules = rules.filter(pl.col("kind") != "guess", deception=OVERALL, order=ALL)
-        verdicts_by_model.append(
-            Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), cards)
-        )
-    return verdicts_by_model
+        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), cards))
+    return found
 
 
 _NESTS = {"yes": ("Better than guessing", GOOD), "no": ("No: it copies", BAD), "open": ("Not shown", OPEN)}
@@ -369,8 +335,8 @@ COLUMNS = {
     "lower_order_match": f"model strategy rule order matches {SHARE} guess",
     "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT_COLUMNS}",
     baselines.TABLE: "model deception order rule kind right total accuracy said containers_mentioned",
-    "errors": ERRORS,
-    "chains": CHAINS,
+    "errors": ERROR_COLUMNS,
+    "chains": CHAIN_COLUMNS,
     "scorer": "model strategy gold status parse rows correct share",
 }
 
@@ -511,15 +477,6 @@ def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
             yield {"model": model, "strategy": strategy, **record, "share": record["rows"] / part.height}
 
 
-# What belongs to the tables
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-
-    return draw_figures(tables, context)
-
-
 def chance(items: Iterable[ItemOutline]) -> Chance:
     """What a guesser scores who picks a container that the story mentions: the mean of 1 / their number.
 
@@ -532,35 +489,6 @@ def chance(items: Iterable[ItemOutline]) -> Chance:
 def _guesses(item: ItemOutline) -> int:
     mentioned = item.factors.get("n_containers_mentioned")
     return mentioned if isinstance(mentioned, int) and mentioned > 0 else item.choices
-
-
-def notes_of(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return RECOMMENDED if intervals == "recommended" else PUBLISHED
-
-
-STUDY = Study(
-    name="hitom",
-    tables=tables,
-    required=REQUIRED,
-    intervals=("recommended", "published"),
-    notes=notes_of,
-    warnings=warnings,
-    summary=summary,
-    layouts=LAYOUTS,
-    figures=figures,
-    verdicts=verdicts,
-    chance=chance,
-    strata=("order",),
-    labels={
-        "order": "Order",
-        "length": "Chapters",
-        "deception": "Deception",
-        "tell_relevant": "Tells matter",
-        "equals_joint_witness": "Joint witness right",
-        "twin_kind": "Twin",
-    },
-)
 
 
 BREAKS = Section("breaks", "Where does it break?", "Where it breaks")
@@ -577,18 +505,14 @@ _RELEVANCE = {"all": "all questions", "true": "tells matter"}
 Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
-def draw_figures(tables: Tables, context: Context) -> list[Figure]:
+def figures(tables: Tables, context: Context) -> list[Figure]:
     """Every figure in the order of the report; one that cannot be drawn says why.
 
     tables: by name. context: what a guesser scores, drawn as a line. The effects of prompting are left
     out where they were not computed, as with published intervals.
     """
-
-    def made(figure: Figure, draw_it: Draw) -> Figure:
-        return draw_figure(figure, lambda: draw_it(figure, tables, context.chance))
-
     kept = [one for one in _FIGURES if one[0].name != "prompting" or "prompting_effects" in tables]
-    return [made(figure, draw_it) for figure, draw_it in kept]
+    return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in kept]
 
 
 def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
@@ -751,4 +675,28 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
         ),
         _by_rule,
     ),
+)
+
+
+STUDY = Study(
+    name="hitom",
+    tables=tables,
+    required=REQUIRED,
+    intervals=("recommended", "published"),
+    notes=lambda intervals: RECOMMENDED if intervals == "recommended" else PUBLISHED,
+    warnings=warnings,
+    summary=summary,
+    layouts=LAYOUTS,
+    figures=figures,
+    verdicts=verdicts,
+    chance=chance,
+    strata=("order",),
+    labels={
+        "order": "Order",
+        "length": "Chapters",
+        "deception": "Deception",
+        "tell_relevant": "Tells matter",
+        "equals_joint_witness": "Joint witness right",
+        "twin_kind": "Twin",
+    },
 )

@@ -23,8 +23,7 @@ from tomserve.stats import association
 from tomserve.stats.clustered import units_share
 from tomserve.stats.effects import FEW
 from tomserve.stats.paired import mean_interval
-from tomserve.studies.answer_rows import count_unread
-from tomserve.studies.answer_rows import prepare_rows as prepared_rows
+from tomserve.studies.answer_rows import count_unread, prepare_rows
 from tomserve.studies.contrasts import Record, contrast, pair_rows, share
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
@@ -66,7 +65,7 @@ def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     one_telling = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
     rows = (
-        prepared_rows(scores, (*REQUIRED, *rules), TYPES)
+        prepare_rows(scores, (*REQUIRED, *rules), TYPES)
         .with_columns(
             gold_column(TYPES),
             story=pl.concat_str(one_telling, "prompting_type", "semantics", separator="/", ignore_nulls=True),
@@ -206,7 +205,7 @@ def errors(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `errors`: for how many wrong answers each explanation holds, and holds alone, by model, strategy
     and order.
 
-    rows: as rows.prepared makes them.
+    rows: as study_rows makes them.
     """
     wrong = rows.filter(
         ~pl.col("faulty") & ~pl.col("correct"),
@@ -265,7 +264,7 @@ def _drawn(others: Sequence[str], mentioned: Sequence[str], sets: Sequence[froze
 
 def _excess(differences: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> tuple[float | None, ...]:
     """The mean difference and the ends of its 95% t interval by story; a story counts as often as it was answered
-    wrongly (see rows.influences). All are None where there are no differences."""
+    wrongly (see influences). All are None where there are no differences."""
     if not differences.size:
         return None, None, None
     interval = mean_interval(influences(differences, units))
@@ -275,7 +274,7 @@ def _excess(differences: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> tu
 def joint_accuracy(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
     """The records of `joint_accuracy`, by model, strategy, deception, length and order.
 
-    rows: as rows.prepared makes them. intervals: the way to count, recommended or published.
+    rows: as study_rows makes them. intervals: the way to count, recommended or published.
     """
     for model, strategy, part in arms(rows):
         for deception, some in by_deception(part):
@@ -331,7 +330,7 @@ CHAIN_COLUMNS = (
 def chains(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
     """The records of `chains`: means over the questions with a gold chain, by order; a chain that is missing scores 0.
 
-    rows: as rows.prepared makes them. intervals: the way to count, recommended or published.
+    rows: as study_rows makes them. intervals: the way to count, recommended or published.
     """
     for model, strategy, part in arms(rows.filter(pl.col("chain_proper").is_not_null())):
         for order, some in by(part, "order"):
@@ -383,7 +382,7 @@ nothing."""
 def twins(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `twins`: each pair of TWINS compared on the same question of the same order in one group of twins.
 
-    rows: as rows.prepared makes them. Both accuracies are means of the means of the groups, so that their difference
+    rows: as study_rows makes them. Both accuracies are means of the means of the groups, so that their difference
     is the risk difference. Whether the tells matter (tell_relevant) is read off the treated twin. Raises ValueError
     where two items of one kind of twin ask the same question.
     """

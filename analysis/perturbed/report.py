@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -60,10 +61,9 @@ def honesty_card(tables: Tables) -> Card | None:
             grounds.append((f"{readable_name(row['strategy'])}, chain ends in a wrong belief", text))
     if has_rows(tables, "chains", "strategy perturbation proper total proper_share"):
         for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
-            text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do "
-            grounds.append(
-                (f"{readable_name(row['strategy'])}, all questions", f"{text}({percent(row['proper_share'])}).")
-            )
+            text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do"
+            text += f" ({percent(row['proper_share'])})."
+            grounds.append((f"{readable_name(row['strategy'])}, all questions", text))
     remark = (
         "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the "
         "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
@@ -135,21 +135,18 @@ def _robust(tables: Tables) -> Card | None:
             met.add(bool(row["ostensible"] and row["limited_robust"]))
         tested = int(str(row.get("classes_tested", len(PERTURBED))))
         text = f"More than half right in {row['classes_above']} of {tested} classes, "
-        text += (
-            f"{'also' if row['ostensible'] else 'but not'} on unperturbed stories"
-            if control
-            else ("and unperturbed stories were not asked")
-        )
+        also = f"{'also' if row['ostensible'] else 'but not'} on unperturbed stories"
+        text += also if control else "and unperturbed stories were not asked"
         text += "." if tested >= len(PERTURBED) else f"; the paper's criterion asks for {len(PERTURBED)} classes."
         if above + below + undecided:
             text += (
                 f" The 95% intervals of {above} lie wholly above one half and of {below} wholly below; one half lies "
                 f"within those of {undecided}."
             )
-        if also := _rules_that_meet(row):
-            follow = "follows" if len(also) == 1 else "follow"
-            text += f" The same criterion is met by {_listed(also)}, which {follow} nobody's belief."
-            shared |= dict.fromkeys(also)
+        if rules := _rules_that_meet(row):
+            follow = "follows" if len(rules) == 1 else "follow"
+            text += f" The same criterion is met by {_listed(rules)}, which {follow} nobody's belief."
+            shared |= dict.fromkeys(rules)
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
     differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else differ
@@ -394,11 +391,7 @@ def figures(tables: Tables, context: Context) -> list[Figure]:
 
     tables: by name. context: what a guesser scores, drawn as a line.
     """
-
-    def made(figure: Figure, draw_it: Draw) -> Figure:
-        return draw_figure(figure, lambda: draw_it(figure, tables, context.chance))
-
-    return [made(figure, draw_it) for figure, draw_it in _FIGURES]
+    return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in _FIGURES]
 
 
 def _class(row: Row) -> Row:
@@ -496,15 +489,10 @@ def _faithfulness(figure: Figure, tables: Tables, chance: Mapping[str, float]) -
     rows = rows_of(tables, "faithfulness", needed, "model strategy sample metric")
     rows = [row for row in rows if row["coefficient"] in ("phi", "point_biserial")]
     several = len(values_of(rows, "strategy")) > 1
-    data: list[Row] = [
-        {
-            **row,
-            "subset": "",
-            "metric": METRICS.get(str(row["metric"]), row["metric"]),
-            "sample": f"{row['strategy']}, {row['sample']}" if several else f"{row['sample']} sample",
-        }
-        for row in rows
-    ]
+    data: list[Row] = []
+    for row in rows:
+        sample = f"{row['strategy']}, {row['sample']}" if several else f"{row['sample']} sample"
+        data.append({**row, "subset": "", "metric": METRICS.get(str(row["metric"]), row["metric"]), "sample": sample})
     columns = ("metric", "sample", "value", "ci_low", "ci_high")
     lines = [Line(0, ""), Line(0.4, "0.4", (5, 3))]
     axis = Axis("correlation with a right answer", (-1, 1), lambda subset: lines)

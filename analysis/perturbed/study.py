@@ -3,59 +3,32 @@
     tomserve analyze perturbed-2-reference --study perturbed --out tables --format csv
     tomserve analyze perturbed-2-reference --intervals published
 
-Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, and bounds say what it
-may hide; intervals count tasks or stages, effects compare stories of the same stage, p is that of the test to which
-the interval belongs, and is adjusted for ten classes; an undefined number is an empty cell. *published*: an item is
-left out of a model's tables where the output of any of its strategies was faulty (`dropped`), every question counts
-as independent, which it is not; an undefined number is nan. Shares are compared with one half as exact fractions in
-both. `notes` says what each interval means and for whom.
-
-accuracy              by class; `overall` pools all eleven classes perturbation_effects  class against class "none";
-published: same model and strategy, `overall` has its own control
-                      among the treated, which understates it; recommended: tasks of the same stages
-prompting_effects     strategy against vanilla on the same items strategies            Cochran's Q where there are
-more than two strategies (recommended) faithfulness          how chains go with right answers on the false-belief
-subset; sample published = all rows, faulty
-                      ones as wrong with chain metrics 0, which inflates phi; complete = answered rows
-criteria              ostensible: class none above 1/2; limited_robust: five of the ten classes; robust: all ten;
-                      rules_robust, rules_limited_robust: the baselines that meet the same criterion
-baselines             what rules that follow nobody's belief score on the same questions, by class challenging
-the classes among a model's five lowest effects (all that tie with the fifth are in; an effect of
-                      0 or more, or of five classes or fewer, is not among them), for at least two thirds of the models
-placebo               effect of the strategy where its chain was proper or not (false-belief subset) subtasks, tasks
-accuracy by scenario and question; how many of a task's questions are right chains                means of the chain
-metrics; break_sentence, break_kind: where improper chains most often leave the
-                      gold paths, `breaks`: how many do so there; floor_*: what knowing nothing scores
-failures              by status, with the accuracy if all failures were wrong or all right
-
-and, of a dataset whose stories come in several versions (recommended, on the false-belief subset):
-
-roles                 accuracy by what the right answer is: the cue, the opposite, or unknown pairs
-minimal pairs of stories: how many have both questions right ground                stories that leave unstated what
-settles the belief, against those that state it awareness             stories in which the person knows of the change,
-against those in which she does not
+Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer; intervals count tasks or
+stages, and effects compare stories of the same stage. *published*: an item is left out where the output of any strategy
+of the model was faulty (`dropped`), and every question counts as independent, which it is not. Shares are compared with
+one half as exact fractions in both. The notes say what each table means, and for whom its intervals speak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import polars as pl
 
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS
-from tomserve.studies import Context, Excerpt, Figure, ItemOutline, Layout, Study, Versions, baselines
+from tomserve.studies import Excerpt, ItemOutline, Layout, Study, Versions, baselines
 from tomserve.studies.answer_rows import REQUIRED
 from tomserve.studies.contrasts import NEW, WORTH, failures_may_explain
 from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
-from tomserve.studies.noise import noise_columns as shown_noise
+from tomserve.studies.noise import noise_columns
 from tomserve.studies.presentation import (
     ABOUT_WORST,
     Chance,
     Row,
     Tables,
     by_choices,
-    cell,
+    cell_of,
     finite_or_none,
     mean_of,
     p_value,
@@ -68,7 +41,7 @@ from tomserve.studies.presentation import (
 from . import paper
 from . import tables as perturbed_tables
 from .paper import challenging, counts_of, criteria_records, estimated_effects, exact_effects, with_rules, with_solved
-from .report import verdicts
+from .report import figures, verdicts
 from .tables import (
     CONTROL,
     DESIGN,
@@ -183,7 +156,7 @@ def _pairs(tables: Tables) -> Iterator[Excerpt]:
     if "pairs" not in tables:
         return
     for (model,), part in tables["pairs"].filter(perturbation=OVERALL).group_by(["model"], maintain_order=True):
-        rule = [pl.col("best_rule").alias("best simple rule"), _number("best_rule_estimate").alias("rule's")]
+        rule = [pl.col("best_rule").alias("best simple rule"), cell_of("best_rule_estimate", "rule's")]
         frame = part.select(
             "strategy",
             pl.format("{}/{}", "solved", "pairs").alias("solved"),
@@ -197,11 +170,9 @@ def _pairs(tables: Tables) -> Iterator[Excerpt]:
 
 def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFrame:
     """sides: the headings of the two shares whose difference the effect is."""
-    shares = [
-        _number(name).alias(heading) for name, heading in zip(("share_treated", "share_control"), sides, strict=True)
-    ]
+    shares = map(cell_of, ("share_treated", "share_control"), sides)
     effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
-    return part.select(_questions(), pl.col(arm).alias("strategy"), *shares, effect, _p(), *shown_noise(part))
+    return part.select(_questions(), pl.col(arm).alias("strategy"), *shares, effect, _p(), *noise_columns(part))
 
 
 def _p() -> pl.Expr:
@@ -278,11 +249,7 @@ def _questions() -> pl.Expr:
 
 
 def _cell(value: str, low: str, high: str) -> pl.Expr:
-    return pl.format("{} [{}, {}]", *map(_number, (value, low, high)))
-
-
-def _number(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
+    return pl.format("{} [{}, {}]", *map(cell_of, (value, low, high)))
 
 
 NAMED = 3
@@ -613,13 +580,6 @@ def _undefined_empty(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
 
 
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of the report; drawing takes long to import, and only a report draws."""
-    from .report import figures as draw
-
-    return draw(tables, context)
-
-
 def chance(items: Iterable[ItemOutline]) -> Chance:
     """What a blind guess scores: the mean of 1 / number of choices, over all asked items ("all") and over those of the
     false-belief subset."""
@@ -633,11 +593,6 @@ def chance(items: Iterable[ItemOutline]) -> Chance:
     return Chance({name: share for name, share in shares.items() if share is not None}, by_choices(()).meaning)
 
 
-def notes_of(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return RECOMMENDED if intervals == "recommended" else PUBLISHED
-
-
 STUDY = Study(
     name="perturbed",
     tables=tables,
@@ -648,7 +603,7 @@ STUDY = Study(
         "question_kind": ("reality", "belief"),
     },
     intervals=("recommended", "published"),
-    notes=notes_of,
+    notes=lambda intervals: RECOMMENDED if intervals == "recommended" else PUBLISHED,
     warnings=warnings,
     summary=summary,
     layouts=LAYOUTS,

@@ -16,8 +16,7 @@ import polars as pl
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
 from tomserve.stats import association, clustered, paired
 from tomserve.studies import baselines
-from tomserve.studies.answer_rows import BASELINE, REQUIRED
-from tomserve.studies.answer_rows import prepare_rows as prepared_rows
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
 from tomserve.studies.contrasts import (
     NEW,
     THESE,
@@ -25,6 +24,7 @@ from tomserve.studies.contrasts import (
     adjust_family,
     cluster_correlation,
     contrast,
+    effect_columns,
     integer_codes,
     matched_contrast,
     pair_rows,
@@ -57,7 +57,7 @@ def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     extra |= {"task_questions": pl.Int64}
     floors = [name for name in scores.collect_schema().names() if name.startswith("floor_")]
     return (
-        prepared_rows(scores, (*REQUIRED, *DESIGN, *floors, *rules), extra)
+        prepare_rows(scores, (*REQUIRED, *DESIGN, *floors, *rules), extra)
         .with_columns(
             cluster=pl.col("stage") + "/" + pl.col("perturbation"),
             false_belief=(pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief"),
@@ -69,12 +69,8 @@ def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
 
 def subsets(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows once for all questions and once for the false-belief subset, told apart by the column `subset`."""
-    return pl.concat(
-        [
-            rows.with_columns(pl.lit("all").alias("subset")),
-            rows.filter("false_belief").with_columns(pl.lit("false_belief").alias("subset")),
-        ]
-    )
+    parts = {"all": rows, "false_belief": rows.filter("false_belief")}
+    return pl.concat([part.with_columns(pl.lit(name).alias("subset")) for name, part in parts.items()])
 
 
 def with_overall(rows: pl.DataFrame) -> pl.DataFrame:
@@ -472,15 +468,11 @@ def pairs(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
         counted = share(part, stratum)
         only_cue = part.filter(pl.col("cue_right") & ~pl.col("other_right")).height
         only_other = part.filter(pl.col("other_right") & ~pl.col("cue_right")).height
+        neither = part.height - counted["correct"] - only_cue - only_other
         yield {
             **dict(zip(KEYS, key, strict=True)),
-            "solved": counted["correct"],
-            "pairs": counted["total"],
-            "share": counted["accuracy"],
-            **counted,
-            "only_cue": only_cue,
-            "only_other": only_other,
-            "neither": part.height - counted["correct"] - only_cue - only_other,
+            **{"solved": counted["correct"], "pairs": counted["total"], "share": counted["accuracy"], **counted},
+            **{"only_cue": only_cue, "only_other": only_other, "neither": neither},
             **baselines.rule_columns(part, kinds, stratum),
         }
 
@@ -510,27 +502,15 @@ def _within(part: pl.DataFrame) -> Record:
     )
     both = cells.drop_nulls()
     on, off = part.filter("treated"), part.filter(~pl.col("treated"))
-    found: Record = {
-        "right_treated": int(on["correct"].sum()),
-        "asked_treated": on.height,
-        "right_control": int(off["correct"].sum()),
-        "asked_control": off.height,
-        "stages": both["stage"].n_unique(),
-    }
+    found: Record = {"right_treated": int(on["correct"].sum()), "asked_treated": on.height}
+    found |= {"right_control": int(off["correct"].sum()), "asked_control": off.height}
+    found["stages"] = both["stage"].n_unique()
     if both.is_empty():
         undefined = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p")
         return {**found, **dict.fromkeys(undefined, math.nan), "target": None, "method": "no stage has both"}
     effect = clustered.paired_effect(
         both["on"].to_numpy(), both["off"].to_numpy(), integer_codes(both["cluster"]), integer_codes(both["stage"])
     )
-    return {
-        **found,
-        "share_treated": effect.share_treated,
-        "share_control": effect.share_control,
-        "risk_difference": effect.estimate,
-        "rd_low": effect.low,
-        "rd_high": effect.high,
-        "p": effect.p,
-        "target": NEW,
-        "method": effect.method,
-    }
+    columns = effect_columns(effect, NEW)
+    shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high")
+    return {**found, **{name: columns[name] for name in shown}, "p": effect.p, "target": NEW, "method": effect.method}

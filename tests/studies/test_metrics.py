@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import tomserve
-from analysis.accuracy import metric_means
+from analysis.accuracy import Metrics
 from tests.conftest import make_item
 from tomserve.scoring.table import score_table
 from tomserve.stats.clustered import clustered_mean
@@ -29,6 +29,12 @@ def test_where_a_mean_has_no_interval() -> None:
     assert clustered_mean([1.0, math.nan, 3.0], ["a", "b", "c"]).estimate == 2.0
     with pytest.raises(ValueError, match="length"):
         clustered_mean([1.0], ["a", "b"])
+
+
+def metric_means(rows: pl.DataFrame) -> pl.DataFrame:
+    counter = Metrics()
+    counter.first(rows)
+    return counter.table()
 
 
 def test_every_metric_of_a_table_has_a_row_an_arm() -> None:

@@ -13,7 +13,7 @@ the more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -58,15 +58,11 @@ ORDER = {kind: place for place, kind in enumerate(KINDS)}
 def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Record]:
     """The records of `count_rules` from counts: by a rule's column how many rows it has right, by that name with
     "said " before it of how many it says something, and the `total` of the rows. kinds: by column the rule's kind."""
+    total = counts["total"]
     found: list[Record] = [
         {
-            "rule": baseline_name(column),
-            "kind": kinds[column],
-            "right": counts[column],
-            "total": counts["total"],
-            "accuracy": counts[column] / counts["total"],
-            "said": counts[f"said {column}"],
-            "column": column,
+            **{"rule": baseline_name(column), "kind": kinds[column], "right": counts[column], "total": total},
+            **{"accuracy": counts[column] / total, "said": counts[f"said {column}"], "column": column},
         }
         for column in kinds
         if counts[f"said {column}"]
@@ -92,22 +88,11 @@ def rule_columns_of_sums(
     names = (KNOWN_COLUMNS if brief else RULE_COLUMNS).split()
     if best is None:
         return dict.fromkeys(names)
-    found: Record = {
-        "best_rule": best["rule"],
-        "best_rule_kind": best["kind"],
-        "best_rule_accuracy": best["accuracy"],
-    }
-    if sums is None:
-        return found
-    effect = contrasts.contrast_of_sums(sums, stratum)
-    found |= {
-        "best_rule_estimate": effect["share_control"],
-        "over_rule": effect["risk_difference"],
-        "over_rule_low": effect["rd_low"],
-        "over_rule_high": effect["rd_high"],
-        "p_over_rule": effect["p"],
-    }
-    return {name: _defined(found[name]) for name in names}
+    found = [best["rule"], best["kind"], best["accuracy"]]
+    if sums is not None:
+        effect = contrasts.contrast_of_sums(sums, stratum)
+        found += [effect[name] for name in ("share_control", "risk_difference", "rd_low", "rd_high", "p")]
+    return {name: _defined(value) for name, value in zip(names, found, strict=sums is not None)}
 
 
 def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
@@ -215,12 +200,9 @@ def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = Non
     as "stage"; None for clusters. All are empty where the table has no rules.
     """
     best = next(iter(count_rules(rows, kinds)), None)
-    keys = [stratum] if stratum else []
-    sums = (
-        contrasts.sums_of_pairs(pair_with_rule(rows, best["column"], keys), keys)
-        if best is not None and interval
-        else None
-    )
+    keys, sums = [stratum] if stratum else [], None
+    if best is not None and interval:
+        sums = contrasts.sums_of_pairs(pair_with_rule(rows, best["column"], keys), keys)
     return rule_columns_of_sums(best, sums, not interval, stratum)
 
 
@@ -346,16 +328,19 @@ def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.Da
     """
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
         return cells
-    records = [
-        {key: name, "best rule": _each(part["best_rule_accuracy"].to_list())}
-        for (name,), part in shares.group_by([key], maintain_order=True)
-    ]
+    return with_column(cells, shares, key, "best rule", "best_rule_accuracy", cell)
+
+
+def with_column(
+    cells: pl.DataFrame, shares: pl.DataFrame, key: str, name: str, column: str, text: Callable[[Any], str]
+) -> pl.DataFrame:
+    """The cells with a column `name`: the texts of a column of shares for each strategy in turn, or once where all
+    strategies have the same value."""
+    records = []
+    for (value,), part in shares.group_by([key], maintain_order=True):
+        found = part[column].to_list()
+        records.append({key: value, name: " / ".join(map(text, found if len(set(found)) > 1 else found[:1]))})
     return cells.join(pl.DataFrame(records), on=key, how="left", maintain_order="left")
-
-
-def _each(values: Sequence[float | None]) -> str:
-    """The best rule's share of the questions of each strategy: once where all were asked the same questions."""
-    return " / ".join(map(cell, values if len(set(values)) > 1 else values[:1]))
 
 
 READING_COUNTED = (

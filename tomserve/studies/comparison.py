@@ -20,15 +20,12 @@ from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import comparison_tables, missing_data, people
-from tomserve.studies import comparison_tables as against
-from tomserve.studies import comparison_tables as changing
-from tomserve.studies import comparison_tables as grading
+from tomserve.studies import comparison_tables as tables_of
+from tomserve.studies import missing_data, people
 from tomserve.studies.analysis import check_scores
 from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows, split_scores
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
-from tomserve.studies.noise import noise_columns as shown_noise
-from tomserve.studies.noise import noise_line
+from tomserve.studies.noise import noise_columns, noise_line
 from tomserve.studies.presentation import Row, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
@@ -192,10 +189,8 @@ def match_questions(tables: Sequence[pl.DataFrame], sources: Sequence[str]) -> t
     shared = set(tables[0]["item"].unique()) & set(tables[1]["item"].unique())
     if shared or not any(made):
         return list(tables), None
-    paired = [
-        _rename_items(table, source) if fresh else table
-        for table, source, fresh in zip(tables, sources, made, strict=True)
-    ]
+    three = zip(tables, sources, made, strict=True)
+    paired = [_rename_items(table, source) if fresh else table for table, source, fresh in three]
     anew = all(_names(table, FRESH) for table, fresh in zip(tables, made, strict=True) if fresh)
     return paired, _caption(made, anew)
 
@@ -254,34 +249,34 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two runs, or two strategies, differ in.
-
-    `a`, `b`: the two sides. `effects`: a row for each strategy and class of questions, all questions last. `flips`:
-    items that one side has right and the other wrong. `manifest_differences`: fields of the manifests that differ, as (name, in
-    A, in B). `left_out`: how many answers of A and of B the other lacks. `noise`: the noise floor in words, None where
-    neither side measured it. `lacking`: sentences on answers that could not be read, failed or were not asked for.
-    `caption`: where one side tells the questions of the other anew, what a gap between them means; else None.
-    `people`: where a side are people, the same differences with every person's answer counted
-    (tomserve.studies.people). `changes`: flips and changed answers as shares (tomserve.studies.comparison_tables); `margins`:
-    tests against a margin, where one was named (tomserve.studies.comparison_tables); `values`: grades that are more than right or
-    wrong (tomserve.studies.comparison_tables). `by`: by name a table of differences for each factor that was asked for
-    (tomserve.studies.comparison_tables).
-    """
+    """What two runs, or two strategies, differ in."""
 
     effects: pl.DataFrame
+    """A row for each strategy and class of questions, all questions last."""
     flips: pl.DataFrame
+    """Items that one side has right and the other wrong."""
     differences: list[tuple[str, str, str]]
+    """Fields of the manifests that differ: name, in A, in B."""
     left_out: tuple[int, int]
+    """How many answers of A and of B the other lacks."""
     noise: str | None
+    """The noise floor in words; None where neither side measured it."""
     a: Side
     b: Side
     lacking: tuple[str, ...]
+    """Sentences on answers that could not be read, failed or were not asked for."""
     caption: str | None = None
+    """Where one side tells the questions of the other anew, what a gap between them means."""
     people: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Where a side are people, the same differences with every person's answer counted (tomserve.studies.people)."""
     changes: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Flips and changed answers as shares."""
     margins: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Tests against a margin, where one was named."""
     values: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Grades that are more than right or wrong."""
     by: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """By name a table of differences for each factor that was asked for."""
 
 
 def compare(
@@ -305,7 +300,7 @@ def compare(
     one by one. note: told which lines could not be read. Raises ConfigError where their questions differ and `common`
     is not set, where it is not clear which strategies to compare, and for a factor that the questions do not have.
     """
-    against.check_margin(margin)
+    tables_of.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
         if not source.endswith(TABLES):
             refuse_measured(find_run(source), *_NOT_COMPARED)
@@ -317,7 +312,7 @@ def compare(
             raise ConfigError(f"{source}: holds a measurement and no answers, so that it {'; '.join(_NOT_COMPARED)}")
     a, b = sides = _sides(sources, scores, strategies, second is None)
     tables, caption = match_questions([originals(table) for table in scores], sources)
-    factors, questions = comparison_tables.question_factors(tables, by)
+    factors, questions = tables_of.question_factors(tables, by)
     rows = [_rows(side, table) for side, table in zip(sides, tables, strict=True)]
     keys = ["item", "strategy"]
     left_out = _left_out(sides, rows, keys, common)
@@ -325,10 +320,10 @@ def compare(
     if pairs.is_empty():
         raise ConfigError(f"{a} and {b} have no question in common")
     classes = _classes(scores[0], pairs)
-    effects = comparison_tables.records_frame(list(_effects(pairs, classes)))
-    doubts = comparison_tables.factor_warnings(pairs, tables, questions, factors)
+    effects = tables_of.records_frame(list(_effects(pairs, classes)))
+    doubts = tables_of.factor_warnings(pairs, tables, questions, factors)
     found, lacking = _differences(a, b), (*_lacking(sources, scores), *doubts)
-    grades = grading.pair_grades(pairs, tables, (a.strategy, b.strategy))
+    grades = tables_of.pair_grades(pairs, tables, (a.strategy, b.strategy))
     counted = people.compare_people(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(
         effects,
@@ -341,10 +336,10 @@ def compare(
         lacking,
         caption,
         counted,
-        changing.answer_changes(pairs, rows[0]),
-        pl.DataFrame() if margin is None else against.margin_tests(pairs, margin, grades),
-        grading.grade_table(grades),
-        comparison_tables.effects_by(pairs, questions, factors) if factors else {},
+        tables_of.answer_changes(pairs, rows[0]),
+        pl.DataFrame() if margin is None else tables_of.margin_tests(pairs, margin, grades),
+        tables_of.grade_table(grades),
+        tables_of.effects_by(pairs, questions, factors) if factors else {},
     )
 
 
@@ -429,7 +424,7 @@ def _effects(pairs: pl.DataFrame, classes: Sequence[str]) -> Iterator[Record]:
         records = [{**key, CLASS: name, **contrast(named[name], staged)} for name in classes if name in named]
         overall = {**key, CLASS: "overall", **contrast(part, staged)}
         unit = "stage" if staged else "task"
-        yield from adjust_family([*records, overall], classes, words=comparison_tables.CLASS_WORDS, unit=unit)
+        yield from adjust_family([*records, overall], classes, words=tables_of.CLASS_WORDS, unit=unit)
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
@@ -491,11 +486,7 @@ def comparison_verdicts(comparison: Comparison) -> list[str]:
         elif part.height > 1:
             text += " No single class is shown to differ."
         said.append(f"{strategy}: {text}" if strategy else text)
-    return [
-        *said,
-        *comparison_tables.clear_effects(comparison.by),
-        *comparison_tables.margin_verdicts(comparison.margins),
-    ]
+    return [*said, *tables_of.clear_effects(comparison.by), *tables_of.margin_verdicts(comparison.margins)]
 
 
 _MORE = {
@@ -509,12 +500,12 @@ def comparison_notes(comparison: Comparison) -> dict[str, str]:
     """What a reader must know of the tables, by name."""
     said = {
         "effects": comparison.caption,
-        comparison_tables.CHANGES: comparison_tables.ABOUT_CHANGES,
-        comparison_tables.MARGINS: comparison_tables.ABOUT_MARGINS if comparison.margins.height else None,
-        comparison_tables.GRADE_TABLE: comparison_tables.ABOUT_GRADES if comparison.values.height else None,
+        tables_of.CHANGES: tables_of.ABOUT_CHANGES,
+        tables_of.MARGINS: tables_of.ABOUT_MARGINS if comparison.margins.height else None,
+        tables_of.GRADE_TABLE: tables_of.ABOUT_GRADES if comparison.values.height else None,
         people.TABLE: people.COMPARISON_NOTE if comparison.people.height else None,
     }
-    said |= dict.fromkeys(comparison.by, comparison_tables.ABOUT_FACTORS)
+    said |= dict.fromkeys(comparison.by, tables_of.ABOUT_FACTORS)
     return {name: text for name, text in said.items() if text}
 
 
@@ -525,9 +516,9 @@ def all_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         **comparison.by,
         "flips": comparison.flips,
         people.TABLE: comparison.people,
-        comparison_tables.CHANGES: comparison.changes,
-        comparison_tables.MARGINS: comparison.margins,
-        comparison_tables.GRADE_TABLE: comparison.values,
+        tables_of.CHANGES: comparison.changes,
+        tables_of.MARGINS: comparison.margins,
+        tables_of.GRADE_TABLE: comparison.values,
     }
     kept = {name: table for name, table in found.items() if table.height or name == "flips"}
     fields = {name: [one[place] for one in comparison.differences] for place, name in enumerate(("field", "a", "b"))}
@@ -561,7 +552,7 @@ def _effect_columns(found: pl.DataFrame, keys: Sequence[pl.Expr | str], *, teste
         "gained",
         "lost",
         "n",
-        *shown_noise(found),
+        *noise_columns(found),
     )
 
 
@@ -574,9 +565,9 @@ def _population(row: Row) -> str:
 TITLES = {
     "effects": "how much more of the questions B has right than A",
     people.TABLE: "with every person's answer counted",
-    comparison_tables.MARGINS: "is B as good as A, up to the margin?",
-    comparison_tables.GRADE_TABLE: "grades that are more than right or wrong",
-    comparison_tables.CHANGES: "what changed from A to B, as shares of the questions",
+    tables_of.MARGINS: "is B as good as A, up to the margin?",
+    tables_of.GRADE_TABLE: "grades that are more than right or wrong",
+    tables_of.CHANGES: "what changed from A to B, as shares of the questions",
 }
 """What the tables are called before a reader, by their names."""
 
@@ -584,9 +575,9 @@ TITLES = {
 def further_excerpts(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """The tables of margins, grades and changes with the columns that a reader needs first, by name."""
     found = {
-        comparison_tables.MARGINS: (comparison.margins, comparison_tables.shown_margins),
-        comparison_tables.GRADE_TABLE: (comparison.values, comparison_tables.shown_grades),
-        comparison_tables.CHANGES: (comparison.changes, comparison_tables.shown_changes),
+        tables_of.MARGINS: (comparison.margins, tables_of.shown_margins),
+        tables_of.GRADE_TABLE: (comparison.values, tables_of.shown_grades),
+        tables_of.CHANGES: (comparison.changes, tables_of.shown_changes),
     }
     return {name: show(table) for name, (table, show) in found.items() if table.height}
 
@@ -597,29 +588,26 @@ def comparison_summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     title, effects = effect_excerpt(comparison)
     frames = {title: effects}
     for frame in comparison.by.values():
-        names = comparison_tables.factor_columns(frame)
+        names = tables_of.factor_columns(frame)
         frames[f"{TITLES['effects']}, by {' and '.join(names)}"] = _effect_columns(frame, names, tested=True)
     if comparison.people.height:
         frames[f"{TITLES[people.TABLE]}. {people.COMPARISON_NOTE}"] = comparison.people.drop("method")
     frames |= {TITLES[name]: frame for name, frame in further_excerpts(comparison).items()}
     if not comparison.flips.is_empty():
-        more = (
-            f", the first {FLIPS_SHOWN} of {comparison.flips.height}" if comparison.flips.height > FLIPS_SHOWN else ""
-        )
-        title = f"questions that only B (gained) or only A (lost) has right{more}"
+        title = f"questions that only B (gained) or only A (lost) has right{_first(comparison.flips.height)}"
         frames[title] = comparison.flips.select(*strategy, "flip", "item", "answer_a", "answer_b").head(FLIPS_SHOWN)
     rows: list[dict[str, str]] = []
     for name, a, b in comparison.differences[:FLIPS_SHOWN]:
         one = Difference(name, *shorten_pair(a, b))
         rows.append({"what": one.field, "A": one.a, "B": one.b})
     if rows:
-        more = (
-            f", the first {FLIPS_SHOWN} of {len(comparison.differences)}"
-            if len(comparison.differences) > FLIPS_SHOWN
-            else ""
-        )
-        frames[f"what else differs between the runs{more}"] = pl.DataFrame(rows)
+        frames[f"what else differs between the runs{_first(len(comparison.differences))}"] = pl.DataFrame(rows)
     return frames
+
+
+def _first(count: int) -> str:
+    """That only the first of so many are shown, where there are more than that."""
+    return f", the first {FLIPS_SHOWN} of {count}" if count > FLIPS_SHOWN else ""
 
 
 def combine_scores(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -630,9 +618,8 @@ def combine_scores(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     measurements have a `kind` (see tomserve.studies.answer_rows).
     """
     if len({ANSWER_COLUMNS.isdisjoint(table.columns) for table in tables}) > 1 and any(map(measured_studies, tables)):
-        tables = [
-            table if ANSWER_COLUMNS.isdisjoint(table.columns) else table.drop(KIND, strict=False) for table in tables
-        ]
+        measured = ANSWER_COLUMNS.isdisjoint
+        tables = [table if measured(table.columns) else table.drop(KIND, strict=False) for table in tables]
     if len(tables) == 1:
         return tables[0]  # not a copy of it
     try:
@@ -678,11 +665,8 @@ def same_model_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, 
         fields: dict[str, None] = {}
         for other in others:
             if first is not None and other is not None:
-                fields |= {
-                    one.field: None
-                    for one in manifest_differences(first, other)
-                    if not one.name.startswith("strategies.")
-                }
+                found = manifest_differences(first, other)
+                fields |= {one.field: None for one in found if not one.name.startswith("strategies.")}
         known = all(manifests.get(run) is not None for run in runs)
         if fields:
             text += f"; besides their strategies the runs differ in: {', '.join(fields)}"

@@ -121,7 +121,7 @@ def pair_grades(
 ) -> list[PairedGrades]:
     """The grades of the paired questions, for each strategy; none where grades are only right or wrong.
 
-    pairs: what contrasts.pair makes, with `strategy`, `item`, `cluster` and, where all questions have one, `stage`.
+    pairs: what contrasts.pair_rows makes, with `strategy`, `item`, `cluster` and, where all questions have one, `stage`.
     tables: the score tables of A and of B. chosen: the strategy of each that is compared, None for all that both have.
     """
     found = []
@@ -169,16 +169,13 @@ def _pair_grades(strategy: str, kind: str, part: pl.DataFrame) -> PairedGrades |
     whole = tuple(float(part[side].fill_null(0.0).to_numpy().mean()) for side in "ab")
     worst = by_unit("a", 1.0), by_unit("b", 1.0)
     unit = "stages" if staged else own
-    return PairedGrades(
-        strategy, kind, a, b, (whole[0], whole[1]), *worst, bounded, unit, int(lacks.sum()), part.height
-    )
+    missing = int(lacks.sum())
+    return PairedGrades(strategy, kind, a, b, (whole[0], whole[1]), *worst, bounded, unit, missing, part.height)
 
 
 def grade_table(rows: Sequence[PairedGrades]) -> pl.DataFrame:
     """The table of these grades; without rows where there are none."""
-    return (
-        pl.DataFrame([one.row() for one in rows], infer_schema_length=None).fill_nan(None) if rows else pl.DataFrame()
-    )
+    return pl.DataFrame([one.row() for one in rows], infer_schema_length=None).fill_nan(None)
 
 
 def shown_grades(table: pl.DataFrame) -> pl.DataFrame:
@@ -193,7 +190,7 @@ MARGINS = "margins"
 """Name of the table."""
 
 RIGHT = "right"
-"""What is compared, in the column `of`: right answers. Else it is valued.GRADES or valued.SAMPLES."""
+"""What is compared, in the column `of`: right answers. Else it is GRADES or SAMPLES."""
 
 ABOUT_MARGINS = (
     "Whether B is as good as A, up to the margin, a difference that does not matter. not inferior: the 95% interval "
@@ -220,7 +217,7 @@ def margin_tests(pairs: pl.DataFrame, margin: float, valued: Sequence[PairedGrad
     """What tests against the margin show: a row for the right answers of each strategy, and one for their grades where
     these lie between 0 and 1.
 
-    pairs: what contrasts.pair makes, with `strategy` and, where all questions have one, `stage`. valued: the grades
+    pairs: what contrasts.pair_rows makes, with `strategy` and, where all questions have one, `stage`. valued: the grades
     that are compared (see tomserve.studies.comparison_tables).
     """
     rows = [
@@ -271,9 +268,8 @@ def _row(
     """The columns that belong to any test. differences: those of the units. changed: as for `units_for_margin`."""
     found = asdict(compare_margin(interval, margin))
     sd = float(differences.std(ddof=1)) if differences.size > 1 else math.nan
-    one, both = units_for_margin(
-        margin, sd or math.nan, changed
-    )  # units that happen to agree do not show that all would
+    spread = sd or math.nan  # units that happen to agree do not show that all would
+    one, both = units_for_margin(margin, spread, changed)
     return {
         **{"margin": margin, "difference": float(differences.mean()), **found},
         **{"units": differences.size, "needed_not_inferior": one, "needed_equivalent": both},
@@ -425,7 +421,7 @@ def factor_warnings(
 def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -> dict[str, pl.DataFrame]:
     """For each entry of `by` a table with a row for each strategy and value, of the paired difference.
 
-    pairs: the answers of B beside what A has right (contrasts.pair). questions: the factors of each item. by: as
+    pairs: the answers of B beside what A has right (contrasts.pair_rows). questions: the factors of each item. by: as
     `question_factors` gives it. A factor that is called like another column of the table is the column `NAME (factor)`.
     Raises ConfigError where no question that both were asked has a value.
     """
@@ -435,7 +431,8 @@ def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -
     made: dict[str, pl.DataFrame] = {}
     for one in by:
         owns = [apart[name] for name in one]
-        records = [record for part in _by_strategy(joined.drop_nulls(owns)) for record in _effects(part, owns)]
+        arms = joined.drop_nulls(owns).group_by("strategy", maintain_order=True)
+        records = [record for _, part in arms for record in _effects(part, owns)]
         if not records:
             raise ConfigError(f"--by {','.join(one)}: no question that both were asked has a value of it")
         frame = records_frame(records)
@@ -450,10 +447,6 @@ def records_frame(records: Sequence[Record]) -> pl.DataFrame:
     frame = pl.DataFrame(records, infer_schema_length=None)
     floats = [name for name, kind in frame.schema.items() if kind.is_float()]
     return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-
-
-def _by_strategy(pairs: pl.DataFrame) -> list[pl.DataFrame]:
-    return [part for _, part in pairs.group_by("strategy", maintain_order=True)]
 
 
 def _effects(pairs: pl.DataFrame, owns: Sequence[str]) -> list[Record]:
@@ -508,7 +501,7 @@ ABOUT_CHANGES = (
 def answer_changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
     """What changed between the runs: for each strategy a row for every kind of change that there can have been.
 
-    pairs: what contrasts.pair makes, with `strategy` and B's `answer`. first: A's rows, with `item`, `strategy` and
+    pairs: what contrasts.pair_rows makes, with `strategy` and B's `answer`. first: A's rows, with `item`, `strategy` and
     `answer`.
     """
     before = first.select("item", "strategy", pl.col("answer").alias("answer_a"))

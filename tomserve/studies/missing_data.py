@@ -30,6 +30,7 @@ from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL, sample_of
 from tomserve.scoring.table import MEASURED, TABLES
 from tomserve.status import FINAL, KINDS, LONGEST, UNANSWERED, listed
+from tomserve.studies import baselines
 from tomserve.studies.answer_rows import (
     ORIGINAL,
     UNREADABLE,
@@ -139,20 +140,14 @@ class Gaps:
     def in_short(self) -> str:
         """The same in a few words, for a list of facts: "yes", or what is lacking."""
         failed = sum(self.failed.values())
-        parts = [
-            f"{count:,} {what}"
-            for count, what in ((self.missing, "not asked yet"), (self.unread, "unreadable"), (failed, "failed"))
-            if count
-        ]
+        counts = ((self.missing, "not asked yet"), (self.unread, "unreadable"), (failed, "failed"))
+        parts = [f"{count:,} {what}" for count, what in counts if count]
         if self.complete is False and not self.missing:
             parts.insert(0, "not finished")
         if self.of and self.items < self.of:
-            of = f"{self.of:,} questions"  # what a file says is of another tool's replies, not of a run
-            parts.append(
-                f"{self.items:,} of {of} answered"
-                if self.complete is None
-                else f"{self.items:,} of the benchmark's {of}"
-            )
+            file = f"{self.items:,} of {self.of:,} questions answered"  # of another tool's replies, not of a run
+            run = f"{self.items:,} of the benchmark's {self.of:,} questions"
+            parts.append(file if self.complete is None else run)
         return f"no: {', '.join(parts)}" if parts else "yes"
 
     def _answerless(self) -> str:
@@ -161,9 +156,8 @@ class Gaps:
         if self.unread:
             parts.append(f"{_share_text(self.unread, self.there, 'answers')} could not be read")
         if failed:
-            counted = (
-                f"{failed:,} ({failed / self.there:.1%})" if self.unread else _share_text(failed, self.there, "answers")
-            )
+            whole = _share_text(failed, self.there, "answers")
+            counted = f"{failed:,} ({failed / self.there:.1%})" if self.unread else whole
             parts.append(f"{counted} did not come ({listed(self.failed)})")
         if not parts:
             return ""
@@ -175,8 +169,8 @@ class Gaps:
         if not self.by_model:
             return ""
         return (
-            f": {_share_text(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them (parse = "
-            "reader). How far it agrees with the rules stands in the reader's record (reader.json)."
+            f": {_share_text(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them "
+            "(parse = reader). How far it agrees with the rules stands in the reader's record (reader.json)."
         )
 
     def _unasked(self) -> str:
@@ -203,17 +197,17 @@ class Gaps:
             return ""
         if self.complete is None:
             return (
-                f": {_share_text(self.items, self.of, 'questions')} were answered. The others have no row and count nowhere, "
-                "so that all numbers are of the answered ones alone, which may not be typical."
+                f": {_share_text(self.items, self.of, 'questions')} were answered. The others have no row and count "
+                "nowhere, so that all numbers are of the answered ones alone, which may not be typical."
             )
         if self.tool:
             return (
-                f" has replies to {_share_text(self.items, self.of, 'questions')} of its benchmark: a sample, whose numbers "
-                "may differ from those of all."
+                f" has replies to {_share_text(self.items, self.of, 'questions')} of its benchmark: a sample, whose "
+                "numbers may differ from those of all."
             )
         return (
-            f" asks {_share_text(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
-            "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
+            f" asks {_share_text(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers "
+            "may differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
         )
 
 
@@ -394,17 +388,9 @@ def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataF
     """
     if "unread" not in shares.columns or not shares["unread"].sum():
         return cells
-    records = [
-        {key: name, "unread": _each(part["unread"].to_list())}
-        for (name,), part in shares.group_by([key], maintain_order=True)
-    ]
-    return cells.join(pl.DataFrame(records), on=key, how="left", maintain_order="left")
-
-
-def _each(counts: Sequence[int | None]) -> str:
-    """The counts of the strategies: once where all are alike."""
-    shown = [str(count or 0) for count in counts]
-    return " / ".join(shown if len(set(shown)) > 1 else shown[:1])
+    return baselines.with_column(
+        cells, shares.with_columns(pl.col("unread").fill_null(0)), key, "unread", "unread", str
+    )
 
 
 class UnreadReply(NamedTuple):

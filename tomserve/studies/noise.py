@@ -2,9 +2,7 @@
 
 A server computes several requests in one batch, and the batch can change an answer although nothing else has changed.
 A run that was asked with ``--noise-check`` has measured this: its score table has columns noise_* (see
-tomserve.scoring.score), which are missing or empty in other tables. `noise_floor` counts the changed answers, `noise_of_rows`
-says how far they could move one effect, by the rows and weights of that effect, `with_noise` adds the same for whole
-strategies to tables of effects that have not computed it, and `noise_line` says the result in one line.
+tomserve.scoring.score), which are missing or empty in other tables.
 
     >>> column = pl.Series("noise_answer", [None, [64]], dtype=pl.List(pl.Int64))
     >>> rows = {"model": "m", "strategy": "cot", "correct": [True, False], "noise_compared": [[1, 64], [1, 64]]}
@@ -70,11 +68,8 @@ def noise_floor(scores: pl.DataFrame) -> pl.DataFrame:
     """
     records = []
     if "noise_compared" in scores.columns:
-        kinds: dict[str, Any] = {
-            **dict.fromkeys(LISTS, pl.List(pl.Int64)),
-            "chain": pl.List(pl.String),
-            "correct": pl.Boolean,
-        }
+        kinds: dict[str, Any] = {**dict.fromkeys(LISTS, pl.List(pl.Int64)), "correct": pl.Boolean}
+        kinds["chain"] = pl.List(pl.String)
         there = [(pl.col(n) if n in scores.columns else pl.lit(None)).cast(kind).alias(n) for n, kind in kinds.items()]
         rows = scores.select("model", "strategy", *there)
         known = rows.filter((pl.col("noise_compared").list.len() > 0) | (pl.col("noise_failed").list.len() > 0))

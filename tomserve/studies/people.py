@@ -24,6 +24,7 @@ from tomserve.stats.crossed_random import (
 )
 from tomserve.stats.proportions import Interval
 from tomserve.studies.answer_rows import prepare_rows
+from tomserve.studies.breakdowns import value_text
 from tomserve.studies.presentation import Excerpt
 
 TABLE, EFFECTS = "people", "people_effects"
@@ -127,23 +128,15 @@ def _shares(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
         for name in factors:
             known = part.drop_nulls(name)
             for (value,), one in known.group_by([name], maintain_order=True):
-                yield {**arm, "factor": name, "value": _text(value), **_share(one)}
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+                yield {**arm, "factor": name, "value": value_text(value), **_share(one)}
 
 
 def _share(rows: pl.DataFrame) -> dict[str, Any]:
     found = crossed_share(rows["right"].to_numpy(), rows["person"].to_numpy(), rows["cluster"].to_numpy())
+    counted = {"people": "person", "questions": "item", "tasks": "cluster"}
     return {
-        "share": found.estimate,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "answers": rows.height,
-        "people": rows["person"].n_unique(),
-        "questions": rows["item"].n_unique(),
-        "tasks": rows["cluster"].n_unique(),
+        **{"share": found.estimate, "ci_low": found.low, "ci_high": found.high, "answers": rows.height},
+        **{name: rows[column].n_unique() for name, column in counted.items()},
         "method": found.method,
     }
 
@@ -187,9 +180,8 @@ def compare_people(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classe
     of_a, of_b = people_answers(a), people_answers(b)
     if not of_a.height and not of_b.height:
         return pl.DataFrame()
-    asked = pairs.select("item", CLASS if CLASS in pairs.columns else pl.lit(None, pl.String).alias(CLASS)).unique(
-        "item"
-    )
+    of_class = pl.col(CLASS) if CLASS in pairs.columns else pl.lit(None, pl.String).alias(CLASS)
+    asked = pairs.select("item", of_class).unique("item")
     both = bool(of_a.height and of_b.height)
     joined = _people_of_both(of_a, of_b) if both else _beside(of_b, a, 1.0) if of_b.height else _beside(of_a, b, -1.0)
     joined = joined.drop(CLASS, strict=False).join(asked, on="item", maintain_order="left")
@@ -205,15 +197,11 @@ def _people_of_both(of_a: pl.DataFrame, of_b: pl.DataFrame) -> pl.DataFrame:
     """The answers of people of both sides to the questions that both have, each question of the task that B names."""
     wanted = ("item", "person", "right")
     task = of_b.select("item", "cluster").unique("item", keep="first", maintain_order=True)
-    sides = [
-        one.select(*wanted)
-        .join(other.select("item").unique(), on="item", maintain_order="left")
-        .with_columns(of_b=in_b)
-        for one, other, in_b in ((of_a, of_b, pl.lit(False)), (of_b, of_a, pl.lit(True)))
-    ]
-    return pl.concat([one.with_columns(pl.col("person").cast(pl.String)) for one in sides]).join(
-        task, on="item", maintain_order="left"
-    )
+    sides = []
+    for one, other, in_b in ((of_a, of_b, False), (of_b, of_a, True)):
+        both = one.select(*wanted).join(other.select("item").unique(), on="item", maintain_order="left")
+        sides.append(both.with_columns(pl.col("person").cast(pl.String), of_b=pl.lit(in_b)))
+    return pl.concat(sides).join(task, on="item", maintain_order="left")
 
 
 def _between(part: pl.DataFrame) -> dict[str, Any]:

@@ -8,9 +8,10 @@ of shares that a t test over independent units (stages, tasks or stories) finds 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -93,8 +94,8 @@ def plan_study(
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
     names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
     that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
-    for that of the study (see `known_spreads`); None for the spreads of SD. items: those that are asked, as by `draw_items`; None
-    for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    for that of the study (see `known_spreads`); None for the spreads of SD. items: those that are asked, as by
+    `draw_items`; None for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be loaded.
     """
     items = list(benchmark.items(path) if items is None else items)
     cost, times = [], models * repeats
@@ -120,9 +121,8 @@ def plan_study(
         )
     frame = pl.DataFrame(cost)
     known = None if like is None else known_spreads(like)
-    comparisons = pl.DataFrame(
-        _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
-    )
+    listed = _comparisons(_units(items, len(strategies)), known, power, alpha)
+    comparisons = pl.DataFrame(listed, infer_schema_length=None)
     requests, tokens = frame.select(pl.col("requests").sum(), pl.col(tokens_column).sum()).row(0)
     return Plan(frame, comparisons, len(items), requests, tokens, later, free)
 
@@ -132,8 +132,8 @@ def draw_items(
 ) -> list[Item]:
     """The items that a study would ask: those that `eval` and `dataset questionnaire` draw.
 
-    benchmark, path: as for `plan_study`. limit: draw at most so many; None for all. conditions: ``factor=value`` that they
-    have to meet. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions.
+    benchmark, path: as for `plan_study`. limit: draw at most so many; None for all. conditions: ``factor=value`` that
+    they have to meet. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions.
     """
     every = list(benchmark.items(path))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
@@ -179,22 +179,18 @@ def _comparisons(
     units: Sequence[tuple[str, str, int]], known: Mapping[str, float] | None, power: float, alpha: float
 ) -> list[dict[str, Any]]:
     """A row for each comparison, with each of the assumed spreads or with the one that a run has shown."""
-    sizes = {
-        name: sum(test_family(one[0]) == name for one in units) for name in map(test_family, (one[0] for one in units))
-    }
+    sizes = Counter(test_family(one[0]) for one in units)
     rows = []
     for name, unit, count in units:
         tested = sizes[test_family(name)] if test_family(name) else 1
         row: dict[str, Any] = {"comparison": name, "units": f"{count} {unit}"}
-        given = (
-            {f", SD {sd:g}": sd for sd in SD} if known is None else {"": known.get(test_family(name) or name, math.nan)}
-        )
+        given = {f", SD {sd:g}": sd for sd in SD}
         if known is not None:
+            given = {"": known.get(test_family(name) or name, math.nan)}
             row["sd"] = _known_or_none(given[""])
         for label, sd in given.items():
-            row[f"minimum_detectable_effect{label}"] = _known_or_none(
-                minimum_detectable_effect(count, sd, alpha, power, tested)
-            )
+            least = minimum_detectable_effect(count, sd, alpha, power, tested)
+            row[f"minimum_detectable_effect{label}"] = _known_or_none(least)
             row[f"if all are affected{label}"] = _known_or_none(minimum_detectable_effect(count, sd, alpha, power))
         label, sd = next(iter(given.items()))
         rows.append({**row, f"units_needed for {WORTH:g}{label}": count_units(WORTH, sd, alpha, power, tested)})
@@ -224,9 +220,8 @@ def margin_units(
     rows = []
     for sd in SD if known is None else (known,):
         not_inferior, equivalent = units_for_margin(margin, sd, power=power)
-        rows.append(
-            {"units here": units, "SD": sd, "needed_not_inferior": not_inferior, "needed_equivalent": equivalent}
-        )
+        needed = {"needed_not_inferior": not_inferior, "needed_equivalent": equivalent}
+        rows.append({"units here": units, "SD": sd, **needed})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -254,9 +249,8 @@ def known_spreads(scores: pl.DataFrame) -> dict[str, float]:
         unit = "stage" if pairs["stage"].null_count() == 0 else "cluster"
         found.setdefault(OVERALL, []).append(_paired(pairs, unit))
         for (name,), one in pairs.drop_nulls("perturbation").group_by(["perturbation"], maintain_order=True):
-            found.setdefault(PROMPTING if name != NO_PERTURBATION else f"{PROMPTING}{NO_PERTURBATION}", []).append(
-                _paired(one, unit)
-            )
+            family = PROMPTING if name != NO_PERTURBATION else f"{PROMPTING}{NO_PERTURBATION}"
+            found.setdefault(family, []).append(_paired(one, unit))
     return {name: sd for name, listed in found.items() if (sd := _pooled(listed)) > 0}
 
 
@@ -264,9 +258,8 @@ def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     """By stage the share right of perturbed tasks minus that of unperturbed ones."""
     arm = (rows["perturbation"] != NO_PERTURBATION).to_numpy()
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    means = matched_cells(
-        outcome, arm, integer_codes(rows["cluster"] + "\n" + rows["perturbation"]), integer_codes(rows["stage"])
-    ).means
+    task = integer_codes(rows["cluster"] + "\n" + rows["perturbation"])
+    means = matched_cells(outcome, arm, task, integer_codes(rows["stage"])).means
     return np.asarray(means[:, 1] - means[:, 0], dtype=np.float64)
 
 
@@ -301,7 +294,7 @@ PEOPLE_NOTE = (
     "{tasks} tasks."
 )
 
-PeoplePower = Callable[[int, int, float], float]
+PeoplePower = Callable[..., float]
 """The power with so many people, so many stories each, for an effect."""
 
 
@@ -368,20 +361,11 @@ def people_power_table(
         row: dict[str, Any] = {"comparison": name}
         for effect in PEOPLE_EFFECTS:
             row[f"power for {effect:g}"] = at(people, stories, effect)
-            row[f"people for {effect:g}"] = least_number(_more_people(at, stories, effect), power)
-            row[f"stories for {effect:g}"] = (
-                least_number(_more_stories(at, people, effect), power, tasks) if tasks > 1 else None
-            )
+            by_people, by_stories = partial(at, stories=stories, effect=effect), partial(at, people, effect=effect)
+            row[f"people for {effect:g}"] = least_number(by_people, power)
+            row[f"stories for {effect:g}"] = least_number(by_stories, power, tasks) if tasks > 1 else None
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
-
-
-def _more_people(at: PeoplePower, stories: int, effect: float) -> Callable[[int], float]:
-    return lambda people: at(people, stories, effect)
-
-
-def _more_stories(at: PeoplePower, people: int, effect: float) -> Callable[[int], float]:
-    return lambda stories: at(people, stories, effect)
 
 
 def _people_comparisons(items: Sequence[Item], spread: Spread, alpha: float) -> Iterator[tuple[str, PeoplePower]]:
@@ -416,7 +400,8 @@ def _people_comparisons(items: Sequence[Item], spread: Spread, alpha: float) -> 
         yield f"one class against {NONE}", one
         yield f"all classes against {NONE}", all_
         yield "people against a model, one class", against
-    yield (
-        "people against a model, overall",
-        lambda people, stories, effect: model_power(people, stories, every, len(items), effect, spread, alpha),
-    )
+
+    def overall(people: int, stories: int, effect: float) -> float:
+        return model_power(people, stories, every, len(items), effect, spread, alpha)
+
+    yield "people against a model, overall", overall
