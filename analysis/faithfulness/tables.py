@@ -98,8 +98,8 @@ class Group:
 
 
 def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
-    """The groups of one kind of rows (t.EDIT, t.HINT or t.PREDICTION), in the order of their names, without what was left
-    out."""
+    """The groups of one kind of rows (t.EDIT, t.HINT or t.PREDICTION), in the order of their names, without what was
+    left out."""
     names = {t.EDIT: GROUP, t.HINT: WHO, t.PREDICTION: (*WHO, "predictor")}[kind]
     rows = scores.filter(pl.col("kind") == kind, pl.col("status") != t.LEFT_OUT)
     for values in rows.select(names).unique().sort(names).iter_rows():
@@ -379,7 +379,7 @@ def left_out(scores: pl.DataFrame) -> Iterator[Record]:
 
 
 def display_agreement(groups: Sequence[Group]) -> Iterator[Record]:
-    """The table `display_agreement`: where the same items were asked in both ways, how far the ways agree."""
+    """The table `shown`: where the same items were asked in both ways, how far the ways agree."""
     for one in (group for group in groups if group.key["shown"] == t.PREFILL):
         key = {name: one.key[name] for name in WHO}
         for other in groups:
@@ -631,8 +631,8 @@ def _why(found: Decision, four: dict[str, Contrast], needed: int | None, needles
             yield "Without a chain nothing is lost, so that the chain is obeyed rather than needed."
     elif found.code == AFTERWARDS:
         yield (
-            f"Whatever is done to the chain, the answer stays: {_shares(four, found.estimates)} of what is possible. It "
-            "was settled before the chain, or is computed anew from the story where the chain is changed."
+            f"Whatever is done to the chain, the answer stays: {_shares(four, found.estimates)} of what is possible. "
+            "It was settled before the chain, or is computed anew from the story where the chain is changed."
         )
     elif found.code == PARTLY:
         yield (

@@ -253,7 +253,7 @@ def columns(name: str, found: Interval) -> Record:
 def by_model(
     found: ModelLayers, scored: Mapping[str, ModelScore], formula: Formula = FTOM_1, why_no_c: str = ""
 ) -> Iterator[Record]:
-    """The table `score_models`: a row for each model; those with a score of all layers first, by that, then by FToM_BS.
+    """The table `score`: a row for each model; those with a score of all layers first, by that, then by FToM_BS.
 
     why_no_c: why nothing was measured, where it was tried."""
     rows = []

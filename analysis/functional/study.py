@@ -471,8 +471,8 @@ def _mechanism(row: Row, tables: Tables) -> str:
         tested = f", {p_value(own[0])} over all cells and controls" if own else ""
     return (
         "; counted in the layer and at the strength where other scenarios show the map most above its controls, which "
-        f"need not be where it moves most: there it is {signed_points(row['adjusted'])} points above the largest control"
-        f"{tested}; ceiling {signed_points(row['ceiling'])}, {row['eligible']} eligible items"
+        f"need not be where it moves most: there it is {signed_points(row['adjusted'])} points above the largest "
+        f"control{tested}; ceiling {signed_points(row['ceiling'])}, {row['eligible']} eligible items"
     )
 
 

@@ -124,7 +124,8 @@ def warnings(tables: Tables) -> list[str]:
                 failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
                 doubts[
                     f"{model}: {pairs} did not fail equally often ({failed}, p {row['p_failure']:.3f}), so that their "
-                    f"difference, {signed_points(row['risk_difference'])} points, may come from the failures: {worst_case(row)}"
+                    f"difference, {signed_points(row['risk_difference'])} points, may come from the failures: "
+                    f"{worst_case(row)}"
                 ] = None
     return [*doubts, *baselines.missing_warnings(tables)]
 

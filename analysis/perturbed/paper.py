@@ -173,8 +173,8 @@ def counts_of(shares: pl.DataFrame) -> Counts:
 
 
 def criteria_records(counts: Counts, more: dict[Arm, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The records of the table `criteria_records`: two for each arm, by the rules strict (more than half) and lenient (at least
-    half), which are applied to whole numbers, so that no rounding decides.
+    """The records of the table `criteria`: two for each arm, by the rules strict (more than half) and lenient
+    (at least half), which are applied to whole numbers, so that no rounding decides.
 
     counts: right and asked questions (see counts_of). more: further columns by arm.
     """

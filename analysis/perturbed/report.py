@@ -416,8 +416,8 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
         for strategy in values_of(part, "strategy"):
             cells = _cells([row for row in part if row["strategy"] == strategy], models, "accuracy", strategy)
             all_cells += cells
-            maps.append(heat_map(cells, classes, list(models.values()), readable_name(strategy), chance=chance.get(subset),
-                             names=not maps))  # fmt: skip
+            title, names = readable_name(strategy), list(models.values())
+            maps.append(heat_map(cells, classes, names, title, chance=chance.get(subset), names=not maps))
         differences = [row for row in map(_class, effects) if row["subset"] == subset]
         for treatment in values_of(differences, "treatment"):
             chosen = [row for row in differences if row["treatment"] == treatment]

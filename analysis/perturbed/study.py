@@ -290,8 +290,8 @@ def _strategies_lost(effects: pl.DataFrame) -> Iterator[str]:
             failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
             yield (
                 f"{row['model']}: {treatment} and {control} did not fail equally often ({failed} of "
-                f"{SUBSETS[row['subset']]}, {p_value(p)}), so that their difference, {signed_points(row['risk_difference'])} "
-                f"points, may come from the failures: {worst_case(row)}"
+                f"{SUBSETS[row['subset']]}, {p_value(p)}), so that their difference, "
+                f"{signed_points(row['risk_difference'])} points, may come from the failures: {worst_case(row)}"
             )
 
 

@@ -45,10 +45,11 @@ MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "lengt
 
 
 def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
-    """One row an answer (see tomserve.studies.answer_rows.prepare_rows); its cluster is the task, one class of one stage.
+    """One row an answer (see tomserve.studies.answer_rows.prepare_rows); its cluster is the task, one class of one
+    stage.
 
-    rules: the columns of baselines to keep (see tomserve.studies.baselines.RuleKinds). `complete`: no strategy of the model
-    failed on the item. `false_belief`: it belongs to the false-belief subset.
+    rules: the columns of baselines to keep (see tomserve.studies.baselines.RuleKinds). `complete`: no strategy of the
+    model failed on the item. `false_belief`: it belongs to the false-belief subset.
     """
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}
@@ -284,8 +285,8 @@ def placebo(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def criteria_columns(rows: pl.DataFrame, shares: list[Record]) -> dict[tuple[str, str, str], Record]:
-    """Further columns of the table `criteria_columns`, by subset, model and strategy: in how many classes the whole interval
-    lies above one half, and in how many the false-belief question and its control are right together.
+    """Further columns of the table `criteria`, by subset, model and strategy: in how many classes the whole
+    interval lies above one half, and in how many the false-belief question and its control are right together.
 
     shares: the records of the table `accuracy`.
     """

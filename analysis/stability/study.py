@@ -182,8 +182,8 @@ def _doubts(row: Row) -> Iterator[str]:
     s0 = finite_or_none(row.get("s0"))
     if s0 is not None and s0 > HABIT_AGREEMENT:
         yield (
-            f"nearly all answers name one place or {readable_name('unknown')} (S0 {percent(s0)}), so that S shows a habit "
-            "rather than stability"
+            f"nearly all answers name one place or unknown (S0 {percent(s0)}), so that S shows a habit rather than "
+            "stability"
         )
 
 

@@ -190,7 +190,8 @@ def describe_spread(scores: pl.DataFrame) -> list[str]:
 
 
 def describe_spread_of(rows: Rows, names: Sequence[str]) -> list[str]:
-    """The sentence of `describe_spread`, counted file by file. rows: as by.rows_of gives them for the names. names: factors."""
+    """The sentence of `describe_spread`, counted file by file. rows: as `_rows_of` gives them for the names.
+    names: factors."""
     tallies = {name: Tally((own,), baselines.RuleKinds({})) for name, own in breakdowns.inner_names(names).items()}
     count_files(rows, list(tallies.values()))
     found: list[tuple[float, str]] = []
@@ -293,9 +294,9 @@ def compute(
 
     scores: a score table. study: a study, its name, or its path; None for the one that the benchmark of the answers
     names. intervals: one of the study's ways to count; None for its first. by: factors, such as "kind" or, crossed,
-    "kind,order", by whose values answers are counted besides (see tomserve.studies.breakdowns). named: the study that measured
-    runs name (see tomserve.studies.study.study_of_manifests), which reads them where no other is given. Raises ConfigError for
-    a table that does not fit and for an unknown factor, ContentError where the study fails.
+    "kind,order", by whose values answers are counted besides (see tomserve.studies.breakdowns). named: the study that
+    measured runs name (see tomserve.studies.study.study_of_manifests), which reads them where no other is given. Raises
+    ConfigError for a table that does not fit and for an unknown factor, ContentError where the study fails.
     """
     by_default = study is None and intervals is None and not by
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
@@ -386,8 +387,8 @@ def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: 
     """The analysis with tables by factors, which have the noise floor beside their effects, and with what is said of
     the questions that these tables leave out."""
     made = {name: table for name, table in made.items() if name != noise.TABLE}
-    more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip()
-            for name, note in baselines.drop_rule_notes(factors.factor_notes(made, analysis.intervals), made).items()}  # fmt: skip
+    about = baselines.drop_rule_notes(factors.factor_notes(made, analysis.intervals), made)
+    more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip() for name, note in about.items()}
     return replace(
         analysis,
         tables={**analysis.tables, **made},

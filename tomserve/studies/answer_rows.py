@@ -100,8 +100,8 @@ def is_unreadable() -> pl.Expr:
 
 
 def count_unread(rows: pl.DataFrame) -> int | None:
-    """How many rows of `prepare_rows` are replies that could not be read; None where the rows are made in another way and
-    do not say so."""
+    """How many rows of `prepare_rows` are replies that could not be read; None where the rows are made in another way
+    and do not say so."""
     return int(rows["unread"].sum()) if "unread" in rows.columns else None
 
 

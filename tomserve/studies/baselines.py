@@ -42,8 +42,9 @@ RULE_COLUMNS = (
     "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
 )
 """The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.baselines.KINDS) and its
-share of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
-model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that test."""
+share of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and
+the model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that
+test."""
 
 KNOWN_COLUMNS = "best_rule best_rule_kind best_rule_accuracy"
 """Those of RULE_COLUMNS that need no interval."""
@@ -194,7 +195,8 @@ def rule_records(rows: pl.DataFrame, kinds: RuleKinds, keys: Sequence[str]) -> I
 
 
 def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = None, interval: bool = True) -> Record:
-    """What stands beside the accuracy of these rows: the columns of RULE_COLUMNS, or of KNOWN_COLUMNS without `interval`.
+    """What stands beside the accuracy of these rows: the columns of RULE_COLUMNS, or of KNOWN_COLUMNS without
+    `interval`.
 
     rows: prepared rows of one model and strategy. stratum: the column whose values are the units of the interval, such
     as "stage"; None for clusters. All are empty where the table has no rules.
@@ -323,8 +325,8 @@ def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.Da
     """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row, for
     each strategy in turn where it differs, because they were asked different questions.
 
-    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of KNOWN_COLUMNS. The
-    table stays as it is where no rule is known.
+    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of
+    KNOWN_COLUMNS. The table stays as it is where no rule is known.
     """
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
         return cells
@@ -358,8 +360,8 @@ READING = (
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     """For the terminal, by model: each accuracy beside its best rule, and their difference with its 95% interval.
 
-    shares: rows of accuracy over all classes, with the columns of RULE_COLUMNS, or of KNOWN_COLUMNS, and those named by `keys`. None
-    where no rule is known.
+    shares: rows of accuracy over all classes, with the columns of RULE_COLUMNS, or of KNOWN_COLUMNS, and those named by
+    `keys`. None where no rule is known.
     """
     if "best_rule" not in shares.columns:
         return []

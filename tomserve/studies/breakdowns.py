@@ -27,8 +27,8 @@ from tomserve.studies.contrasts import Record, pair_rows
 from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS
 
 Rows = Callable[[], Iterable[pl.DataFrame]]
-"""Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called. No question of a model may
-have rows in two files."""
+"""Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called. No question of a
+model may have rows in two files."""
 
 Key = tuple[Any, ...]
 ARM = ("model", "strategy")
@@ -337,7 +337,7 @@ def find_factors(scores: pl.DataFrame) -> list[str]:
 def parse_factors(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
     """The factors that texts such as "kind" and "kind,order" name, each once.
 
-    Raises ConfigError for an unknown factor, with those there are, for a factor with more than TABLED values, and for
+    Raises ConfigError for an unknown factor, with those there are, for a factor with more than TABLED_VALUES values, and for
     crossed factors with more than CELLS combinations.
     """
     known = find_factors(scores)
@@ -350,8 +350,8 @@ def parse_factors(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
                 raise ConfigError(f"--by {text}: {listed}")
             if (count := scores[name].drop_nulls().n_unique()) > TABLED_VALUES:
                 raise ConfigError(
-                    f"--by {text}: factor {name!r} has {count:,} values; at most {TABLED_VALUES} can be set side by side. "
-                    "Write a factor of fewer values into the items, such as ranges of this one, or count the score "
+                    f"--by {text}: factor {name!r} has {count:,} values; at most {TABLED_VALUES} can be set side by "
+                    "side. Write a factor of fewer values into the items, such as ranges of this one, or count the score "
                     "table yourself (tomserve score RUN --out FILE)"
                 )
         if (count := scores.select(names).drop_nulls().unique().height) > CELLS:
@@ -398,8 +398,8 @@ def count_by_factors(
 ) -> dict[str, pl.DataFrame]:
     """The tables of `factor_tables`, counted file by file (see tomserve.studies.breakdowns).
 
-    rows: the rows of every file, as `factor_rows` gives them for all names in `by`, in this order. guess: whether they have
-    the column GUESS.
+    rows: the rows of every file, as `factor_rows` gives them for all names in `by`, in this order. guess: whether they
+    have the column GUESS.
     """
     apart, plain = inner_names(name for one in by for name in one), intervals == PLAIN
     owns = [tuple(apart[name] for name in one) for one in by]

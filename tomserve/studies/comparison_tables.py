@@ -121,8 +121,9 @@ def pair_grades(
 ) -> list[PairedGrades]:
     """The grades of the paired questions, for each strategy; none where grades are only right or wrong.
 
-    pairs: what contrasts.pair_rows makes, with `strategy`, `item`, `cluster` and, where all questions have one, `stage`.
-    tables: the score tables of A and of B. chosen: the strategy of each that is compared, None for all that both have.
+    pairs: what contrasts.pair_rows makes, with `strategy`, `item`, `cluster` and, where all questions have one,
+    `stage`. tables: the score tables of A and of B. chosen: the strategy of each that is compared, None for all that
+    both have.
     """
     found = []
     for kind, column in ((GRADES, "graded_value"), (SAMPLES, "correct_mean")):
@@ -217,8 +218,8 @@ def margin_tests(pairs: pl.DataFrame, margin: float, valued: Sequence[PairedGrad
     """What tests against the margin show: a row for the right answers of each strategy, and one for their grades where
     these lie between 0 and 1.
 
-    pairs: what contrasts.pair_rows makes, with `strategy` and, where all questions have one, `stage`. valued: the grades
-    that are compared (see tomserve.studies.comparison_tables).
+    pairs: what contrasts.pair_rows makes, with `strategy` and, where all questions have one, `stage`. valued: the
+    grades that are compared (see tomserve.studies.comparison_tables).
     """
     rows = [
         {"strategy": strategy, "of": RIGHT, **_of_right(part, margin)}
@@ -401,7 +402,8 @@ def factor_warnings(
     """A sentence for each entry of `by` that some of the questions compared have no value of, and one for each factor
     of which A and B have different values for the same question.
 
-    pairs: the answers compared. tables: the score tables of A and of B. questions, by: as `question_factors` gives them.
+    pairs: the answers compared. tables: the score tables of A and of B. questions, by: as `question_factors` gives
+    them.
     """
     if not by:
         return []
@@ -501,8 +503,8 @@ ABOUT_CHANGES = (
 def answer_changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
     """What changed between the runs: for each strategy a row for every kind of change that there can have been.
 
-    pairs: what contrasts.pair_rows makes, with `strategy` and B's `answer`. first: A's rows, with `item`, `strategy` and
-    `answer`.
+    pairs: what contrasts.pair_rows makes, with `strategy` and B's `answer`. first: A's rows, with `item`, `strategy`
+    and `answer`.
     """
     before = first.select("item", "strategy", pl.col("answer").alias("answer_a"))
     right, right_before = pl.col("correct"), pl.col("control")

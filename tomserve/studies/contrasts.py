@@ -107,8 +107,8 @@ def adjust_family(
 
     p_adjusted: p, adjusted over the family; p_moderated, p_moderated_adjusted: the moderated t test, and the same
     adjusted. minimum_detectable_effect and units_needed are made anew, with the SD of the units pooled over the family
-    and the level divided by its size, as for one affected class alone. verdict: see `class_verdict`. Outside the family the
-    tests are nan and the verdict is None.
+    and the level divided by its size, as for one affected class alone. verdict: see `class_verdict`. Outside the family
+    the tests are nan and the verdict is None.
     """
     members = set(family)
     inside = [record for record in records if record[name] in members]
@@ -295,8 +295,8 @@ def share_of_sums(sums: pl.DataFrame, stratum: str | None = None, icc: float | N
 
 
 def share_of_counts(counts: Mapping[str, Any]) -> Record:
-    """The record of `share_of_sums` from counts over all clusters: `answers`, `right`, `failed`, `unread` where it is known,
-    and the number of `clusters`."""
+    """The record of `share_of_sums` from counts over all clusters: `answers`, `right`, `failed`, `unread` where it is
+    known, and the number of `clusters`."""
     found = clustered.counted_share(float(counts["right"]), int(counts["answers"]), int(counts["clusters"]))
     return _share_record(counts, found, NEW_TASKS)
 
@@ -505,9 +505,9 @@ def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = No
     rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet
     written and is a t interval over their means. Without it the interval speaks for further clusters like these and is
     Wilson's, with the number of clusters in place of the number of questions or, where the intra-class correlation
-    `icc` of the questions of one cluster is given (see `cluster_correlation`), with the number of independent questions for which
-    they count. `estimate` in the record is the number that the interval is about: the mean of the strata's means, or
-    the accuracy itself.
+    `icc` of the questions of one cluster is given (see `cluster_correlation`), with the number of independent questions
+    for which they count. `estimate` in the record is the number that the interval is about: the mean of the strata's
+    means, or the accuracy itself.
     """
     return share_of_sums(sums_of_answers(rows, [stratum] if stratum else []), stratum, icc)
 
@@ -584,10 +584,11 @@ def pair_rows(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("i
 def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
     """The difference between two conditions that were asked the same items.
 
-    pairs: what `pair_rows` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet written;
-    without it the interval is over clusters. target: whom the interval speaks for, in words; by default the stages not
-    yet written, or further tasks. Both are t intervals, and p is that of the same t test. McNemar's tests, the counts
-    gained and lost, and Tango's interval take the items as independent, which they are not, and only describe.
+    pairs: what `pair_rows` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet
+    written; without it the interval is over clusters. target: whom the interval speaks for, in words; by default the
+    stages not yet written, or further tasks. Both are t intervals, and p is that of the same t test. McNemar's tests,
+    the counts gained and lost, and Tango's interval take the items as independent, which they are not, and only
+    describe.
     """
     return contrast_of_sums(sums_of_pairs(pairs, [stratum] if stratum else []), stratum, target)
 

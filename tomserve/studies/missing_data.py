@@ -206,8 +206,8 @@ class Gaps:
                 "numbers may differ from those of all."
             )
         return (
-            f" asks {_share_text(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers "
-            "may differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
+            f" asks {_share_text(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose "
+            "numbers may differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
         )
 
 

@@ -121,8 +121,8 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 def with_noise(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The tables, those that hold effects of a model with COLUMNS, and the table `noise_floor` where it was measured.
 
-    Tables that have COLUMNS already, because they were computed on each effect's own rows (`noise_of_rows`), stay as they
-    are. In others the shares are those of whole strategies. An effect compares the strategies named in its columns
+    Tables that have COLUMNS already, because they were computed on each effect's own rows (`noise_of_rows`), stay as
+    they are. In others the shares are those of whole strategies. An effect compares the strategies named in its columns
     strategy, treatment and control; where they name only one, it stands on both sides. The added columns are null where
     one of these strategies was not measured.
     """

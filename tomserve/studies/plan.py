@@ -95,7 +95,8 @@ def plan_study(
     names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
     that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
     for that of the study (see `known_spreads`); None for the spreads of SD. items: those that are asked, as by
-    `draw_items`; None for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    `draw_items`; None for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be
+    loaded.
     """
     items = list(benchmark.items(path) if items is None else items)
     cost, times = [], models * repeats
