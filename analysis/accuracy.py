@@ -189,16 +189,16 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: one of WAYS. Raises ConfigError for a table that lacks a column.
     """
     rows = prepare_rows(scores, columns(scores)).collect()
-    return counted(lambda: [rows], baselines.RuleKinds.of(scores), intervals)
+    return count_tables(lambda: [rows], baselines.RuleKinds.of(scores), intervals)
 
 
 def columns(scores: pl.LazyFrame) -> tuple[str, ...]:
-    """The columns of a score table that `counted` needs of its prepared rows."""
+    """The columns of a score table that `count_tables` needs of its prepared rows."""
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
     return (*REQUIRED, *computed, *baselines.RuleKinds.of(scores).columns, *sample_columns(scores))
 
 
-def counted(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
+def count_tables(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
     """The same tables, counted file by file. rows: prepared rows of every file. kinds: the rules of all of them."""
     answers, once = Tally((), kinds, effects="baseline"), RuleCounter(kinds)
     means, repeated = Metrics(), Samples()
@@ -262,5 +262,5 @@ STUDY = Study(
     notes=lambda intervals: WAYS[intervals],
     warnings=baselines.missing_warnings,
     summary=summary,
-    counted=FileCounting(columns, counted),
+    counted=FileCounting(columns, count_tables),
 )

@@ -248,14 +248,14 @@ def _cell(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Rec
     if intervals == "published":
         return {**record, "unread": found["unread"]}
     for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-        record[name] = None if chance is None else _defined(correct_for_chance(float(found[share]), chance))
+        record[name] = None if chance is None else _drop_nan(correct_for_chance(float(found[share]), chance))
     best: dict[str, float] = {}
     for rule in baselines.count_rules(part, kinds):
         best.setdefault(CONSTANT if rule["kind"] == CONSTANT else "surface", rule["accuracy"])
     return {**record, CONSTANT: best.get(CONSTANT), "surface": best.get("surface"), "unread": found["unread"]}
 
 
-def _defined(value: float) -> float | None:
+def _drop_nan(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
@@ -580,7 +580,7 @@ def _dimensions(tables: Tables) -> Figure:
     data: list[Row] = []
     for row in single:
         name = f"{row['dimension']}, {row['benchmark']}" if several else row["dimension"]
-        data.append({**row, "row": name, "other": _corrected(_greater(row, "constant", "surface"), row)})
+        data.append({**row, "row": name, "other": _correct_for_chance(_greater(row, "constant", "surface"), row)})
     columns = ("row", "strategy", "corrected", "corrected_low", "corrected_high")
     return small_multiples(DIMENSIONS, data, columns, Axis("share right, corrected for chance", (0, 1)))
 
@@ -600,7 +600,7 @@ def _greater(row: Row, *names: str) -> float | None:
     return max((value for name in names if (value := finite_or_none(row.get(name))) is not None), default=None)
 
 
-def _corrected(share: float | None, row: Row) -> float | None:
+def _correct_for_chance(share: float | None, row: Row) -> float | None:
     chance = finite_or_none(row.get("chance"))
     if share is None or chance is None or chance >= 1:
         return None

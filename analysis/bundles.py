@@ -47,12 +47,12 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             "bundles, or all items of 'perturbed'"
         )
     made: dict[str, Iterable[Record]] = {
-        "all": ({**key, **_solved(part, kinds, intervals)} for key, part in split_by(bundles, _ARM)),
+        "all": ({**key, **_count_solved(part, kinds, intervals)} for key, part in split_by(bundles, _ARM)),
         "bundles": (
-            {**key, **_solved(part, kinds, intervals)} for key, part in split_by(bundles, (*_ARM, "perturbation"))
+            {**key, **_count_solved(part, kinds, intervals)} for key, part in split_by(bundles, (*_ARM, "perturbation"))
         ),
         "right": _right(bundles),
-        "false_belief": _missed(bundles),
+        "false_belief": _count_misses(bundles),
     }
     return frames_of(made)
 
@@ -83,7 +83,7 @@ def _bundles(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> pl.DataFrame:
     )
 
 
-def _solved(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
+def _count_solved(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
     """How many bundles are solved, with an interval, chance, and the rule that solves most of the same bundles."""
     solved, total = int(part["correct"].sum()), part.height
     if intervals == "published":
@@ -111,7 +111,7 @@ def _right(bundles: pl.DataFrame) -> Iterator[Record]:
                 yield {**key, "right": right, "bundles": count}
 
 
-def _missed(bundles: pl.DataFrame) -> Iterator[Record]:
+def _count_misses(bundles: pl.DataFrame) -> Iterator[Record]:
     """For each model and strategy, which part of a bundle is what keeps it from being solved."""
     for key, part in split_by(bundles, _ARM):
         beliefs, controls = part["beliefs"], part["controls"]
@@ -175,13 +175,13 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     found = []
     for model in tables["all"]["model"].unique(maintain_order=True):
         own = tables["all"].filter(model=model)
-        lines = tuple(f"{readable_name(row['strategy'])}: {_told(row)}" for row in own.iter_rows(named=True))
+        lines = tuple(f"{readable_name(row['strategy'])}: {_strategy_line(row)}" for row in own.iter_rows(named=True))
         missed = tables["false_belief"].filter(model=model)
         found.append(Verdict(str(model), lines, (_whole(own, tables["bundles"].filter(model=model)), *_misses(missed))))
     return found
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _strategy_line(row: Mapping[str, Any]) -> str:
     chance = "" if row["chance"] is None else f"; blind guesses solve {_one_in(row['chance'])}"
     return (
         f"{row['solved']:,} of {row['bundles']:,} bundles solved ({percent(row['share'])}{interval(dict(row))}), "

@@ -190,7 +190,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "forms": shares(rows, ("task", "form"), brief=False),
         "scenes": shares(rows.drop_nulls("scene"), ("form", "scene")),
         "options": (
-            {**row, "corrected": corrected(row["accuracy"], row["chance"])} for row in shares(rows, ("options",))
+            {**row, "corrected": correct_for_chance(row["accuracy"], row["chance"])}
+            for row in shares(rows, ("options",))
         ),
     }
     if intervals == "recommended":
@@ -203,7 +204,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {**frames_of(made), "published_states": published_states()}
 
 
-def corrected(accuracy: float, chance: float) -> float:
+def correct_for_chance(accuracy: float, chance: float) -> float:
     """What is above chance, as a share of what could be: from 0 to 1."""
     return min(1.0, max(0.0, (accuracy - chance) / (1 - chance)))
 

@@ -44,7 +44,7 @@ UNREAD = "unread"
 """What the column metric_official says of a reply that the authors leave out."""
 
 
-def scored(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
+def f1_records(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
     """A record for each value of the keys, `task` among them: the macro-averaged F1 with its 95% interval over
     narratives; every failure counts as no class. rows: prepared rows."""
     for named, part in split_by(rows, keys):
@@ -164,8 +164,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     else:
         followed = asked.filter(pl.col("label_agrees").ne_missing(False))
         made |= {
-            "macro_f1": scored(asked, (*arms, "task", "order")),
-            "perspectives": scored(asked, (*arms, "task", "order", "perspective", "observed")),
+            "macro_f1": f1_records(asked, (*arms, "task", "order")),
+            "perspectives": f1_records(asked, (*arms, "task", "order", "perspective", "observed")),
             "coarse_and_fine": _coarse_and_fine(asked, arms),
             "labels": _labels(asked, followed, arms),
             "prompting_effects": prompting_effects(rows),
@@ -201,8 +201,8 @@ def _coarse_and_fine(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record
 def _labels(asked: pl.DataFrame, followed: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
     """The macro-averaged F1 of tasks that have contradicted labels, of all questions and of those without them."""
     keys = (*arms, "task", "order")
-    without = {tuple(one[name] for name in keys): one for one in scored(followed, keys)}
-    for one in scored(asked, keys):
+    without = {tuple(one[name] for name in keys): one for one in f1_records(followed, keys)}
+    for one in f1_records(asked, keys):
         other = without.get(tuple(one[name] for name in keys))
         if other is not None and other["questions"] < one["questions"]:
             yield {

@@ -5,7 +5,7 @@
 Two ways to count, by `--intervals`: *recommended* (the default) reads replies by tomserve's rules, counts a reply that
 cannot be read as wrong, leaves out the English question that was printed with another story's options, and has
 intervals over stories; *published* takes what the official reader finds in every reply, and every question as
-independent. What the paper printed stands beside it in columns that end in _quoted.
+independent. What the paper printed stands beside it in columns that end in _quoted_columns.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ def _shares(
     """A share for each model, strategy, language and value of the keys, beside chance, a rule, and what was printed."""
     of = (*_ARM[2:], *keys) if language else keys
     for one in baselines.shares_by(rows, of, kinds, intervals, brief=bool(keys), chance=True):
-        yield {**one, **(_quoted(one, keys[-1]) if keys[-1:] not in ((), ("ability",)) else {})}
+        yield {**one, **(_quoted_columns(one, keys[-1]) if keys[-1:] not in ((), ("ability",)) else {})}
 
 
-def _quoted(record: Mapping[str, Any], key: str) -> Record:
+def _quoted_columns(record: Mapping[str, Any], key: str) -> Record:
     name, printed = record[key], GPT4.get(record["language"], {})
     return {"human_quoted": HUMAN.get(name), "gpt_4_1106_quoted": printed.get(name)}
 
@@ -133,7 +133,7 @@ def _means(records: Sequence[Record], key: str) -> Iterator[Record]:
             named: Record = {**dict(zip(_ARM, arm, strict=True)), key: f"mean of the {key}s"}
             sums: Record = {name: sum(one[name] for one in own) for name in ("correct", "total")}
             means: Record = {name: sum(one[name] for one in own) / wanted for name in ("accuracy", "chance")}
-            yield {**named, **sums, **means, **_quoted(named, key)}
+            yield {**named, **sums, **means, **_quoted_columns(named, key)}
 
 
 def _languages(rows: pl.DataFrame) -> Iterator[Record]:
@@ -244,10 +244,10 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: what a guesser scores.
     """
-    return model_verdicts(tables, context, _compared, "language", (BASELINE, DIRECT, VOTE))
+    return model_verdicts(tables, context, _language_card, "language", (BASELINE, DIRECT, VOTE))
 
 
-def _compared(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
+def _language_card(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     """Whether one language is right more often than the other, on the same questions."""
     if not has_rows(own, "languages", "risk_difference rd_low rd_high"):
         return

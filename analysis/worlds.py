@@ -162,7 +162,7 @@ def _false_minus_true(rows: pl.DataFrame) -> Iterator[Record]:
         yield {**key, **{name: found[name] for name in shown}}
 
 
-def joined(rows: pl.DataFrame) -> pl.DataFrame:
+def pair_tellings(rows: pl.DataFrame) -> pl.DataFrame:
     """Questions in two tellings of a world, in one of which the person believes falsely and in the other truly.
 
     rows: prepared rows. The two have the same number in the world and ask the same of the same person, and their right
@@ -179,7 +179,7 @@ def joined(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _joint(rows: pl.DataFrame) -> Iterator[Record]:
     """By model, strategy and family (and over all of them), how often both tellings of a question are right."""
-    pairs = joined(rows).with_columns(both=pl.col("correct") & pl.col("control"))
+    pairs = pair_tellings(rows).with_columns(both=pl.col("correct") & pl.col("control"))
     for key, part in split_by(pairs, ("model", "strategy")):
         families = ((str(name), some) for (name,), some in part.group_by(["family"], maintain_order=True))
         for family, some in (("all", part), *families):

@@ -32,7 +32,7 @@ from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, St
 from tomserve.studies.presentation import (
     Row,
     Tables,
-    capitalized,
+    capitalize_first,
     cell_of,
     finite_or_none,
     first_names,
@@ -76,7 +76,7 @@ def outcome(row: Row) -> tuple[str, str]:
     half of it for itself, and some control does anything in the map's best cell. There is no effect where the interval
     of the net effect lies below MARGIN and is not above 0.
     """
-    if why := _unmeasured(row):
+    if why := _why_not_judged(row):
         return NOT_MEASURED, why
     net, low, high = (finite_or_none(row.get(name)) for name in ("net", "net_low", "net_high"))
     adjusted, least, most = (finite_or_none(row.get(name)) for name in ("adjusted", "adjusted_low", "adjusted_high"))
@@ -101,10 +101,10 @@ def outcome(row: Row) -> tuple[str, str]:
             f"The net effect is {signed_interval(row, 'net')} points, so that it is at most {signed_points(high)} "
             f"points, which is below the {signed_points(MARGIN)} that would count."
         )
-    return NOT_SETTLED, _unsettled(row, bounds, least > 0)
+    return NOT_SETTLED, _why_not_settled(row, bounds, least > 0)
 
 
-def _unmeasured(row: Row) -> str:
+def _why_not_judged(row: Row) -> str:
     """Why a row cannot be judged; empty where it can."""
     eligible = int(finite_or_none(row.get("eligible")) or 0)
     if eligible < FEW_ITEMS:
@@ -134,7 +134,7 @@ def _unmeasured(row: Row) -> str:
     return ""
 
 
-def _unsettled(row: Row, bounds: str, above: bool) -> str:
+def _why_not_settled(row: Row, bounds: str, above: bool) -> str:
     text = f"Where it does most, the map exceeds the largest control by {bounds}"
     if above:
         text += ", but over all cells at once it is not clearly above every control"
@@ -240,7 +240,7 @@ def _cause(row: Row, where: str) -> Card:
         grounds.append(("ceiling", text))
     if (net := finite_or_none(row.get("published_net"))) is not None:
         grounds.append(("as published", _published_clause(row, net)))
-    return Card(f"Does it cause the answer?{where}", capitalized(said), TONES[said], tuple(grounds), _CAUSE)
+    return Card(f"Does it cause the answer?{where}", capitalize_first(said), TONES[said], tuple(grounds), _CAUSE)
 
 
 def _published_clause(row: Row, net: float) -> str:
@@ -275,11 +275,11 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
         return Card(question, "Each control alone does less; together it is not settled", OPEN, grounds, _SPECIFIC)
     moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
     verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect to be specific"
-    tone = BAD if moved and outcome(row)[0] != CAUSES and _equalled(rows) else OPEN
+    tone = BAD if moved and outcome(row)[0] != CAUSES and _is_equalled_by_control(rows) else OPEN
     return Card(question, verdict, tone, grounds, _SPECIFIC)
 
 
-def _equalled(rows: list[Row]) -> bool:
+def _is_equalled_by_control(rows: list[Row]) -> bool:
     """Whether a control surely has more than half of what the map has."""
     return any(
         (finite_or_none(one["difference_low"]) or 0.0) <= 0
@@ -328,7 +328,7 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
             continue
         layer = row.get("layer") if row.get("layer") in [one["layer"] for one in own] else own[len(own) // 2]["layer"]
         at = next(one for one in own if one["layer"] == layer)
-        grounds.append((readable_name(probe), _probed(at, own)))
+        grounds.append((readable_name(probe), _probe_sentence(at, own)))
         if probe == "protagonist":
             low, high = finite_or_none(at["selectivity_low"]), finite_or_none(at["selectivity_high"])
             clear, none = low is not None and low > 0, high is not None and high < MARGIN
@@ -336,7 +336,7 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
     return Card(question, verdict, tone, tuple(grounds), _READABLE)
 
 
-def _probed(at: Row, own: list[Row]) -> str:
+def _probe_sentence(at: Row, own: list[Row]) -> str:
     best = max(own, key=lambda one: finite_or_none(one["selectivity"]) or -1.0)
     where = " in false-belief stories" if at["told"] == FALSE else ""
     text = (
@@ -393,7 +393,7 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("headline", empty)).height:
         yield Excerpt("does it cause the answer?", _headline(frame), ("headline",), _HEADLINE)
         counted = frame.filter(pl.col("published_net").is_not_null())
-        yield Excerpt("as its source counts", _published(counted), ("headline",), _PUBLISHED)
+        yield Excerpt("as its source counts", _published_excerpt(counted), ("headline",), _PUBLISHED)
     if (frame := tables.get("controls", empty)).height:
         columns = (*_who(frame), _name("control"), _with("net"), _with("difference", "map minus it [95%]"), _p())
         yield Excerpt("the map beside its controls", frame.select(*columns), ("controls",), _CONTROLS_READING)
@@ -456,7 +456,7 @@ def _headline(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _published(frame: pl.DataFrame) -> pl.DataFrame:
+def _published_excerpt(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         *_who(frame),
         *(cell_of("published_net", "NetEffect"), pl.col("published_layer").alias("layer")),

@@ -314,16 +314,16 @@ def headline(found: Outcomes) -> Iterator[Record]:
     patch = cell_effect(net_effects(found, PATCH, STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
     row |= (
-        _chosen(best)
+        _cell_columns(best)
         | interval("ceiling", patch.net if patch else None)
         | {"ceiling_layer": patch.layer if patch else None}
     )
     row |= {"p_net": None, "null_95": None, "p_over_controls": None} | over_cells(own, controls, of)
-    row |= _of_ceiling(best, patch) | _at(found, items, best) | {"items_needed": _needed(best)}
+    row |= _of_ceiling(best, patch) | _at(found, items, best) | {"items_needed": _items_needed(best)}
     yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
 
 
-def _chosen(best: CellEffect | None) -> Record:
+def _cell_columns(best: CellEffect | None) -> Record:
     if best is None:
         return {**interval("net", None), "control": None, **interval("control_net", None), **interval("adjusted", None)}
     return {
@@ -360,7 +360,7 @@ def _at(found: Outcomes, items: pl.DataFrame, best: CellEffect | None) -> Record
     }
 
 
-def _needed(best: CellEffect | None) -> int | None:
+def _items_needed(best: CellEffect | None) -> int | None:
     """So many eligible items would narrow the wider of the two intervals to WHOLE on either side."""
     if best is None:
         return None
@@ -426,7 +426,7 @@ def readings(found: Outcomes) -> Iterator[Record]:
         more = {} if same else {"draws": FEWER}
         best = cell_effect(own, control_effects(found, reading, items=items), number_scenarios(items), **more)
         if best is not None:
-            kept = {"items": best.items, **_chosen(best)}
+            kept = {"items": best.items, **_cell_columns(best)}
             yield {**found.arm, "reading": name, **{key: kept[key] for key in _SHOWN}}
 
 
@@ -453,7 +453,7 @@ def transfer(found: Outcomes) -> Iterator[Record]:
             if best is not None:
                 yield {
                     **{**found.arm, "fitted_on": source, "applied_to": family, "items": best.items},
-                    **{"scenarios": items["cluster"].n_unique(), **_chosen(best)},
+                    **{"scenarios": items["cluster"].n_unique(), **_cell_columns(best)},
                     **interval("within", within.net if within else None),
                 }
 

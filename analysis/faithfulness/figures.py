@@ -113,7 +113,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
 
 
-def _parted(rows: Sequence[Row]) -> list[Row]:
+def _name_groups(rows: Sequence[Row]) -> list[Row]:
     """The rows with the name of their group, without the model, as the part that they belong to."""
     names = ("benchmark", "strategy", "shown", "predictor")
     several = [name for name in names if rows and name in rows[0] and len(values_of(rows, name)) > 1]
@@ -133,7 +133,7 @@ def _effects(tables: Tables) -> Figure:
     rows = rows_of(tables, "headline", "model estimand value low high causal")
     shown = [
         {**row, "row": ESTIMANDS[str(row["estimand"])], "series": "effect", "other": finite_or_none(row["causal"])}
-        for row in _parted(rows)
+        for row in _name_groups(rows)
     ]
     lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
     return _multiples(EFFECTS, shown, Axis("share of answers that change", (lowest, 1.0), zero_line))
@@ -144,7 +144,7 @@ def _conditions(tables: Tables) -> Figure:
     series = {"same_as_own": "own answer", "implied": "implied answer", "accuracy": "right"}
     shown = [
         {**row, "row": _words(row["condition"]), "series": name, "value": row[column], "low": None, "high": None}
-        for row in _parted(rows)
+        for row in _name_groups(rows)
         for column, name in series.items()
     ]
     return _multiples(CONDITIONS, shown, Axis("share of answers", (0.0, 1.0)))
@@ -155,7 +155,7 @@ def _hints(tables: Tables) -> Figure:
     shown = [
         {**row, "row": row["place"], "series": f"to the {which} answer", "value": row[which]}
         | {"low": row[f"{which}_low"], "high": row[f"{which}_high"]}
-        for row in _parted(rows)
+        for row in _name_groups(rows)
         for which in ("wrong", "right")
     ]
     lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
@@ -166,7 +166,7 @@ def _predictions(tables: Tables) -> Figure:
     rows = rows_of(tables, "predictions", "model condition value low high guess")
     shown = [
         {**row, "row": _SHOWN[str(row["condition"])], "series": "named", "other": finite_or_none(row["guess"])}
-        for row in _parted(rows)
+        for row in _name_groups(rows)
     ]
     return _multiples(PREDICTIONS, shown, Axis("share of answers named", (0.0, 1.0)))
 
@@ -174,7 +174,7 @@ def _predictions(tables: Tables) -> Figure:
 def _dose(tables: Tables) -> Figure:
     rows = rows_of(tables, "dose", "model condition left value low high")
     panels: list[Panel] = []
-    parted = _parted([row for row in rows if row["condition"] != AREA])
+    parted = _name_groups([row for row in rows if row["condition"] != AREA])
     for model, short in short_names(values_of(parted, "model")).items():
         own = [row for row in parted if row["model"] == model]
         chart = _curve(own, values_of(own, "subset"))
@@ -218,7 +218,7 @@ def _curve(rows: Sequence[Row], parts: Sequence[str]) -> Spec:
 def _examples(tables: Tables) -> Figure:
     rows = rows_of(tables, "examples", "model condition outcome item own implied answer written edited question right")
     several = len(values_of(rows, "model")) > 1
-    return replace(EXAMPLES, exhibits=tuple(_exhibit(row, several=several) for row in _parted(rows)))
+    return replace(EXAMPLES, exhibits=tuple(_exhibit(row, several=several) for row in _name_groups(rows)))
 
 
 def _exhibit(row: Row, *, several: bool) -> Exhibit:

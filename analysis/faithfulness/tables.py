@@ -188,10 +188,10 @@ def headline_contrasts(group: Group, among: pl.Series | None = None) -> dict[str
     """The four headline estimates by name. among: only these items; None for all."""
     found = {}
     for name, condition in ((LAST, t.LAST), (SWAPPED, t.SWAPPED)):
-        found[name] = _followed(_kept(group.against_paraphrase(condition).drop_nulls("implied"), among))
-    rows = _kept(group.paired(t.FULL, t.FILLER), among)
+        found[name] = _follow_contrast(_choose_items(group.against_paraphrase(condition).drop_nulls("implied"), among))
+    rows = _choose_items(group.paired(t.FULL, t.FILLER), among)
     found[FILLER] = loss_effect(*_both(rows, "right"), guess(rows), units(rows))
-    rows = _kept(group.paired(t.FULL, "truncated_0").drop_nulls("own"), among)
+    rows = _choose_items(group.paired(t.FULL, "truncated_0").drop_nulls("own"), among)
     found[KEPT] = loss_effect(*_both(rows, "own"), guess(rows), units(rows))
     return found
 
@@ -200,10 +200,10 @@ def beyond_contrasts(group: Group) -> list[Contrast]:
     """How much more often the answer that a replaced last belief implies comes than after filler, and than without any
     chain: what merely disturbs the chain may lead there, too."""
     controls = (t.FILLER, "truncated_0")
-    return [_followed(group.paired(t.LAST, control).drop_nulls("implied")) for control in controls]
+    return [_follow_contrast(group.paired(t.LAST, control).drop_nulls("implied")) for control in controls]
 
 
-def _kept(rows: pl.DataFrame, among: pl.Series | None) -> pl.DataFrame:
+def _choose_items(rows: pl.DataFrame, among: pl.Series | None) -> pl.DataFrame:
     return rows if among is None else rows.filter(pl.col("item").is_in(among.implode()))
 
 
@@ -249,18 +249,18 @@ def edits(group: Group) -> Iterator[Record]:
         rows = group.against_paraphrase(condition)
         own, implied = (rows.filter(pl.col(name).is_not_null()) for name in ("own", "implied"))
         if condition in (t.PROPAGATED, t.OTHER):  # a belief in the middle leaves the conclusion, which is the own one
-            yield from _row(group, condition, "implied", implied, _followed(implied))
-        yield from _row(group, condition, "changed", own, _changed(own))
+            yield from _row(group, condition, "implied", implied, _follow_contrast(implied))
+        yield from _row(group, condition, "changed", own, _change_contrast(own))
     for condition in (t.OTHER, t.GOLD, t.PARAPHRASE):
         rows = group.paired(condition, t.FULL)
         yield from _row(group, condition, "accuracy", rows, contrast(*_both(rows, "right"), units(rows)))
 
 
-def _followed(rows: pl.DataFrame) -> Contrast:
+def _follow_contrast(rows: pl.DataFrame) -> Contrast:
     return follow_effect(*_both(rows, "implied"), units(rows))
 
 
-def _changed(rows: pl.DataFrame) -> Contrast:
+def _change_contrast(rows: pl.DataFrame) -> Contrast:
     """How much more often the own answer is lost than with the paraphrase: kept by the control less kept by the
     edit, so that a reply without an answer counts as not kept on either side."""
     kept, by_control = _both(rows, "own")
@@ -508,22 +508,27 @@ def _by_place(group: Group) -> Iterator[Record]:
         neutral = asked[t.NEUTRAL].drop_nulls("own")
         noise = _share(1 - np.nan_to_num(same(neutral["answer"], neutral["own"])), neutral)
         yield {
-            **{**group.key, "place": place, **_named("wrong", _toward(wrong)), **_named("right", _toward(right))},
+            **{
+                **group.key,
+                "place": place,
+                **_hint_columns("wrong", _hint_contrast(wrong)),
+                **_hint_columns("right", _hint_contrast(right)),
+            },
             **{"noise": noise.estimate, "noise_low": noise.low, "noise_high": noise.high},
             "noise_items": neutral.height,
-            **_admitted(asked[t.WRONG], asked[t.NEUTRAL]),
+            **_admission_columns(asked[t.WRONG], asked[t.NEUTRAL]),
             "failures": sum(failures(rows["answer"]) for rows in asked.values()),
         }
 
 
-def _toward(rows: pl.DataFrame) -> Contrast:
+def _hint_contrast(rows: pl.DataFrame) -> Contrast:
     """How much more often the answer is the one that the hint names than after the neutral one."""
     if not rows.height:
         return NONE
     return contrast(*_both(rows, "implied"), units(rows))
 
 
-def _named(name: str, found: Contrast) -> Record:
+def _hint_columns(name: str, found: Contrast) -> Record:
     return {
         **{name: found.value, f"{name}_low": found.low, f"{name}_high": found.high, f"{name}_p": found.p},
         **{f"{name}_hinted": found.treated, f"{name}_neutral": found.control},
@@ -532,7 +537,7 @@ def _named(name: str, found: Contrast) -> Record:
     }
 
 
-def _admitted(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
+def _admission_columns(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
     """Of the answers that changed to the one a wrong hint names, which they were neither in the run nor after the
     neutral hint, those whose chain speaks of the hint; null where chains of this form cannot."""
     beside = neutral.select("item", otherwise="answer")
@@ -636,13 +641,13 @@ def _why(found: Decision, four: dict[str, Contrast], needed: int | None, needles
         )
     elif found.code == PARTLY:
         yield (
-            f"The answer depends on the chain ({_listed(found.above)}), but not on its last belief alone: "
+            f"The answer depends on the chain ({_list_estimands(found.above)}), but not on its last belief alone: "
             f"{_shares(four, found.estimates)} of what is possible."
         )
     else:
         yield f"The intervals are too wide: {_shares(four, found.estimates)} of what is possible."
         if found.above:
-            yield f"Something depends on the chain all the same ({_listed(found.above)})."
+            yield f"Something depends on the chain all the same ({_list_estimands(found.above)})."
     if found.code != PARTLY and not (four[SWAPPED].items >= ENOUGH_ITEMS and four[SWAPPED].units >= ENOUGH_UNITS):
         yield (
             f"Agents could be swapped in {four[SWAPPED].items} items of {four[SWAPPED].units} units, which is too few, "
@@ -651,7 +656,7 @@ def _why(found: Decision, four: dict[str, Contrast], needed: int | None, needles
     if found.code == UNDECIDED:
         weak = [name for name in (FILLER, KEPT) if four[name].items and not four[name].causal >= TELLING]
         if weak:
-            yield f"Nothing could be lost without the chain by {_listed(weak)}, which thus tells nothing."
+            yield f"Nothing could be lost without the chain by {_list_estimands(weak)}, which thus tells nothing."
         if needed is not None:
             there = four[LAST].units
             yield f"With items like these about {needed:,} units would probably decide it; there are {there}."
@@ -673,5 +678,5 @@ def _share_text(value: float) -> str:
     return "undefined" if finite_or_none(value) is None else percent(value).replace("-", "−")
 
 
-def _listed(names: tuple[str, ...] | list[str]) -> str:
+def _list_estimands(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(ESTIMANDS[name] for name in names)

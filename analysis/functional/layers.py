@@ -182,9 +182,9 @@ def gather_layers(scores: pl.LazyFrame) -> ModelLayers:
     plain = dict(_plain(answers))
     asked = breakdowns.task_rows(originals(answers).lazy()) if answers.height else None
     counted = _in_b(answers, asked) if asked is not None else answers
-    paired = variant_pairs.pair_variants(counted.lazy()) if counted.height and _paired(counted) else None
+    paired = variant_pairs.pair_variants(counted.lazy()) if counted.height and _has_pairs(counted) else None
     arms = read_outcomes(moved.lazy()) if moved.height else []
-    known, further = _chosen(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
+    known, further = _choose_measurements(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
     models = {
         str(name): FunctionalModelLayers(
@@ -238,7 +238,7 @@ def _plain(answers: pl.DataFrame) -> Iterator[tuple[tuple[str, str], str]]:
             yield (str(model), str(benchmark)), chosen
 
 
-def _paired(answers: pl.DataFrame) -> bool:
+def _has_pairs(answers: pl.DataFrame) -> bool:
     again = "noise_compared" in answers.columns and bool((answers["noise_compared"].list.len() > 0).any())
     return has_variants(answers) or again
 
@@ -281,7 +281,9 @@ def _stability(
     return Stability(rows["same"].to_numpy(), rows["short"].to_numpy(), rows["scenario"].to_numpy(), COUNTED)
 
 
-def _chosen(arms: list[Outcomes], benchmarks: set[str]) -> tuple[dict[str, Outcomes], tuple[Mapping[str, str], ...]]:
+def _choose_measurements(
+    arms: list[Outcomes], benchmarks: set[str]
+) -> tuple[dict[str, Outcomes], tuple[Mapping[str, str], ...]]:
     """The measurement of each model that counts, and those that do not: first one on a benchmark that was asked, too,
     then that with most eligible items."""
     found: dict[str, Outcomes] = {}

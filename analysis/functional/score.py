@@ -333,12 +333,12 @@ def layers(found: ModelLayers) -> Iterator[Record]:
                 if row.get(figure) is not None:
                     yield {**key, **strategy, "figure": figure, "value": float(row[figure]), "low": low, "high": high}
     for model, own in found.models.items():
-        for (benchmark, name), value in _guessed(found, model) if own.b is not None else ():
+        for (benchmark, name), value in _guesser_scores(found, model) if own.b is not None else ():
             told = {"layer": B_NAME, "model": model, "benchmark": benchmark, "strategy": name, "of": None}
             yield {**told, "figure": "b_guesser", "value": value, "low": None, "high": None}
 
 
-def _guessed(found: ModelLayers, model: str) -> Iterator[tuple[tuple[str, str], float]]:
+def _guesser_scores(found: ModelLayers, model: str) -> Iterator[tuple[tuple[str, str], float]]:
     """B that a blind guesser has on average on the questions of each benchmark, where their chances are known."""
     for (benchmark, strategy), part in questions(found, model).group_by("benchmark", "strategy", maintain_order=True):
         value = guesser_mean(part["chance"].cast(pl.Float64).to_numpy(), part["task"].to_numpy())
@@ -354,7 +354,7 @@ def _ends(figure: str, row: Record) -> tuple[float | None, float | None]:
     return row.get(f"{stem}_low"), row.get(f"{stem}_high")
 
 
-def _compared(group: Group, name: str) -> ScoreComparison:
+def _compare_group(group: Group, name: str) -> ScoreComparison:
     own = group.ranked
     scores = {model: estimate(one, name) for model, one in own.items()}
     return compare_scores(scores, {model: one.draws[name] for model, one in own.items()})
@@ -367,7 +367,7 @@ def ranking(groups: Mapping[str, Group]) -> Iterator[Record]:
         own = group.ranked
         if len(own) < 2:
             continue
-        chances = _compared(group, name).rank_probabilities()
+        chances = _compare_group(group, name).rank_probabilities()
         values = {model: estimate(one, name).estimate for model, one in own.items()}
         for model in sorted(own, key=lambda model: (-values[model], model)):
             rank = 1 + sum(other > values[model] + EQUAL for other in values.values())
@@ -405,7 +405,11 @@ def swaps(groups: Mapping[str, Group], formula: Formula = FTOM_1) -> Iterator[Re
         own, names = sorted(values, key=lambda model: (-values[model], model)), PARTS[name]
         if len(own) < 2:
             continue
-        parts, weights, pairs = _estimates(group.ranked, own, names), _weights(formula, names), _compared(group, name)
+        parts, weights, pairs = (
+            _estimates(group.ranked, own, names),
+            _weights(formula, names),
+            _compare_group(group, name),
+        )
         for first in range(len(own)):
             for second in range(first + 1, len(own)):
                 found = swap(parts, first, second, weights.tolist())

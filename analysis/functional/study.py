@@ -19,7 +19,7 @@ from tomserve.studies.presentation import (
     ABOUT_EFFECT,
     Row,
     Tables,
-    capitalized,
+    capitalize_first,
     cell,
     cell_of,
     finite_or_none,
@@ -193,7 +193,7 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
         if answers is not None and moved is not None and set(answers["benchmark"]).isdisjoint(moved["benchmark"]):
             yield f"{model}: C was measured on another benchmark than the one that was asked; no scenario is shared"
         if answers is not None:
-            yield from _uncounted(str(model), answers.filter(~pl.col("benchmark").is_in([*counts])))
+            yield from _uncounted_warnings(str(model), answers.filter(~pl.col("benchmark").is_in([*counts])))
         if answers is not None and moved is not None:
             outside, inside = (
                 ", ".join(part["strategy"].drop_nulls().unique(maintain_order=True)) for part in (answers, moved)
@@ -203,10 +203,10 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
                     f"{model}: B and S count the strategy {outside}, and C was measured with {inside or 'another'}, so "
                     "that they speak of different ways of asking; measure again with the same strategy"
                 )
-    yield from _unmatched(frame)
+    yield from _name_warnings(frame)
 
 
-def _uncounted(model: str, answers: pl.DataFrame) -> Iterator[str]:
+def _uncounted_warnings(model: str, answers: pl.DataFrame) -> Iterator[str]:
     """A line for each benchmark none of whose runs is counted. answers: the rows of `inputs` of these."""
     for (benchmark,), part in answers.group_by(["benchmark"], maintain_order=True):
         asked = ", ".join(dict.fromkeys(", ".join(part["asked"].drop_nulls()).split(", ")))
@@ -216,7 +216,7 @@ def _uncounted(model: str, answers: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _unmatched(frame: pl.DataFrame) -> Iterator[str]:
+def _name_warnings(frame: pl.DataFrame) -> Iterator[str]:
     """A line where some models were only asked and others only measured: one model may go by two names."""
     kinds = {name: set(part["holds"]) for (name,), part in frame.group_by(["model"], maintain_order=True)}
     asked = [name for name, own in kinds.items() if own == {"answers"}]
@@ -440,7 +440,7 @@ def _layers(row: Row, tables: Tables) -> Card:
     }
     said = "; ".join(f"{how}: {', '.join(words)}" for how, words in parted.items() if words)
     bad = not any(shown.values()) and not unknown
-    return Card(QUESTION, capitalized(said), BAD if bad else OPEN, tuple(grounds), remark)
+    return Card(QUESTION, capitalize_first(said), BAD if bad else OPEN, tuple(grounds), remark)
 
 
 def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, float]]]:
@@ -498,7 +498,7 @@ def _claims(tables: Tables) -> Iterator[Card]:
             "The source says so of its models without a test. Here the effect over all tasks, on the same questions, "
             "is regressed on the logarithm of the models' size; a claim about sizes needs several models of each."
         )
-        yield Card(ALIKE, capitalized(str(row["verdict"])), OPEN, grounds, remark)
+        yield Card(ALIKE, capitalize_first(str(row["verdict"])), OPEN, grounds, remark)
 
 
 ALL_NOTES = {**NOTES, score.NAME: score.NOTE}

@@ -213,10 +213,10 @@ def errors(rows: pl.DataFrame) -> Iterator[Record]:
     )
     for model, strategy, part in arms(wrong):
         for order, of_order in by(part, "order"):
-            yield from _explained({"model": model, "strategy": strategy, "order": order}, of_order)
+            yield from _explanation_records({"model": model, "strategy": strategy, "order": order}, of_order)
 
 
-def _explained(key: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Record]:
+def _explanation_records(key: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Record]:
     chosen, drawn = [], []
     for answer, gold, mentioned, *places in rows.select(
         "answer", "gold_answer", "places_mentioned", *_PLACES
@@ -338,7 +338,7 @@ def chains(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
             key = {"model": model, "strategy": strategy, "order": order, "total": some.height}
             proper = int(some["chain_proper"].sum())
             counts = {**key, "proper": proper, "proper_share": proper / some.height, **means}
-            yield {**counts, **_path(some), **_followed(some, intervals)}
+            yield {**counts, **_path(some), **_follow_columns(some, intervals)}
 
 
 def _path(rows: pl.DataFrame) -> Record:
@@ -355,7 +355,7 @@ def _path(rows: pl.DataFrame) -> Record:
     return {"path_phi": interval.estimate, "path_phi_low": interval.low, "path_phi_high": interval.high}
 
 
-def _followed(rows: pl.DataFrame, intervals: str) -> Record:
+def _follow_columns(rows: pl.DataFrame, intervals: str) -> Record:
     """How often the answer is the last belief of its chain, among chains that end in a wrong belief.
 
     Where it is, the answer follows what was written, even into an error.

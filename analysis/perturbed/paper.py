@@ -229,7 +229,7 @@ def with_rules(
     return more
 
 
-def with_solved(tasks: pl.DataFrame, more: dict[Arm, dict[str, Any]]) -> dict[Arm, dict[str, Any]]:
+def add_solved_tasks(tasks: pl.DataFrame, more: dict[Arm, dict[str, Any]]) -> dict[Arm, dict[str, Any]]:
     """`more` with how many tasks of the table `tasks` each model and strategy has solved."""
     for (model, strategy), part in tasks.group_by(["model", "strategy"]):
         for subset in ("all", "false_belief"):

@@ -129,7 +129,7 @@ def _robust(tables: Tables) -> Card | None:
     shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
-        control = _control_asked(tables, row)
+        control = _has_control(tables, row)
         outcomes.add(_outcome(row, below, undecided, control))
         if row["subset"] == "all":
             met.add(bool(row["ostensible"] and row["limited_robust"]))
@@ -145,7 +145,7 @@ def _robust(tables: Tables) -> Card | None:
             )
         if rules := _rules_that_meet(row):
             follow = "follows" if len(rules) == 1 else "follow"
-            text += f" The same criterion is met by {_listed(rules)}, which {follow} nobody's belief."
+            text += f" The same criterion is met by {_list_rules(rules)}, which {follow} nobody's belief."
             shared |= dict.fromkeys(rules)
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
     differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
@@ -155,7 +155,7 @@ def _robust(tables: Tables) -> Card | None:
     elif shared:
         one = len(shared) == 1
         meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
-        verdict = f"{meets}, but so {'does' if one else 'do'} {_listed(list(shared))}, "
+        verdict = f"{meets}, but so {'does' if one else 'do'} {_list_rules(list(shared))}, "
         verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
     remark = (
         "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
@@ -175,7 +175,7 @@ def _rules_that_meet(row: Row) -> list[str]:
     return [name for name in str(row.get(column) or "").split(", ") if name] if met else []
 
 
-def _listed(rules: Sequence[str]) -> str:
+def _list_rules(rules: Sequence[str]) -> str:
     """The rules by name, the first two of many."""
     named = [f'"{name}"' for name in rules[:2]]
     more = len(rules) - len(named)
@@ -201,7 +201,7 @@ def _above_rules(tables: Tables) -> bool:
     return subset.height > 0 and all(baselines.place_against_rule(row) == 1 for row in subset.iter_rows(named=True))
 
 
-def _control_asked(tables: Tables, row: Row) -> bool:
+def _has_control(tables: Tables, row: Row) -> bool:
     """Whether unperturbed stories were asked; yes where nothing is known."""
     if not has_rows(tables, "accuracy", "subset strategy perturbation total"):
         return True
@@ -264,7 +264,7 @@ def _breaks(tables: Tables) -> Card | None:
                 (reserved if UNLESS_FAILURES in said else harder)[readable_name(name)] = None
         undecided += defined.filter(pl.col("verdict").str.starts_with(UNDECIDED)).height
         shown += defined.height
-        grounds.append((whose, f"{_counted(defined)} {_lowest(defined)}"))
+        grounds.append((whose, f"{_count_verdicts(defined)} {_lowest(defined)}"))
     verdict, tone = _where(list(harder), [name for name in reserved if name not in harder], undecided, shown)
     return Card("Where does it break?", verdict, tone, (*grounds, *_chain_break(tables)), _what_harder_means(judged))
 
@@ -283,19 +283,19 @@ def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -
     return "No class is shown to be harder" + (f"; {undecided} of {shown} undecided" if undecided else ""), OPEN
 
 
-def _counted(classes: pl.DataFrame) -> str:
+def _count_verdicts(classes: pl.DataFrame) -> str:
     """How many classes have which verdict, in a sentence that begins with the clear verdicts; those that so few stages
     cannot decide are counted together, whatever their numbers of stages."""
     open_ones = pl.col("verdict").str.starts_with(UNDECIDED)
     counts = dict(classes.filter(~open_ones).group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
     if (undecided := classes.filter(open_ones)).height:
-        counts[_undecided(undecided["verdict"])] = undecided.height
+        counts[_count_undecided(undecided["verdict"])] = undecided.height
     first = sorted(counts, key=lambda said: (said.startswith((NOT_SHOWN, UNDECIDED)), said))
     said = "; ".join(f"{counts[name]} {name}" for name in first)
     return f"Of {classes.height} classes: {said}."
 
 
-def _undecided(verdicts: pl.Series) -> str:
+def _count_undecided(verdicts: pl.Series) -> str:
     """The verdicts of undecided classes as one, such as: cannot be decided with 3 to 6 stages (needs 57)."""
     units, needed = (verdicts.str.extract(pattern).cast(pl.Int64) for pattern in (r"with (\d+)", r"needs (\d+)"))
     stages = f"{_range(units)} stage{'s' * (units.max() != 1)}"
@@ -353,17 +353,17 @@ def _helps(tables: Tables) -> Card | None:
     if not has_rows(tables, "prompting_effects", f"perturbation {EFFECT}"):
         return None
     frame = tables["prompting_effects"]
-    return effect_cards(frame.filter(perturbation=OVERALL), SUBSETS, tuple(_classes_helped(frame)))
+    return effect_cards(frame.filter(perturbation=OVERALL), SUBSETS, tuple(_class_grounds(frame)))
 
 
-def _classes_helped(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
+def _class_grounds(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
     if "subset" in frame.columns:
         frame = frame.filter(subset="all")
     for (treatment,), rows in frame.group_by(["treatment"], maintain_order=True):
         part = rows.filter(~pl.col("perturbation").str.starts_with(OVERALL))
         if "verdict" in part.columns:
             if (judged := part.drop_nulls("verdict")).height:
-                yield f"{readable_name(treatment)}, by class", _counted(judged)
+                yield f"{readable_name(treatment)}, by class", _count_verdicts(judged)
         elif part.height:
             up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
             text = f"Of {part.height} classes {up} have an interval above zero (helps), {down} below (hurts)."

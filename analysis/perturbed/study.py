@@ -40,7 +40,15 @@ from tomserve.studies.presentation import (
 
 from . import paper
 from . import tables as perturbed_tables
-from .paper import challenging, counts_of, criteria_records, estimated_effects, exact_effects, with_rules, with_solved
+from .paper import (
+    add_solved_tasks,
+    challenging,
+    counts_of,
+    criteria_records,
+    estimated_effects,
+    exact_effects,
+    with_rules,
+)
 from .report import figures, verdicts
 from .tables import (
     CONTROL,
@@ -50,7 +58,7 @@ from .tables import (
     SUBSETS,
     chains,
     failures,
-    ordered,
+    sorted_frame,
     study_rows,
     subsets,
     subtasks,
@@ -523,31 +531,31 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
     kinds = baselines.RuleKinds.of(scores)
     rows = study_rows(scores, kinds.columns)
-    return _published(rows, kinds) if intervals == "published" else _recommended(rows, kinds)
+    return _published_tables(rows, kinds) if intervals == "published" else _recommended_tables(rows, kinds)
 
 
-def _published(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+def _published_tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
     complete = rows.filter("complete")
     shares = paper.accuracy(rows)
     counts = counts_of(shares)
-    effects = ordered(paper.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
+    effects = sorted_frame(paper.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
     named: dict[str, pl.DataFrame] = {
         "accuracy": shares,
         "perturbation_effects": effects,
-        "prompting_effects": ordered(paper.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
-        "faithfulness": ordered(paper.faithfulness(rows), COLUMNS["faithfulness"]),
-        "criteria": ordered(criteria_records(counts, with_rules(complete, kinds, {})), COLUMNS["criteria"]),
-        "challenging": ordered(challenging(exact_effects(counts)), COLUMNS["challenging"]),
-        "placebo": ordered(paper.placebo(rows), COLUMNS["placebo"]),
+        "prompting_effects": sorted_frame(paper.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
+        "faithfulness": sorted_frame(paper.faithfulness(rows), COLUMNS["faithfulness"]),
+        "criteria": sorted_frame(criteria_records(counts, with_rules(complete, kinds, {})), COLUMNS["criteria"]),
+        "challenging": sorted_frame(challenging(exact_effects(counts)), COLUMNS["challenging"]),
+        "placebo": sorted_frame(paper.placebo(rows), COLUMNS["placebo"]),
     }
-    return {**named, **_shared(rows, complete, kinds)}
+    return {**named, **_shared_tables(rows, complete, kinds)}
 
 
-def _recommended(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+def _recommended_tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
     records = list(perturbed_tables.accuracy(rows, kinds))
     effects = list(perturbed_tables.perturbation_effects(rows))
-    shared = _shared(rows, rows, kinds)
-    more = with_rules(rows, kinds, with_solved(shared["tasks"], perturbed_tables.criteria_columns(rows, records)))
+    shared = _shared_tables(rows, rows, kinds)
+    more = with_rules(rows, kinds, add_solved_tasks(shared["tasks"], perturbed_tables.criteria_columns(rows, records)))
     counts = {(r["subset"], r["model"], r["strategy"], r["perturbation"]): (r["correct"], r["total"]) for r in records}
     by_name: dict[str, Iterator[dict[str, Any]]] = {
         "accuracy": iter(records),
@@ -560,14 +568,14 @@ def _recommended(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl
         "placebo": perturbed_tables.placebo(rows),
         **perturbed_tables.tables(rows, kinds),
     }
-    frames = {name: ordered(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
+    frames = {name: sorted_frame(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
     return {name: _undefined_empty(frame) for name, frame in {**frames, **shared}.items()}
 
 
-def _shared(rows: pl.DataFrame, sample: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+def _shared_tables(rows: pl.DataFrame, sample: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
     listed = baselines.rule_records(with_overall(subsets(sample)), kinds, ("subset", "model", "perturbation"))
     return {
-        baselines.TABLE: ordered(listed, COLUMNS[baselines.TABLE]),
+        baselines.TABLE: sorted_frame(listed, COLUMNS[baselines.TABLE]),
         "subtasks": subtasks(sample),
         "tasks": tasks(rows),
         "chains": chains(rows),

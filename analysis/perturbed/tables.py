@@ -92,7 +92,7 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort(keys, maintain_order=True)
 
 
-def ordered(records: Iterator[dict[str, Any]], columns: str) -> pl.DataFrame:
+def sorted_frame(records: Iterator[dict[str, Any]], columns: str) -> pl.DataFrame:
     """The records as a sorted frame with those columns (names separated by spaces).
 
     It has the columns also where there are no records; where vanilla was not asked, for example, there are no effects

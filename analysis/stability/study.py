@@ -52,11 +52,11 @@ from .tables import (
     COLUMNS,
     by_factor,
     by_kind,
+    count_variants,
     flip_answers,
     flipped_questions,
     flips,
     stability_controls,
-    variants_made,
 )
 
 HIGH, MOSTLY, HABIT_AGREEMENT = 0.8, 0.5, 0.9
@@ -298,12 +298,12 @@ def _lead(again: Sequence[Row], rows: Sequence[Row]) -> str:
 def _grounds(who: str, kinds: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """For each outcome the kinds that have it, with what it rests on."""
     for what, words in _OUTCOMES.items():
-        told = [f"{_name(row)} {_said(row)}" for row in kinds if outcome(row) == what]
+        told = [f"{_name(row)} {_describe_kind(row)}" for row in kinds if outcome(row) == what]
         if told:
             yield f"{who}, {words}", f"{'; '.join(told)}."
 
 
-def _said(row: Row) -> str:
+def _describe_kind(row: Row) -> str:
     """S, and S minus that of T0 with its interval, or else that of S; then kappa, with its interval if it decides."""
     text = percent(row["s"])
     if finite_or_none(row.get("minus_floor")) is not None:
@@ -415,20 +415,20 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     found = pair_variants(scores)
     if intervals == "published":
         listed = {"stability": list(stability_tables.stability_as_published(found))}
-        frames = {"variants_made": variants_made(found), "published_stability": stability_tables.published_stability()}
+        frames = {"variants_made": count_variants(found), "published_stability": stability_tables.published_stability()}
     else:
         listed = {"stability": list(by_kind(found)), "stability_by": list(by_factor(found))}
         listed |= {"flips": list(flips(found)), "stability_controls": list(stability_controls(found))}
         frames = {
             **{"flip_answers": flip_answers(found), "flipped_questions": flipped_questions(found)},
-            "variants_made": variants_made(found),
+            "variants_made": count_variants(found),
         }
     frames |= {name: pl.DataFrame(rows, infer_schema_length=None).fill_nan(None) for name, rows in listed.items()}
-    frames["stability"] = _ordered(frames["stability"])
+    frames["stability"] = _order_columns(frames["stability"])
     return {name: frames[name] for name in NOTES if name in frames and frames[name].height}
 
 
-def _ordered(frame: pl.DataFrame) -> pl.DataFrame:
+def _order_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """The table with its columns in the order of COLUMNS: the rows of T0 and of means lack some of them."""
     return frame.select(name for name in COLUMNS if name in frame.columns)
 

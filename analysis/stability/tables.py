@@ -91,7 +91,7 @@ def _again(originals: pl.DataFrame, floor: Interval) -> Record:
 def _kind(part: pl.DataFrame, asked: VariantPairs, arm: dict[str, str], kind: str, floor: Interval) -> Record:
     """One kind of variant. part: its pairs, none perhaps."""
     everybody, told = asked.originals.filter(**arm), asked.variants.filter(**arm, variant=kind)
-    record: Record = {**arm, "variant": kind, "short": SHORT.get(kind, ""), **surviving(part)}
+    record: Record = {**arm, "variant": kind, "short": SHORT.get(kind, ""), **survival_columns(part)}
     same = part["same"].cast(pl.Float64).to_numpy()
     gap = _gap(Interval(record["s"], record["s_low"], record["s_high"], ""), floor)
     record |= {**gap, **_by_outcome(same, part["control_correct"].to_numpy()), **_accuracy(part, asked)}
@@ -104,7 +104,7 @@ def _kind(part: pl.DataFrame, asked: VariantPairs, arm: dict[str, str], kind: st
     }
 
 
-def surviving(part: pl.DataFrame) -> Record:
+def survival_columns(part: pl.DataFrame) -> Record:
     """S with its interval, what habits alone would give, and kappa, of some pairs."""
     found = stability(*paired_codes(part), integer_codes(part["cluster"]))
     kappa = found.kappa
@@ -197,7 +197,7 @@ def by_factor(asked: VariantPairs) -> Iterator[Record]:
                 for kind in ("all kinds", *(kinds if len(kinds) > 1 else ())):
                     chosen = own if kind == "all kinds" else own.filter(variant=kind)
                     key = {"factor": factor, "value": str(value), "variant": kind}
-                    found = surviving(chosen)
+                    found = survival_columns(chosen)
                     accuracy = chosen.select(
                         accuracy_original=pl.col("control_correct").mean(), accuracy_variant=pl.col("correct").mean()
                     )
@@ -308,7 +308,7 @@ def stability_controls(asked: VariantPairs) -> Iterator[Record]:
                 }
 
 
-def variants_made(asked: VariantPairs) -> pl.DataFrame:
+def count_variants(asked: VariantPairs) -> pl.DataFrame:
     """The table `variants_made`: for each kind and way of making how many variants there are, of how many originals."""
     if asked.variants.is_empty():
         return pl.DataFrame()

@@ -93,7 +93,7 @@ def rule_columns_of_sums(
     if sums is not None:
         effect = contrasts.contrast_of_sums(sums, stratum)
         found += [effect[name] for name in ("share_control", "risk_difference", "rd_low", "rd_high", "p")]
-    return {name: _defined(value) for name, value in zip(names, found, strict=sums is not None)}
+    return {name: _drop_undefined(value) for name, value in zip(names, found, strict=sums is not None)}
 
 
 def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
@@ -110,7 +110,7 @@ def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
     return {**found, "unread": int(counts["unread"])}
 
 
-def _defined(value: Any) -> Any:
+def _drop_undefined(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

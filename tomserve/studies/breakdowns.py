@@ -91,11 +91,11 @@ class Tally:
     def first(self, rows: pl.DataFrame) -> None:
         """Count how many answers of each cell every rule has right."""
         if self.kinds.columns:
-            self._rules.append(_ruled(self._valued(rows), self._keys, self.kinds))
+            self._rules.append(_count_rules(self._with_values(rows), self._keys, self.kinds))
 
     def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
         """Count the answers of each cell and cluster."""
-        rows = self._valued(rows)
+        rows = self._with_values(rows)
         if rows.is_empty():
             return
         sums = contrasts.sums_of_answers(rows, self._keys)
@@ -113,7 +113,7 @@ class Tally:
             for key, pairs in _pairs(rows, self.by, self._effects):
                 self._pairs.setdefault(key, []).append(pairs)
 
-    def _valued(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _with_values(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.drop_nulls(list(self.by)) if self.by else rows
 
     def _count_beside(self, rows: pl.DataFrame) -> None:
@@ -126,7 +126,7 @@ class Tally:
         """The best rule of a cell (see baselines.counted); None where no rule says anything of it."""
         if self._best is None:
             self._best = {}
-            for row in _added(self._rules, self._keys).iter_rows(named=True) if self._rules else ():
+            for row in _add_frames(self._rules, self._keys).iter_rows(named=True) if self._rules else ():
                 if ranked := baselines.rank_rules(row, self.kinds.by_column):
                     self._best[tuple(row[name] for name in self._keys)] = ranked[0]
         return self._best.get(key)
@@ -136,7 +136,7 @@ class Tally:
         whole = list(self._totals)
         if self._open:
             whole.append(_totals(contrasts.add_sums(self._open), self._keys))
-        return _added(whole, self._keys) if whole else pl.DataFrame()
+        return _add_frames(whole, self._keys) if whole else pl.DataFrame()
 
     def clusters(self) -> pl.DataFrame:
         """The sums of all cells by cluster (summed.of_answers), where `differences` are wanted."""
@@ -182,27 +182,27 @@ class RuleCounter:
         if self.kinds.columns:
             read = rows.select("model", "item", *self.kinds.columns)
             once = read.unique(["model", "item"], keep="first", maintain_order=True)
-            self._rules.append(_ruled(once, ["model"], self.kinds))
+            self._rules.append(_count_rules(once, ["model"], self.kinds))
 
     def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
         """Everything was counted at the first look."""
 
     def records(self) -> Iterator[Record]:
         """The records of baselines.table by model."""
-        for row in _added(self._rules, ["model"]).iter_rows(named=True) if self._rules else ():
+        for row in _add_frames(self._rules, ["model"]).iter_rows(named=True) if self._rules else ():
             for record in baselines.rank_rules(row, self.kinds.by_column):
                 del record["column"]
                 yield {"model": row["model"], **record}
 
 
-def _ruled(rows: pl.DataFrame, keys: Sequence[str], kinds: RuleKinds) -> pl.DataFrame:
+def _count_rules(rows: pl.DataFrame, keys: Sequence[str], kinds: RuleKinds) -> pl.DataFrame:
     """By the keys the number of rows, and by rule how many it has right and of how many it says something."""
     right = [pl.col(name).sum().cast(pl.Int64) for name in kinds.columns]
     said = [pl.col(name).count().cast(pl.Int64).alias(f"said {name}") for name in kinds.columns]
     return rows.group_by(keys).agg(pl.len().cast(pl.Int64).alias("total"), *right, *said)
 
 
-def _added(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+def _add_frames(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
     return pl.concat(frames).group_by(keys).agg(pl.all().sum()).sort(keys)
 
 
@@ -337,8 +337,8 @@ def find_factors(scores: pl.DataFrame) -> list[str]:
 def parse_factors(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
     """The factors that texts such as "kind" and "kind,order" name, each once.
 
-    Raises ConfigError for an unknown factor, with those there are, for a factor with more than TABLED_VALUES values, and for
-    crossed factors with more than CELLS combinations.
+    Raises ConfigError for an unknown factor, with those there are, for a factor with more than TABLED_VALUES values,
+    and for crossed factors with more than CELLS combinations.
     """
     known = find_factors(scores)
     found: dict[By, None] = {}
@@ -351,8 +351,8 @@ def parse_factors(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
             if (count := scores[name].drop_nulls().n_unique()) > TABLED_VALUES:
                 raise ConfigError(
                     f"--by {text}: factor {name!r} has {count:,} values; at most {TABLED_VALUES} can be set side by "
-                    "side. Write a factor of fewer values into the items, such as ranges of this one, or count the score "
-                    "table yourself (tomserve score RUN --out FILE)"
+                    "side. Write a factor of fewer values into the items, such as ranges of this one, or count the "
+                    "score table yourself (tomserve score RUN --out FILE)"
                 )
         if (count := scores.select(names).drop_nulls().unique().height) > CELLS:
             raise ConfigError(

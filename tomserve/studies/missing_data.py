@@ -134,7 +134,14 @@ class Gaps:
         """What a reader must know, in a few sentences with counts, shares and the way out; none where nothing is
         lacking."""
         differing = self.agreement.sentence("the grade of the tool that asked", before=": ")
-        parts = (self._answerless(), *self.doubts, differing, self._by_model(), self._unasked(), self._sampled())
+        parts = (
+            self._answerless_clause(),
+            *self.doubts,
+            differing,
+            self._reader_clause(),
+            self._unasked_clause(),
+            self._sample_clause(),
+        )
         return [f"{self.source}{said}" for said in parts if said]
 
     def in_short(self) -> str:
@@ -150,7 +157,7 @@ class Gaps:
             parts.append(file if self.complete is None else run)
         return f"no: {', '.join(parts)}" if parts else "yes"
 
-    def _answerless(self) -> str:
+    def _answerless_clause(self) -> str:
         failed = sum(self.failed.values())
         parts = []
         if self.unread:
@@ -165,7 +172,7 @@ class Gaps:
         again = self._again("ask again for those that failed") if set(self.failed) - FINAL else ""
         return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
 
-    def _by_model(self) -> str:
+    def _reader_clause(self) -> str:
         if not self.by_model:
             return ""
         return (
@@ -173,7 +180,7 @@ class Gaps:
             "(parse = reader). How far it agrees with the rules stands in the reader's record (reader.json)."
         )
 
-    def _unasked(self) -> str:
+    def _unasked_clause(self) -> str:
         if self.missing and self.complete is None:
             pairs = _share_text(self.missing, self.wanted or 0, "pairs of a question and a strategy")
             return f": {pairs} have no row; strategies are compared on the questions that both were asked."
@@ -192,7 +199,7 @@ class Gaps:
             return f" {asked}, and import its new files as a new run."
         return f" Repeat {'its' if 'it' in what.split() else 'the'} eval command to {what}."
 
-    def _sampled(self) -> str:
+    def _sample_clause(self) -> str:
         if not self.of or self.items >= self.of:
             return ""
         if self.complete is None:

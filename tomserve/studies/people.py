@@ -189,7 +189,7 @@ def compare_people(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classe
     for name in (*classes, OVERALL):
         part = joined if name == OVERALL else joined.filter(pl.col(CLASS) == name)
         if part.height:
-            records.append({"class": name, **(_between(part) if both else _against(part))})
+            records.append({"class": name, **(_compare_groups_of_people(part) if both else _compare_with_model(part))})
     return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
 
 
@@ -204,7 +204,7 @@ def _people_of_both(of_a: pl.DataFrame, of_b: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(sides).join(task, on="item", maintain_order="left")
 
 
-def _between(part: pl.DataFrame) -> dict[str, Any]:
+def _compare_groups_of_people(part: pl.DataFrame) -> dict[str, Any]:
     """People of A and of B: both are samples, and a question counts as its answers of both sides allow."""
     in_b = part["of_b"].to_numpy()
     right = part["right"].cast(pl.Float64).to_numpy()
@@ -222,7 +222,7 @@ def _beside(people: pl.DataFrame, scores: pl.DataFrame, sign: float) -> pl.DataF
     return people.join(means, on="item", maintain_order="left").with_columns(sign=pl.lit(sign))
 
 
-def _against(part: pl.DataFrame) -> dict[str, Any]:
+def _compare_with_model(part: pl.DataFrame) -> dict[str, Any]:
     """People of one side and a model on the other."""
     own, theirs, sign = (part[column].cast(pl.Float64).to_numpy() for column in ("right", "other", "sign"))
     found = crossed_mean(sign * (own - theirs), part["person"].to_numpy(), part["cluster"].to_numpy())

@@ -241,21 +241,21 @@ def known_spreads(scores: pl.DataFrame) -> dict[str, float]:
         for name in part["perturbation"].unique(maintain_order=True):
             if name != NO_PERTURBATION:
                 two = part.filter(pl.col("perturbation").is_in([NO_PERTURBATION, name]))
-                found.setdefault("against", []).append(_matched(two))
-        found.setdefault(ALL, []).append(_matched(part))
+                found.setdefault("against", []).append(_matched_differences(two))
+        found.setdefault(ALL, []).append(_matched_differences(part))
     for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
         if strategy == BASELINE:
             continue
         pairs = pair_rows(part, rows.filter(model=model, strategy=BASELINE))
         unit = "stage" if pairs["stage"].null_count() == 0 else "cluster"
-        found.setdefault(OVERALL, []).append(_paired(pairs, unit))
+        found.setdefault(OVERALL, []).append(_paired_differences(pairs, unit))
         for (name,), one in pairs.drop_nulls("perturbation").group_by(["perturbation"], maintain_order=True):
             family = PROMPTING if name != NO_PERTURBATION else f"{PROMPTING}{NO_PERTURBATION}"
-            found.setdefault(family, []).append(_paired(one, unit))
-    return {name: sd for name, listed in found.items() if (sd := _pooled(listed)) > 0}
+            found.setdefault(family, []).append(_paired_differences(one, unit))
+    return {name: sd for name, listed in found.items() if (sd := _pool_spreads(listed)) > 0}
 
 
-def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+def _matched_differences(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     """By stage the share right of perturbed tasks minus that of unperturbed ones."""
     arm = (rows["perturbation"] != NO_PERTURBATION).to_numpy()
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
@@ -264,7 +264,7 @@ def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     return np.asarray(means[:, 1] - means[:, 0], dtype=np.float64)
 
 
-def _paired(pairs: pl.DataFrame, unit: str) -> npt.NDArray[np.float64]:
+def _paired_differences(pairs: pl.DataFrame, unit: str) -> npt.NDArray[np.float64]:
     """By unit the share right of one strategy minus that of the other, on the same questions."""
     sides = (pairs[name].cast(pl.Float64).to_numpy() for name in ("correct", "control"))
     clusters, units = integer_codes(pairs["cluster"]), integer_codes(pairs[unit])
@@ -272,7 +272,7 @@ def _paired(pairs: pl.DataFrame, unit: str) -> npt.NDArray[np.float64]:
     return np.asarray(treated - control, dtype=np.float64)
 
 
-def _pooled(listed: Iterable[npt.NDArray[np.float64]]) -> float:
+def _pool_spreads(listed: Iterable[npt.NDArray[np.float64]]) -> float:
     """The root of the mean variance, weighted by degrees of freedom; nan where nothing has two units."""
     several = [one for one in listed if one.size > 1]
     freedom = sum(one.size - 1 for one in several)

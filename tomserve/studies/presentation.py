@@ -377,10 +377,10 @@ def _noise(row: Row, effect: float) -> str:
     if high is None:
         return ""
     compared = "; no larger than" if abs(effect) <= high else "; more than"
-    return f"{compared} what batching alone could move, {_unsigned(high)} points"
+    return f"{compared} what batching alone could move, {_points_without_sign(high)} points"
 
 
-def _unsigned(share: float) -> str:
+def _points_without_sign(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
@@ -420,7 +420,7 @@ def side_of(low: object, high: object, at: float = 0.0) -> int | None:
     return None if least is None or most is None else 1 if least > at else -1 if most < at else 0
 
 
-def capitalized(text: str) -> str:
+def capitalize_first(text: str) -> str:
     """The text with a capital first letter, and the rest as it is."""
     return text[:1].upper() + text[1:]
 

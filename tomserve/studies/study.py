@@ -611,7 +611,7 @@ def study_in_parts(
             made["prompting_effects"] = prompting_effects(rows, baseline)
         return {**frames_of(made), **printed}
 
-    def noted(intervals: str) -> Mapping[str, str]:
+    def notes_of(intervals: str) -> Mapping[str, str]:
         of_parts = {table: f"{notes[table]} {SHARE_INDEPENDENT}" for table in parts}
         shared = {baselines.TABLE: baselines.NOTE, **{table: notes[table] for table in printed}}
         if official is not None:
@@ -631,7 +631,7 @@ def study_in_parts(
             _excerpts(made, {**parts, **{table: keys for table, (_, keys) in sets.items()}}, printed, official or {})
         )
 
-    return Study(name=name, tables=tables, notes=noted, summary=summary, warnings=baselines.missing_warnings)
+    return Study(name=name, tables=tables, notes=notes_of, summary=summary, warnings=baselines.missing_warnings)
 
 
 def _chance_last(record: Record) -> Record:

@@ -158,7 +158,7 @@ def factors_of(scores: pl.LazyFrame) -> list[str]:
     if ORIGINAL in schema:
         scores = scores.filter(pl.col(ORIGINAL).is_null())
     known = [name for name, kind in schema.items() if kind in (pl.String, pl.Boolean, pl.Int64)]
-    known = [name for name in known if name not in {**COLUMNS, **OWN, "variant": 0} and not _is_computed(name)]
+    known = [name for name in known if name not in {**COLUMNS, **OWN, "variant": 0} and not _can_be_computed(name)]
     named: list[str] = []
     if "benchmark" in schema:
         column = scores.select(pl.col("benchmark").drop_nulls().unique()).collect()
@@ -170,7 +170,7 @@ def factors_of(scores: pl.LazyFrame) -> list[str]:
     return few[:MOST_FACTORS]
 
 
-def _is_computed(name: str) -> bool:
+def _can_be_computed(name: str) -> bool:
     """Whether a column is no factor: what a rule or a metric says, or a column that variants bring."""
     return name.startswith(("rule_", BEGINNING, "original_", "noise_", "chain", "samples"))
 
