@@ -1,5 +1,4 @@
-"""Merges the shards of an evaluation, or any runs that ask the same, into an ordinary run: items, manifests,
-journals.
+"""Merges the shards of an evaluation, or any runs that ask the same, into one ordinary run.
 
 It may be done at any time, also while shards are still asked, and again later: what is merged is replaced as a whole,
 and what is there already counts as one more source, so that nothing of it is lost where it was resumed meanwhile.
@@ -66,16 +65,16 @@ class MergedManifest(NamedTuple):
     own: bool = False
 
 
-def check_same_evaluation(told: Sequence[MergedManifest], shards: Shards | None) -> None:
+def check_same_evaluation(runs: Sequence[MergedManifest], shards: Shards | None) -> None:
     """Raise RunMismatchError at the first difference between runs that may not differ, because they then ask something
     else. shards: the record of what they are parts of; None where they are no parts."""
     known: dict[str, tuple[AskedStrategy, str]] = {}
     if shards is not None:
         known = {name: (one, "the record of the parts") for name, one in shards.strategies.items()}
-    for one in told:
+    for one in runs:
         if one.manifest.measured:
             raise RunMismatchError(f"{one.folder}: holds a measurement and no answers, so it cannot be merged")
-        first = told[0]
+        first = runs[0]
         for name in FIXED:
             there, here = getattr(first.manifest, name), getattr(one.manifest, name)
             if there != here:
@@ -97,19 +96,19 @@ def _differs(one: MergedManifest, said: str) -> RunMismatchError:
 
 
 def merge_manifests(
-    run: str, told: Sequence[MergedManifest], shards: Shards | None, parts: Sequence[MergedPart]
+    run: str, runs: Sequence[MergedManifest], shards: Shards | None, parts: Sequence[MergedPart]
 ) -> Manifest:
     """The manifest of the merged run, which is not complete yet.
 
-    run: its name. told: the manifests of all that is merged, the merged run's own last. shards: the record of what they
+    run: its name. runs: the manifests of all that is merged, the merged run's own last. shards: the record of what they
     are parts of, which says what is asked where no part was begun; else None. parts: the runs that are merged now.
     """
-    given = _merge_settings(told, shards)
-    manifests = [one.manifest for one in told]
-    sessions = _sessions(told)
+    given = _merge_settings(runs, shards)
+    manifests = [one.manifest for one in runs]
+    sessions = _sessions(runs)
     asked = [one for one in sessions if one.asked] or sessions
     oldest = min((one for one in manifests if one.created), key=lambda one: str(one.created), default=None)
-    before = next((one.manifest.parts or [] for one in told if one.own), [])
+    before = next((one.manifest.parts or [] for one in runs if one.own), [])
     merged = {one.run: one for one in (*before, *parts)}
     fields = {
         "schema": 1,
@@ -133,7 +132,7 @@ def merge_manifests(
     return made
 
 
-def _merge_settings(told: Sequence[MergedManifest], shards: Shards | None) -> dict[str, Any]:
+def _merge_settings(runs: Sequence[MergedManifest], shards: Shards | None) -> dict[str, Any]:
     """The fields that say what was asked of which model, and by which strategies."""
     names = ("benchmark", "benchmark_path", "benchmark_gold", "benchmark_digest", "benchmark_items")
     model = ("model", "revision", "preset", "sampling")
@@ -142,14 +141,14 @@ def _merge_settings(told: Sequence[MergedManifest], shards: Shards | None) -> di
     if shards is not None:
         found = {name: getattr(shards, name) for name in (*names, *model)} | shards.provenance
         strategies = {name: _strategy_fields(one) for name, one in shards.strategies.items()}
-    for one in told:
+    for one in runs:
         there = one.manifest.to_dict()
         for name in (*names, "benchmark_file", *model):
             if name in there:
                 found.setdefault(name, there[name])
         for name, strategy in there["strategies"].items():
             strategies.setdefault(name, strategy)
-    content = {name: place for one in told for name, place in one.manifest.content.items()}
+    content = {name: place for one in runs for name, place in one.manifest.content.items()}
     if found.get("benchmark_gold") is None:
         found.pop("benchmark_gold", None)
     return {**found, "strategies": strategies, "content": content}
@@ -170,10 +169,10 @@ def _limit(manifests: Sequence[Manifest], shards: Shards | None) -> int | None:
     return limits.pop() if len(limits) == 1 else None
 
 
-def _sessions(told: Sequence[MergedManifest]) -> list[Session]:
+def _sessions(runs: Sequence[MergedManifest]) -> list[Session]:
     """The sessions of all runs in the order of their times, each once, with the run that each was in."""
     found: dict[tuple[str | None, str | None, int], Session] = {}
-    for one in reversed(told):  # of a session that the merged run knows already, the run itself knows more by now
+    for one in reversed(runs):  # of a session that the merged run knows already, the run itself knows more by now
         count: Counter[tuple[str | None, str | None]] = Counter()
         for session in one.manifest.sessions:
             held = session.to_dict()
@@ -190,16 +189,16 @@ def _has_last_session(manifest: Manifest, asked: Sequence[Session]) -> bool:
     return bool(asked) and any(one.time == asked[-1].time for one in manifest.sessions)
 
 
-def note_checks(manifest: Manifest, told: Sequence[MergedManifest], *, apart: bool, again: int) -> None:
+def note_checks(manifest: Manifest, runs: Sequence[MergedManifest], *, apart: bool, again: int) -> None:
     """Note the noise check and the variants of all runs in the manifest of the merged one.
 
     apart: whether no two of the runs, the merged one left aside, have an item in common. again: how many items have
     replies of a noise check.
     """
-    checks = [one.manifest.noise for one in told if one.manifest.noise]
+    checks = [one.manifest.noise for one in runs if one.manifest.noise]
     if checks:
         best = max(checks, key=lambda one: one.items)
-        of = [one.manifest.noise.of or 0 for one in told if one.manifest.noise and not one.own]
+        of = [one.manifest.noise.of or 0 for one in runs if one.manifest.noise and not one.own]
         summed = sum(of) if apart and again > best.items else 0  # parts of one evaluation state what the whole draws
         manifest.noise = NoiseRecord(
             share=best.share,
@@ -212,8 +211,8 @@ def note_checks(manifest: Manifest, told: Sequence[MergedManifest], *, apart: bo
                 | set(find_other_engines(manifest) if manifest.sessions else ())
             ),
         )
-    made = [one.manifest.variants for one in told if one.manifest.variants and not one.own]
-    own = [one.manifest.variants for one in told if one.manifest.variants and one.own]
+    made = [one.manifest.variants for one in runs if one.manifest.variants and not one.own]
+    own = [one.manifest.variants for one in runs if one.manifest.variants and one.own]
     if made or own:
         alike = all(one == made[0] for one in made)  # as of the parts of one evaluation
         manifest.variants = _variants(made, own, apart=apart and not alike)
@@ -355,7 +354,7 @@ class _Source:
     own: bool = False
 
     @property
-    def told(self) -> list[MergedManifest]:
+    def manifests(self) -> list[MergedManifest]:
         return [] if self.manifest is None else [MergedManifest(self.name, self.folder, self.manifest, self.own)]
 
 
@@ -376,18 +375,18 @@ def merge(
     found = sorted((_source(folder) for folder in folders), key=lambda one: (one.name, str(one.folder)))
     if shards is None and not any(one.manifest for one in found):
         raise ConfigError(f"{folders[0]}: nothing was asked of it yet (manifest.json is missing); ask it first")
-    check_same_evaluation([told for one in found for told in one.told], shards)
+    check_same_evaluation([run for one in found for run in one.manifests], shards)
     new = not into.exists()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(into))
         if new:
             stack.callback(_remove_unfinished, into)
         found = [*found, *_own(into)]
-        told = [one for source in found for one in source.told]
-        check_same_evaluation(told, shards)
+        runs = [run for source in found for run in source.manifests]
+        check_same_evaluation(runs, shards)
         journal.restore_journal(into, listener.message)
         try:
-            work = _Work(folder, found, told, shards, listener, stop)
+            work = _Work(folder, found, runs, shards, listener, stop)
             done = work.run(complete=not missing)
         except OSError as error:
             raise JournalError(
@@ -474,7 +473,7 @@ class _Work:
 
     folder: RunFolder
     sources: Sequence[_Source]
-    told: Sequence[MergedManifest]
+    runs: Sequence[MergedManifest]
     shards: Shards | None
     listener: Listener
     stop: Stop
@@ -482,28 +481,28 @@ class _Work:
     def run(self, *, complete: bool) -> tuple[int, int, int, int, bool, bool]:
         """Merge. complete: whether every part is there. Returns `rows` to `changed` of `MergeResult`."""
         into = self.folder.path
-        manifest = merge_manifests(run_name(into), self.told, self.shards, ())
+        manifest = merge_manifests(run_name(into), self.runs, self.shards, ())
         with contextlib.ExitStack() as stack:
             items = stack.enter_context(temporary.file(into))
-            gathered = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
+            merged_items = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
             made: list[tuple[IO[bytes], Path]] = [(items, into / runfolder.ITEMS)]
-            read, rows, joined = self._join(stack, made, gathered, manifest, runfolder.JOURNAL)
-            again, _, _ = self._join(stack, made, gathered, manifest, NOISE)
+            read, rows, joined = self._join(stack, made, merged_items, manifest, runfolder.JOURNAL)
+            again, _, _ = self._join(stack, made, merged_items, manifest, NOISE)
             merged = [self._part(one, read) for one in self.sources if not one.own]
-            manifest = merge_manifests(run_name(into), self.told, self.shards, merged)
+            manifest = merge_manifests(run_name(into), self.runs, self.shards, merged)
             places = {place_of(key) for one in again.values() for key in one.keys}
-            note_checks(manifest, self.told, apart=not gathered.shared, again=len(places))
-            wanted = len(gathered.ids) * len(manifest.strategies) * manifest.repeats
+            note_checks(manifest, self.runs, apart=not merged_items.shared, again=len(places))
+            wanted = len(merged_items.ids) * len(manifest.strategies) * manifest.repeats
             manifest.complete = complete and joined.ended == wanted
             merge_choices([one.folder for one in self.sources], stack, into, made)
-            changed = self._put(made, manifest)
+            changed = self._install(made, manifest)
         return rows.rows, rows.bytes, joined.ended, wanted, manifest.complete, changed
 
     def _join(
         self,
         stack: contextlib.ExitStack,
         made: list[tuple[IO[bytes], Path]],
-        gathered: MergedItems,
+        merged_items: MergedItems,
         manifest: Manifest,
         name: str,
     ) -> tuple[dict[Path, journals.JournalIndex], journals.CopiedRows, journals.JoinedRows]:
@@ -515,7 +514,7 @@ class _Work:
         paths = {folder: path for folder, path in places.items() if path.exists()}
         total = sum(path.stat().st_size for path in paths.values())
         talking = {strategy: one.turns != 1 for strategy, one in manifest.strategies.items()}
-        asked = journals.KnownRows(gathered.ids, talking, manifest.repeats, levels=name == NOISE)
+        asked = journals.KnownRows(merged_items.ids, talking, manifest.repeats, levels=name == NOISE)
         pace = journals.PaceReporter(f"reading {name}", total, self.listener.message, self.stop.check)
         read = {folder: journals.read_journal(path, asked, pace) for folder, path in paths.items()}
         joined = journals.join_journals(list(read.values()))
@@ -535,7 +534,7 @@ class _Work:
         file = journal.file
         return MergedPart(run=source.name, rows=file.count, bytes=file.size, digest=file.digest, complete=complete)
 
-    def _put(self, made: Sequence[tuple[IO[bytes], Path]], manifest: Manifest) -> bool:
+    def _install(self, made: Sequence[tuple[IO[bytes], Path]], manifest: Manifest) -> bool:
         """Put the files that were made in their places, those that are other ones than before. Returns whether any is.
 
         Whenever this is ended, what is there is a run that the same command completes.

@@ -303,23 +303,23 @@ def part_states(folder: Path) -> list[PartState]:
 def part_state(folder: Path, number: int, part: PartRecord) -> PartState:
     """How far one part is. Raises ConfigError where its manifest is broken."""
     place = part_folder(folder, number)
-    manifest, told = Manifest.read(place), progress.read_progress(place)
-    running = told.running if told is not None else progress.is_locked(place)
-    state = _state(manifest, told, part, running=running)
-    failures = 0 if told is None else sum(n for status, n in told.statuses.items() if status not in ANSWERS)
-    counted = told is not None and told.phase == 1 and told.total >= part.requests
-    total = told.total if told is not None and counted else part.requests
+    manifest, record = Manifest.read(place), progress.read_progress(place)
+    running = record.running if record is not None else progress.is_locked(place)
+    state = _state(manifest, record, part, running=running)
+    failures = 0 if record is None else sum(n for status, n in record.statuses.items() if status not in ANSWERS)
+    counted = record is not None and record.phase == 1 and record.total >= part.requests
+    total = record.total if record is not None and counted else part.requests
     complete = manifest is not None and manifest.complete
-    done = total if complete else told.done - failures if told is not None and counted else 0
-    return PartState(number, state, max(done, 0), total, failures, None if told is None else _since(told.updated))
+    done = total if complete else record.done - failures if record is not None and counted else 0
+    return PartState(number, state, max(done, 0), total, failures, None if record is None else _since(record.updated))
 
 
-def _state(manifest: Manifest | None, told: Progress | None, part: PartRecord, *, running: bool) -> State:
+def _state(manifest: Manifest | None, record: Progress | None, part: PartRecord, *, running: bool) -> State:
     if running:
         return "running"
     if manifest is None:
         return "waiting"
-    ended = told is not None and told.ended is not None and not told.outcome
+    ended = record is not None and record.ended is not None and not record.outcome
     if manifest.complete and (ended or not part.again):  # whether its noise check is done, the manifest does not say
         return "complete"
     return "failures" if ended else "stopped"

@@ -135,7 +135,7 @@ class ArrayOptions:
     words: tuple[str, ...] = ()
 
 
-def sbatch_command(folder: Path, run: str, parts: Collection[int], wanted: ArrayOptions) -> list[str]:
+def sbatch_command(folder: Path, run: str, parts: Collection[int], options: ArrayOptions) -> list[str]:
     """The words that hand the parts to Slurm.
 
     folder: that of the parts. run: the name of the evaluation. Raises ConfigError for what Slurm is not to see.
@@ -143,36 +143,36 @@ def sbatch_command(folder: Path, run: str, parts: Collection[int], wanted: Array
     logs = check_shell_text(str(folder.resolve() / LOGS), "the path of the parts")
     if "\\" in logs:
         raise ConfigError(f"{folder}: Slurm takes a backslash in a path for a sign of its own; move the folder")
-    told = [
+    words = [
         "sbatch",
         "--parsable",
-        f"--array={format_ranges(parts)}%{wanted.nodes}",
+        f"--array={format_ranges(parts)}%{options.nodes}",
         "--requeue",
-        f"--signal=B:TERM@{wanted.grace}",
+        f"--signal=B:TERM@{options.grace}",
         "--open-mode=append",
         "--export=ALL",
         f"--job-name=tomserve-{re.sub(r'[^A-Za-z0-9._-]', '-', run)[:60]}",
         f"--output={logs.replace('%', '%%')}/%4a.txt",
-        f"--nodes={wanted.nodes_each}",
+        f"--nodes={options.nodes_each}",
         "--ntasks-per-node=1",
     ]
-    for name, value in _limits(wanted).items():
+    for name, value in _limits(options).items():
         if value is not None:
-            told.append(f"--{name}={_check_value(name, str(value))}")
-    return [*told, *map(_check_option, wanted.words), str(folder.resolve() / SCRIPT)]
+            words.append(f"--{name}={_check_value(name, str(value))}")
+    return [*words, *map(_check_option, options.words), str(folder.resolve() / SCRIPT)]
 
 
-def _limits(wanted: ArrayOptions) -> dict[str, object]:
+def _limits(options: ArrayOptions) -> dict[str, object]:
     """The options of sbatch whose values the user gives, by their names there."""
     return {
-        "gres": f"gpu:{wanted.gpus}" if wanted.gpus else None,
-        "cpus-per-task": wanted.cpus,
-        "mem": wanted.mem,
-        "time": wanted.time,
-        "partition": wanted.partition,
-        "account": wanted.account,
-        "qos": wanted.qos,
-        "exclude": wanted.exclude,
+        "gres": f"gpu:{options.gpus}" if options.gpus else None,
+        "cpus-per-task": options.cpus,
+        "mem": options.mem,
+        "time": options.time,
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "exclude": options.exclude,
     }
 
 
@@ -212,13 +212,13 @@ def format_ranges(parts: Collection[int]) -> str:
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in found)
 
 
-def submit(folder: Path, run: str, parts: Sequence[int], wanted: ArrayOptions, script: str) -> Job:
+def submit(folder: Path, run: str, parts: Sequence[int], options: ArrayOptions, script: str) -> Job:
     """Put the script beside the parts, hand them to Slurm, and record the job there.
 
     Raises MachineError where Slurm is not at hand or refuses the job, ConfigError as `sbatch_command` does, and OSError
     where the folder cannot be written; then no job is left behind.
     """
-    words = sbatch_command(folder, run, parts, wanted)
+    words = sbatch_command(folder, run, parts, options)
     (folder / LOGS).mkdir(exist_ok=True)
     if (folder / LOGS).is_symlink():
         raise ConfigError(f"{folder / LOGS}: is a link; expected a folder, so move it away")
@@ -227,10 +227,10 @@ def submit(folder: Path, run: str, parts: Sequence[int], wanted: ArrayOptions, s
             files.check_regular(folder / LOGS / f"{number:04}.{ending}", alone=True)
     with files.replace_file(folder / SCRIPT) as file:
         file.write(script.encode())
-    told = run_slurm_command(words, SUBMITTING).strip()
-    match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", told)
+    printed = run_slurm_command(words, SUBMITTING).strip()
+    match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", printed)
     if match is None:
-        raise MachineError(f"sbatch: printed {files.one_line(told)[:200]!r}; expected the number of a job")
+        raise MachineError(f"sbatch: printed {files.one_line(printed)[:200]!r}; expected the number of a job")
     details = {"cluster": match[2][1:]} if match[2] else {}
     job = Job(cluster="slurm", id=match[1], time=utc_now(), parts=tuple(parts), command=tuple(words), details=details)
     try:
@@ -304,13 +304,13 @@ def _read_squeue(job: Job) -> dict[int, Task]:
         "--format=%K|%T|%N|%r",
     ]
     try:
-        told = run_slurm_command(words)
+        printed = run_slurm_command(words)
     except MachineError as error:
         if "Invalid job id" in str(error):  # it has forgotten the whole job
             return {}
         raise
     found = {}
-    for line in told.splitlines():
+    for line in printed.splitlines():
         number, *rest = line.split("|", 3)
         if number.isdecimal() and len(rest) == 3:
             state, node, reason = rest

@@ -331,7 +331,7 @@ FOLDER = "launch/models"
 def show_preset(derived: DerivedPreset, console: Console) -> None:
     """Print every field of a derived preset, its value and where that comes from, and what could not be derived.
 
-    Its note and warning are left out, as `catalogue.explain` prints them for every preset.
+    Its note and warning are left out, as `explain_preset` prints them for every preset.
     """
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("field", "value", "where from"):

@@ -39,9 +39,9 @@ from tomserve.serving.sizing import Gpu, Layout, parse_gpus
 class ServeOptions:
     """What the user asks of `tomserve serve`.
 
-    name: a preset, the path of a preset file, or a model that `deriving.resolve` derives a preset for. host: the
+    name: a preset, the path of a preset file, or a model that `resolve_preset` derives a preset for. host: the
     address to listen on. port: of the first replica; the others take the ports after it. extra: flags for vLLM. gpus:
-    GPUs to plan for, as `hardware.parse_gpus` reads them; None for those of this machine. replicas: how many servers.
+    GPUs to plan for, as `sizing.parse_gpus` reads them; None for those of this machine. replicas: how many servers.
     insecure: allow others to ask without a key. backend: how vLLM connects several nodes; None for the default.
     """
 
@@ -170,7 +170,7 @@ def _whole(text: str | None) -> int | None:
 def assume_gpus(preset: Preset, text: str | None, *, dry: bool, installed: list[Gpu] | None = None) -> list[Gpu]:
     """The GPUs to plan for: those that the user names, else the usable ones of this machine.
 
-    text: what the user names, as `hardware.parse_gpus` reads it. dry: nothing will be started, so a machine without
+    text: what the user names, as `sizing.parse_gpus` reads it. dry: nothing will be started, so a machine without
     GPUs is taken to be `sizing.STUDY`. installed: the GPUs of this machine where the caller has already asked for
     them. Raises ConfigError where `text` cannot be read, MachineError for slices of GPUs.
     """
@@ -271,7 +271,7 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
     Raises ConfigError, ContentError or MachineError where serving cannot begin, ServerError where it fails.
     """
 
-    def say(text: str) -> None:
+    def tell(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True, highlight=False)
 
     replicas = plan_replicas(wanted)
@@ -280,7 +280,7 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
     for replica in replicas:
         check_port(wanted.host, replica.port)
     if setup:
-        install.setup("cuda" if preset.device == "cuda" else None, say)
+        install.setup("cuda" if preset.device == "cuda" else None, tell)
     install.require_engine()
     with contextlib.ExitStack() as stack:
         for replica in replicas:
@@ -291,19 +291,19 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
             for replica in replicas:
                 if replica.layout is not None and not replica.layout.comfortable:
                     questions = int(replica.layout.questions)
-                    say(f"Memory is tight: only {questions} questions fit at a time; --explain shows the arithmetic.")
-                say(replica.command.shell())
+                    tell(f"Memory is tight: only {questions} questions fit at a time; --explain shows the arithmetic.")
+                tell(replica.command.shell())
                 started.append(stack.enter_context(_RunningReplica.begin(replica, wanted, several=len(replicas) > 1)))
-            wait_healthy([one.server for one in started], say)
+            wait_healthy([one.server for one in started], tell)
             for one in started:
                 with Probe(one.server.url, keys.server_key(wanted.host, insecure=True)) as probe:
                     probe.check_chat(preset.served_name)
             for one in started:
-                one.write_record(say)
-                say(f"serving {preset.served_name} at {one.server.url}")
+                one.write_record(tell)
+                tell(f"serving {preset.served_name} at {one.server.url}")
             servers = f"these {len(started)} replicas" if len(started) > 1 else "this server"
-            say(f"`make eval` in another terminal finds {servers}; Ctrl-C ends {servers}.")
-            _watch(started, say)
+            tell(f"`make eval` in another terminal finds {servers}; Ctrl-C ends {servers}.")
+            _watch(started, tell)
         finally:
             for one in started:  # tell all of them to end before the first is waited for
                 one.forget()
@@ -506,7 +506,7 @@ def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], N
 def list_presets(console: Console, gpus: str | None = None) -> None:
     """Print the table of presets and what its columns mean.
 
-    gpus: the machine that the GPUs of each preset are counted on, as `hardware.parse_gpus` reads it; by default
+    gpus: the machine that the GPUs of each preset are counted on, as `sizing.parse_gpus` reads it; by default
     `sizing.STUDY`. Raises ConfigError where that cannot be read. A preset that cannot be read is listed below the
     table, with its file, the line and what is wrong, and does not keep the others from being listed.
     """
