@@ -1,17 +1,7 @@
-"""Read what people filled in: JSON files that the browser's form saved, and CSV files typed in from paper.
+"""Reads what people filled in: JSON files that the browser's form saved, and CSV files typed in from paper.
 
 Each file comes from outside and is checked field by field against the plan; whatever does not fit is refused by one
 line with file, line and field, so that nobody's answers are silently taken for somebody else's.
-
-A CSV file has a row for each question, with the columns participant, question and answer:
-
-    participant,question,answer
-    4CWT,1,B
-    4CWT,2,
-    4CWT,age,34
-
-The answer is the letter on the answer sheet, or the choice in full; an empty one was left out. Instead of a number, a
-question may be the name of an optional detail, such as age.
 """
 
 from __future__ import annotations
@@ -243,7 +233,11 @@ def _refuse_repeated_keys(content: bytes, path: Path) -> None:
 
 
 def _read_csv(path: Path, plan: Plan) -> Iterator[FilledForm]:
-    """The forms of a CSV file that was typed in from paper, with commas or semicolons."""
+    """The forms of a CSV file that was typed in from paper, with commas or semicolons.
+
+    It has a row for each question, such as ``4CWT,1,B``. The answer is the letter on the answer sheet, or the choice in
+    full; an empty one was left out. Instead of a number, a question may be the name of an optional detail (``age``).
+    """
     try:
         text = _read_bytes(path).decode()
     except UnicodeDecodeError as error:

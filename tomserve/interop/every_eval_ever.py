@@ -273,7 +273,7 @@ class Evaluation:
 
     def write(self, out: Path, listener: Listener) -> tuple[Path, Path] | None:
         """Write both files below a folder. Returns their paths; None where that strategy has no reply. Raises
-        ConfigError as `outputs.writing` does, OSError where they cannot be written."""
+        ConfigError as `open_output` does, OSError where they cannot be written."""
         if next(self._replies.of(self._strategy), None) is None:
             return None
         samples = out / self.folder / f"{self.uuid}_samples.jsonl"

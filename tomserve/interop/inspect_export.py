@@ -292,7 +292,7 @@ _PROVENANCE = ("run", "benchmark", "benchmark_digest", "benchmark_items", "revis
 
 def export_log(replies: ScoredReplies, strategy: str, path: Path, listener: Listener) -> int:
     """Write the log of one strategy. replies: of the run. path: the file to write. Returns how many samples it holds.
-    Raises ConfigError as `outputs.writing` does and where there is no sample, OSError where the file cannot be
+    Raises ConfigError as `open_output` does and where there is no sample, OSError where the file cannot be
     written."""
     log = _Log(replies, strategy)
     with output_path.open_output(path, replies.folder) as file, temporary.folder() as scratch:

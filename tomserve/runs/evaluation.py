@@ -244,7 +244,7 @@ class ServerChanges:
         """Record that the server was exchanged while it was being asked."""
         self.note(change)
         if self.accepted:
-            self.session.set_server(change["what"], provenance.merge_values(change["before"], change["now"]))
+            setattr(self.session, change["what"], provenance.merge_values(change["before"], change["now"]))
 
 
 def refuse_changed_prompts(folder: Path, old: Manifest, asked: Collection[str], strategies: Sequence[Strategy]) -> None:

@@ -287,10 +287,6 @@ class Session(ManifestPart):
         """Note that the server, or the model that answers, changed, and whether the user accepts that."""
         self.changes = [*(self.changes or []), {"time": utc_now(), **change, "accepted": accepted}]
 
-    def set_server(self, name: str, value: Any) -> None:
-        """Set a field that the server reports, after a change of the server that the user accepts."""
-        setattr(self, name, value)
-
 
 class Manifest(ManifestPart):
     """The whole manifest; its fields are written in the order in which they stand here.

@@ -1,10 +1,9 @@
 """The noise check of a run (`eval --noise-check SHARE`): it measures how often an answer changes by chance.
 
-Greedy decoding is not batch-invariant: the requests that a GPU computes together decide in which order it adds up
-numbers, and so which of two nearly equally likely tokens is chosen. How often that changes an answer is measured: a
-share of the items, drawn with a fixed seed, is asked again with the same bytes, at two numbers of requests in flight
-that differ from the run's own. The replies go to ``noise.jsonl`` beside the journal, as the same rows with a field
-`concurrency`. They are never scored as answers of the run.
+Greedy decoding is not batch-invariant: the requests that a GPU computes together decide which of two nearly equally
+likely tokens is chosen. A share of the items, drawn with a fixed seed, is asked again with the same bytes, at two
+numbers of requests in flight that differ from the run's own. The replies go to ``noise.jsonl``, as rows with a field
+`concurrency`, and are never scored as answers of the run.
 
 >>> choose_levels([]), choose_levels([64]), choose_levels([1])
 ((1, 64), (1, 16), (16, 64))

@@ -354,7 +354,7 @@ def list_score_sources(folder: Path) -> list[str]:
 
 
 Record = Mapping[str, Any]
-"""What a table was made from, as JSON holds it: the fields of Sources, `version` (see tomserve.scoring.version), and
+"""What a table was made from, as JSON holds it: the fields of ScoreSources, `version` (see tomserve.scoring.version), and
 `table`, the digest of the table's file."""
 
 
@@ -462,7 +462,7 @@ def read_table_record(path: Path) -> dict[str, Any] | None:
 
 
 def keep_table_record(path: Path, record: Record) -> None:
-    """Write the record of the table at that path, if the folder can be written (see seal.keep)."""
+    """Write the record of the table at that path, if the folder can be written."""
     signatures.write_record(_beside(path), record)
 
 

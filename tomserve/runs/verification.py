@@ -164,8 +164,10 @@ def seal(folder: Path, key: Path | None = None) -> SealLink:
                 f"{folder}: is not as it was sealed ({broken[0].text}); whoever changed it must say so: delete "
                 f"{SEAL_FILE}, and seal it anew"
             )
-        now_there = _describe_files(folder, links)
-        if links and _same_files(links, now_there) and (key is None or links[-1].signature is not None):
+        now_there = {name: _describe_file(_place(folder, name), links) for name in _list_files(folder)}
+        newest = {name: one.digest for name, one in links[-1].files.items()} if links else {}
+        same = newest == {name: one.digest for name, one in now_there.items()}
+        if links and same and (key is None or links[-1].signature is not None):
             return links[-1]
         previous = links[-1].whole if links else None
         link = SealLink(time=utc_now(), tomserve=__version__, previous=previous, files=now_there)
@@ -233,11 +235,6 @@ def _journal_differences(path: Path, links: tuple[SealLink, ...]) -> Iterator[Se
         yield SealBreak(f"{number - lines:,} lines of {name} were added since", grown=True)
 
 
-def _describe_files(folder: Path, links: tuple[SealLink, ...]) -> dict[str, SealedFile]:
-    """The files of a run as they are now. Raises ConfigError where one of them ends in half a line."""
-    return {name: _describe_file(_place(folder, name), links) for name in _list_files(folder)}
-
-
 def _list_files(folder: Path) -> list[str]:
     """The names of the files in a folder that make up the run. Raises ConfigError where it holds no run."""
     check_files(folder)
@@ -270,13 +267,6 @@ def _describe_file(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
             "the run, which puts that right, then seal it"
         )
     return SealedFile(bytes=size, digest=_hex(found), lines=number, chain=tuple(chain))
-
-
-def _same_files(links: tuple[SealLink, ...], found: dict[str, SealedFile]) -> bool:
-    """Whether the newest link describes the same files."""
-    return {name: one.digest for name, one in links[-1].files.items()} == {
-        name: one.digest for name, one in found.items()
-    }
 
 
 @contextlib.contextmanager
