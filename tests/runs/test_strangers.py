@@ -97,7 +97,6 @@ def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Pat
 
 def test_a_line_without_an_end_is_refused(cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tomserve.content.files.LONGEST_LINE", 1 << 20)
-    monkeypatch.setattr("tomserve.content.files.LONGEST_LINE", 1 << 20)
     for name in ("items.jsonl", "responses.jsonl"):
         there = (run / name).read_bytes()
         (run / name).write_bytes(there + b'{"x":"' + b"a" * 5_000_000)

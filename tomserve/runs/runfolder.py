@@ -354,8 +354,8 @@ def list_score_sources(folder: Path) -> list[str]:
 
 
 Record = Mapping[str, Any]
-"""What a table was made from, as JSON holds it: the fields of ScoreSources, `version` (see tomserve.scoring.version), and
-`table`, the digest of the table's file."""
+"""What a table was made from, as JSON holds it: the fields of ScoreSources, `version` (see tomserve.scoring.version),
+and `table`, the digest of the table's file."""
 
 
 @dataclass(frozen=True, slots=True)
