@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-import vl_convert
 from markupsafe import Markup
 
 from tomserve.errors import ConfigError
@@ -119,6 +118,8 @@ class _DrawingThread:
         threading.Thread(target=self._work, name="drawing", daemon=True).start()
 
     def _work(self) -> None:
+        import vl_convert  # a study is loaded, and prints its tables, without what draws
+
         while True:
             drawn, specification = self.orders.get()
             try:
