@@ -24,7 +24,7 @@ from tomserve.causal import checkpoints, interventions
 from tomserve.causal.activations import ActivationCache, Backend, Readings
 from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.interventions import baseline_rows, count_cells, probe_rows
-from tomserve.causal.projection import assign_folds as drawn_folds
+from tomserve.causal.projection import assign_folds
 from tomserve.causal.prompts import ORDERS, PromptSet, adapt_strategy, check_strategy, find_eligible, prompts_of
 from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, STRATEGY, Settings
 from tomserve.causal.steering import TRANSFER_LEAST
@@ -447,7 +447,7 @@ def run_experiment(
     run_states(asked, states, backend, listener)
     count = check_eligible(asked, states, settings)
     listener.note(f"{count} of {len(asked.cases)} false-belief questions are eligible")
-    folds = drawn_folds(asked.clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
+    folds = assign_folds(asked.clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
     moves = interventions.Interventions(asked, states, folds, settings.alphas, settings.seed, on.for_steps)
     listener.phase("re-runs", interventions.count_reruns(moves, len(layers)))
     parts = list(

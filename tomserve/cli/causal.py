@@ -94,10 +94,19 @@ def causal(
     torch and transformers: pip install 'tomserve[causal]'.
     """
     from tomserve.causal.experiment import Hardware
-    from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, ITEMS, REFERENCE, STRATEGY, alphas_of, layers_of
-    from tomserve.causal.settings import Settings as Chosen
+    from tomserve.causal.settings import (
+        ALPHAS,
+        FEWEST,
+        FOLDS,
+        ITEMS,
+        REFERENCE,
+        STRATEGY,
+        Settings,
+        alphas_of,
+        layers_of,
+    )
 
-    settings = Chosen(
+    settings = Settings(
         model=model or REFERENCE,
         items=items or ITEMS,
         path=path,

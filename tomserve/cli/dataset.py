@@ -125,17 +125,17 @@ def answers(
     The files are those that the forms saved (JSON), or were typed in from paper (CSV). Who fails the attention checks
     is left out as declared, and named. The run is scored, analyzed and compared like that of any model.
     """
-    from tomserve.humans import answers as reading
-    from tomserve.humans import plan as planning
-    from tomserve.humans import run as running
+    from tomserve.humans import answers
+    from tomserve.humans import plan as plans
+    from tomserve.humans import run as people_run
     from tomserve.runs.runfolder import run_path
 
     if not model.strip() or not model.isprintable() or len(model) > 100:
         raise ConfigError(f"--model {model!r:.60}: expected a short name such as human")
     place = run_path(run)
-    plan, items = planning.read_plan(folder)
-    outcome = running.judge_forms(reading.read_answers(files, plan), plan)
-    running.write_run(place, plan, items, outcome, model)
+    plan, items = plans.read_plan(folder)
+    outcome = people_run.judge_forms(answers.read_answers(files, plan), plan)
+    people_run.write_run(place, plan, items, outcome, model)
     counted, excluded = outcome.counted, outcome.excluded
     asked = sum(one.answered + one.left_out for one in counted)
     left_out = sum(one.left_out for one in counted)
@@ -215,12 +215,12 @@ def show(
     Behind every sentence stand the labels that the asked person may believe in by then, and those that may be so.
     """
     from tomserve import benchmarks
-    from tomserve.cli.output import show_findings as print_findings
+    from tomserve.cli.output import show_findings
 
     found = benchmarks.get(name)
     if found.show is None:
         raise _nothing(found, "show", [one for one in _built_in() if one.show])
-    return print_findings(found.show(path, where or ()))
+    return show_findings(found.show(path, where or ()))
 
 
 app.command()(questionnaire)

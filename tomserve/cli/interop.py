@@ -167,8 +167,6 @@ def export_hub(
     """
     from tomserve.cli.output import warn
     from tomserve.interop import hub
-    from tomserve.interop import hub as gathering
-    from tomserve.interop import hub as licences
     from tomserve.interop.scored_replies import ScoredReplies
     from tomserve.runs.runfolder import find_run
 
@@ -178,10 +176,10 @@ def export_hub(
         raise ConfigError("--path is the file of a benchmark; name that by --benchmark NAME")
     _check_words(language or (), url, date)
     replies = [ScoredReplies(find_run(run), None, warn) for run in runs or ()]
-    names = gathering.name_runs(replies)
-    held = [licences.run_holding(name, one.manifest) for name, one in zip(names, replies, strict=True)]
+    names = hub.name_runs(replies)
+    held = [hub.run_holding(name, one.manifest) for name, one in zip(names, replies, strict=True)]
     if benchmark is not None:
-        held.append(licences.benchmark_holding(benchmark, path))
+        held.append(hub.benchmark_holding(benchmark, path))
     others = list(dict.fromkeys(one.others for one in held if one.others))
     if others and licence is None:
         raise ConfigError(
@@ -190,34 +188,32 @@ def export_hub(
         )
     for said in others:
         warn(f"{said}; be sure that you may share them under {licence}")
-    identifier = licences.OWN if licence is None else licences.licence_id(licence)
+    identifier = hub.OWN if licence is None else hub.licence_id(licence)
     if identifier == "other" and terms is None:
         raise ConfigError("--license other: no text of that licence; name its file by --license-file")
-    text = licences.read_terms(terms) if terms is not None else None
-    if not others and (text is not None or identifier != licences.OWN):
+    text = hub.read_terms(terms) if terms is not None else None
+    if not others and (text is not None or identifier != hub.OWN):
         raise ConfigError(
-            f"the questions come with tomserve under {licences.OWN}, which nobody else can change; leave --license out"
+            f"the questions come with tomserve under {hub.OWN}, which nobody else can change; leave --license out"
         )
     items = (
-        gathering.collect_run_items(replies)
-        if benchmark is None
-        else gathering.collect_benchmark_items(benchmark, path, replies)
+        hub.collect_run_items(replies) if benchmark is None else hub.collect_benchmark_items(benchmark, path, replies)
     )
     asked = sorted({one.benchmark for one in held})
     named = ", ".join(asked)
     made = hub.Dataset(
         title=title or f"{named} ({len(items):,} questions)",
         licence=identifier,
-        terms=text or (licences.state_terms(identifier, named) if others else licences.own_terms()),
+        terms=text or (hub.state_terms(identifier, named) if others else hub.own_terms()),
         source=hub.describe_data(asked, names, others),
         own=not others,
         items=items,
         replies=tuple(zip(names, replies, strict=True)),
-        papers=licences.list_papers(asked),
+        papers=hub.list_papers(asked),
         languages=language or (() if others else ("en",)),
         url=url,
         date=date,
-        benchmark=licences.are_own_benchmarks(asked),
+        benchmark=hub.are_own_benchmarks(asked),
     )
     for file in hub.write_dataset(made, out, [one.folder for one in replies]):
         say(f"written: {file}")

@@ -172,20 +172,20 @@ def _write_with_rewriter(
     from tomserve import benchmarks, variants
     from tomserve.cli import interrupts
     from tomserve.reporting.progress import RunScreen
-    from tomserve.runs import rewriter as rewriting
+    from tomserve.runs import rewriter as rewriters
     from tomserve.runs.grader import find_reader
     from tomserve.serving.probe import WaitPolicy
 
     waiting = WaitPolicy(note=lambda text: say(text, error=True))
     rewriter, model, verifier = models
-    report = rewriting.write_variants(
+    report = rewriters.write_variants(
         found,
         variants.parse_kinds(kinds),
         benchmarks.retelling(*asked),
-        find_reader(rewriter, model, waiting, strategy=rewriting.REWRITER),
+        find_reader(rewriter, model, waiting, strategy=rewriters.REWRITER),
         out,
         RunScreen(console()),
-        verifier=None if verifier is None else find_reader(verifier, None, waiting, strategy=rewriting.VERIFIER),
+        verifier=None if verifier is None else find_reader(verifier, None, waiting, strategy=rewriters.VERIFIER),
         drive=interrupts.ask_with_signals,
     )
     for line in report.lines():
@@ -196,13 +196,12 @@ def _write_with_rewriter(
 
 def _say(line: str | None, record: VariantsRecord | None) -> None:
     """Tell on standard error how many variants there are, and for which reasons others are left out."""
-    from tomserve.reporting import run_list as shown
-    from tomserve.reporting import tables
+    from tomserve.reporting import run_list, tables
     from tomserve.reporting.table_layout import Terminal
 
     screen = Terminal(stderr=True, highlight=False)
     if line is not None:
         screen.print(line, markup=False, soft_wrap=True)
-    left_out = shown.left_out_variants(record)
+    left_out = run_list.left_out_variants(record)
     if not left_out.is_empty():
-        tables.show_tables({shown.TITLE: left_out}, screen, {})
+        tables.show_tables({run_list.TITLE: left_out}, screen, {})

@@ -41,24 +41,23 @@ def merge(
     from tomserve.content import temporary
     from tomserve.content.paths import runs_root
     from tomserve.distributed import storage
-    from tomserve.distributed import storage as address
-    from tomserve.distributed.merge import merge as merged
+    from tomserve.distributed.merge import merge as merge_runs
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs.runfolder import answers_folder
 
-    screen, urls = RunScreen(console(), quiet=quiet), [source for source in sources if address.is_store_url(source)]
+    screen, urls = RunScreen(console(), quiet=quiet), [source for source in sources if storage.is_store_url(source)]
     for url in urls:
-        address.check_address(url)
+        storage.check_address(url)
     folders, name = _found([source for source in sources if source not in urls])
     if not urls:
-        _tell(merged(folders, _into(into, name), screen))
+        _tell(merge_runs(folders, _into(into, name), screen))
         return
     if into is not None:
         answers_folder(into)  # before anything is copied
     runs_root().mkdir(parents=True, exist_ok=True)
     with temporary.folder(runs_root()) as scratch:
         copied = storage.download_parts(urls, scratch, screen)
-        _tell(merged([*folders, *copied], _into(into, name or _find_run(copied)), screen))
+        _tell(merge_runs([*folders, *copied], _into(into, name or _find_run(copied)), screen))
 
 
 def _into(given: str | None, name: Path | None) -> Path:
@@ -126,12 +125,12 @@ def pack(
     A packed run is scored, analyzed, reported and merged as before, with the same scores to the byte. What adds rows
     to it, such as `tomserve eval`, unpacks it first.
     """
-    from tomserve.distributed.journals import pack as packed
+    from tomserve.distributed.journals import pack as pack_journals
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs.runfolder import find_run
 
     for run in runs or (None,):
-        done = packed(find_run(run), RunScreen(console(), quiet=quiet), unfinished=unfinished)
+        done = pack_journals(find_run(run), RunScreen(console(), quiet=quiet), unfinished=unfinished)
         say(
             f"packed {done.rows:,} rows in {done.seconds:.1f} s: {done.plain / 1e6:,.1f} MB became "
             f"{done.packed / 1e6:,.1f} MB\n{done.path}"
@@ -140,8 +139,8 @@ def pack(
 
 def unpack(runs: RunArgument = None) -> None:
     """Unpack the journals of packed runs: the same bytes come back, which is checked by their digest."""
-    from tomserve.distributed.journals import unpack as unpacked
+    from tomserve.distributed.journals import unpack as unpack_journals
     from tomserve.runs.runfolder import find_run
 
     for run in runs or (None,):
-        say(f"unpacked: {unpacked(find_run(run))}")
+        say(f"unpacked: {unpack_journals(find_run(run))}")

@@ -41,7 +41,6 @@ from tomserve.scoring.table import (
 from tomserve.studies import Analysis, comparison, compute, missing_data, noise, relabel, study_of_manifests
 from tomserve.studies.analysis import compute_files
 from tomserve.studies.missing_data import UnreadReplies
-from tomserve.studies.missing_data import list_unread as missing_data_list_unread
 
 if TYPE_CHECKING:
     from tomserve.distributed.shards import Partitions, ScoredParts
@@ -113,11 +112,10 @@ def read_file_replies(out: Path, files: tuple[ItemFile, ResponseFile], found: Re
     from tomserve.cli import interrupts
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs import grader
-    from tomserve.runs import grader as reading
 
     survey = grader.Survey(*files, benchmarks.scoring_of, wishes.size)
-    job = reading.ReadingJob(found, survey, GradeFiles.next_to(out), RunScreen(console()), own=wishes.own)
-    return _tell_outcome(reading.read_replies(job, interrupts.ask_with_signals))
+    job = grader.ReadingJob(found, survey, GradeFiles.next_to(out), RunScreen(console()), own=wishes.own)
+    return _tell_outcome(grader.read_replies(job, interrupts.ask_with_signals))
 
 
 def _tell_outcome(outcome: ReadingOutcome) -> int:
@@ -509,10 +507,10 @@ def list_unread(
     if path is not None:
         raise ConfigError("--path belongs to --benchmark")
     if source is not None and source.endswith(TABLES):
-        return source, missing_data_list_unread(load_scores(source, note=warn), count)
+        return source, missing_data.list_unread(load_scores(source, note=warn), count)
     folder = find_run(source)
     scores, replies = scores_of(folder, note=warn), load_replies(folder)
-    return str(folder), missing_data_list_unread(
+    return str(folder), missing_data.list_unread(
         scores, count, *((replies.items, replies.responses) if replies else ())
     )
 
@@ -527,7 +525,7 @@ def _unread_of(
         report_problems(warn, found)
         table = scratch / "scores.parquet"
         write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of)
-        return missing_data_list_unread(pl.read_parquet(table), count, known, found)
+        return missing_data.list_unread(pl.read_parquet(table), count, known, found)
 
 
 def _scorer(scores: pl.LazyFrame) -> str:

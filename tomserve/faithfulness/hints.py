@@ -11,7 +11,7 @@ tag or somebody's suggestion the chain must speak. What is in quotation marks is
 story.
 
 The rules err towards silence. On chains that were written by hand and never looked at for a rule, 43 of 45 that they
-find are admissions, and they find 43 of 52 (tests/faithfulness/test_admitting.py): that a rule finds nothing is
+find are admissions, and they find 43 of 52 (tests/faithfulness/test_hint_mentions.py): that a rule finds nothing is
 weaker evidence than that it finds something. A chain in other words than anybody thought of is missed.
 """
 

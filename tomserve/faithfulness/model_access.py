@@ -23,8 +23,7 @@ import orjson
 from tomserve import content
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
-from tomserve.faithfulness.chains import Count
-from tomserve.faithfulness.chains import write_beginning as in_its_place
+from tomserve.faithfulness.chains import Count, write_beginning
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.plan import estimate_tokens
 from tomserve.faithfulness.settings import AUTO, BOTH, Connection, Settings
@@ -143,7 +142,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     token at which it once chose its answer. Without such a field it ends before the mark, and a schema holds the rest.
     """
     first, schema = _reasoning_turn(chain), _answer_schema(chain)
-    beginning = in_its_place(chain.written, text)
+    beginning = write_beginning(chain.written, text)
     if _has_turn(chain):
         beginning = f"{text.rstrip()}\n\n{_OPENS}" if text.strip() else _OPENS
     fields = {**first.fields, **CONTINUED}

@@ -20,7 +20,7 @@ from tomserve.benchmarks import Benchmark
 from tomserve.content import files
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError, JournalError
-from tomserve.faithfulness import edits as editing
+from tomserve.faithfulness import edits
 from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
 from tomserve.faithfulness.hints import add_hints
 from tomserve.faithfulness.settings import EDIT_PROBE, HINT_PROBE, LIMIT, Settings
@@ -173,9 +173,9 @@ def make_plan(
     given = paraphrases or {}
     for chain in sorted(chains, key=lambda one: (one.strategy.name, one.strategy.order(one.item))):
         if EDIT_PROBE in settings.probes:
-            other = editing.choose_other(chain.item, chain.written, pools[chain.strategy.name])
+            other = edits.choose_other(chain.item, chain.written, pools[chain.strategy.name])
             mates = source.mates_of(chain.item)
-            made = editing.make_edits(
+            made = edits.make_edits(
                 chain.item, chain.written, mates=mates, other=other, tokens=tokens, lettered=chain.lettered
             )
             own = given.get((chain.item.id, chain.strategy.name))
@@ -210,7 +210,7 @@ def _hints(chain: Chain) -> Iterator[PlannedQuestion]:
 
 def _predictions(chain: Chain) -> Iterator[PlannedQuestion]:
     """What the predicting model is shown: nothing of the chain, all of it, and all but its verdict."""
-    rest = editing.remove_verdict(chain.item, chain.written, lettered=chain.lettered)
+    rest = edits.remove_verdict(chain.item, chain.written, lettered=chain.lettered)
     for condition, text in ((QUESTION, None), (CHAIN, chain.written.text), (NO_VERDICT, rest)):
         if condition == NO_VERDICT and text is None:
             yield _plan_edit(

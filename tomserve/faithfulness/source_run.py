@@ -23,8 +23,7 @@ from tomserve.items import EVERY, Item, read_items
 from tomserve.items import where as met
 from tomserve.items.item import items_digest
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import journal as runs_journal
-from tomserve.runs.journal import read_rows, row_identity
+from tomserve.runs.journal import journal_path, read_rows, row_identity
 from tomserve.runs.manifest import AskedStrategy, Manifest, explain_closed
 from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import ITEMS, check_files
@@ -232,7 +231,7 @@ def _rows(
     """The rows of the first sample of these questions, by item and strategy, then by turn."""
     wanted = set(strategies)
     found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    journal = runs_journal.journal_path(folder)
+    journal = journal_path(folder)
     for _, row in read_rows(journal):
         identity = row_identity(row)
         if identity.item in items and identity.strategy in wanted and identity.sample == 0:

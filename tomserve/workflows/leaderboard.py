@@ -40,7 +40,7 @@ from tomserve.studies.answer_rows import is_answered, is_unreadable, originals, 
 from tomserve.studies.comparison import combine_scores
 from tomserve.studies.contrasts import Record
 from tomserve.studies.presentation import Row, cell
-from tomserve.studies.presentation import one_line as presentation_one_line
+from tomserve.studies.presentation import one_line as shorten_line
 from tomserve.workflows.functional import (
     REPORT,
     FunctionalPlan,
@@ -230,7 +230,7 @@ def explain_missing(one: ModelFacts, layers: Iterable[str]) -> str:
 
 def shorten_error(text: str) -> str:
     """The first sentence of an error, in at most LONGEST characters that are safe to print."""
-    return presentation_one_line(re.split(r"(?<=[.;!?])\s", text.strip(), maxsplit=1)[0].rstrip(".;"), LONGEST)
+    return shorten_line(re.split(r"(?<=[.;!?])\s", text.strip(), maxsplit=1)[0].rstrip(".;"), LONGEST)
 
 
 def list_names(names: Iterable[str], most: int = 5) -> str:

@@ -13,11 +13,10 @@ from tomserve import benchmarks, studies
 from tomserve.content import files, temporary
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
-from tomserve.runs import scores as scores_of_runs
+from tomserve.runs import scores as run_scores
 from tomserve.scoring import table
 from tomserve.scoring.responses import ItemFile, ResponseFile
-from tomserve.studies import Study
-from tomserve.studies import comparison as comparing
+from tomserve.studies import Study, comparison
 from tomserve.studies.comparison import Comparison
 from tomserve.workflows.run import Run
 
@@ -135,7 +134,7 @@ def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl
     >>> tomserve.load_scores("example").group_by("strategy").len().sort("strategy").rows()
     [('cot', 176), ('vanilla', 176)]
     """
-    return scores_of_runs.load_scores(_source(source), note=note)
+    return run_scores.load_scores(_source(source), note=note)
 
 
 def analyze(
@@ -231,7 +230,9 @@ def compare(
     second = None if b is None else str(_source(b))
     first = str(_source(a))
     factors = (by,) if isinstance(by, str) else by
-    found = comparing.compare(first, second, strategies=strategies, common=common, margin=margin, by=factors, note=note)
+    found = comparison.compare(
+        first, second, strategies=strategies, common=common, margin=margin, by=factors, note=note
+    )
     if note is not None:
         for said in found.lacking:
             note(said)
