@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tomserve.benchmarks import published
 from tomserve.benchmarks.base import ALL, ANYBODYS, Benchmark, Findings, Say
 from tomserve.benchmarks.counterfactuals import Case, NoCase
 from tomserve.content import digest
@@ -163,7 +162,8 @@ def draw_of(benchmark: Benchmark, names: Iterable[str]) -> Draw:
 @cache
 def modules() -> dict[str, str]:
     """The modules that declare a benchmark, by its name."""
-    places = ((__path__, f"{__name__}."), (published.__path__, f"{published.__name__}."))
+    published = f"{__name__}.published"  # whose modules are listed without importing it
+    places = (__path__, f"{__name__}."), ([f"{path}/published" for path in __path__], f"{published}.")
     found = (one for path, prefix in places for one in pkgutil.iter_modules(path, prefix))
     named = {module.name.rpartition(".")[2]: module.name for module in found}
     return {name.replace("_", "-"): module for name, module in named.items() if name not in _PARTS}
