@@ -129,7 +129,7 @@ def scoring_of(name: str) -> Scoring:
 
 
 def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str], Retell]:
-    """What tells items of any benchmark otherwise, by the benchmark's name; see tomserve.variants.make_variants.
+    """A function that gives, for the name of a benchmark, what makes variants of its items (tomserve.variants).
 
     benchmark, path: what is asked, and the user's ``--path`` for it. Items that name a benchmark of their own are told
     by that one, from its own data; items of a benchmark that keeps no records are changed by rules of text.

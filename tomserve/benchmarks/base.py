@@ -266,13 +266,13 @@ class Benchmark:
     None where items cannot be generated."""
 
     retelling: Callable[[Path | None], Retell] | None = None
-    """Gives, for the user's ``--path``, the function that tells an item of the benchmark otherwise from the record of
+    """Gives, for the user's ``--path``, the function that makes variants of an item of the benchmark from the record of
     its story (see tomserve.variants), for ``--variants``. None where items are text alone, which rules change."""
 
     cases: Cases | None = None
     """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's
     perspective-taking need: false-belief items with the other tellings of their stories, and, for questions that make
-    none, why (see tomserve.benchmarks.counterfactuals). None where its stories are not told otherwise."""
+    none, why (see tomserve.benchmarks.counterfactuals). None where it has no such cases."""
 
     usual_cases: tuple[str, ...] = ()
     """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
@@ -412,7 +412,7 @@ class Benchmark:
             raise ConfigError(f"no question makes a case ({told or 'none is about a false belief'})")
 
     def retell(self, path: Path | None) -> Retell | None:
-        """What tells an item otherwise, as `retelling` gives it; None where items are text alone.
+        """The function that makes variants of an item, as `retelling` gives it; None where items are text alone.
 
         path: the user's ``--path``. Raises ContentError for a function of a user's file that fails, or that gives what
         is no variant of the item, there and wherever it is called.

@@ -1,4 +1,4 @@
-"""Stability: the same question told otherwise, so that it shows whether an answer survives what should not matter.
+"""Variants of items: the same question in other words, by which it shows whether an answer is stable.
 
 A *variant* is an item made from another one, its original (`Item.base`), by one of seven kinds of change
 (tomserve.variants.base). Its right answer is that of the original, choice by choice (`Item.meanings`). Where an item

@@ -1,4 +1,4 @@
-"""What a model is asked when it rewrites a story, what its reply must be, and what is checked of it by its text alone.
+"""Variants rewritten by a model: the prompt, the form of the reply, and what is checked by the text alone.
 
 Nothing here asks a model: tomserve.runs.rewriter does. A rewriting that fails one check is dropped with the reason.
 

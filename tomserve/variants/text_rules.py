@@ -372,7 +372,7 @@ class Cast(NamedTuple):
         return self.gender is None or pronouns.swap_gender(text, to=self.gender) is not None
 
     def tell(self, text: str) -> str:
-        """A text of the story, its question or its choices told of the new person."""
+        """A text of the story, its question or its choices with the new person in it."""
         made = pronouns.swap_gender(text, to=self.gender) if self.gender is not None else text
         return NameReplacer({self.old: self.new}).replace_all(text if made is None else made)
 

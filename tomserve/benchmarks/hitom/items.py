@@ -318,7 +318,7 @@ class FinalBeliefs(Protocol[Agent]):
     def belief(self, chain: Sequence[Agent], /) -> str:
         """Where the object is by that chain; by the empty one, really."""
 
-    def otherwise(self, chain: Sequence[Agent], /) -> str:
+    def other_semantics_belief(self, chain: Sequence[Agent], /) -> str:
         """The same under the other semantics."""
 
     def belief_by_sight(self, chain: Sequence[Agent], /) -> str:
@@ -344,7 +344,7 @@ class TrackedBeliefs:
         """Where the object is by that chain."""
         return self._traced.belief(chain, self._semantics)
 
-    def otherwise(self, chain: Sequence[str]) -> str:
+    def other_semantics_belief(self, chain: Sequence[str]) -> str:
         """The same under the other semantics."""
         return self._traced.belief(chain, self._other)
 
@@ -388,6 +388,6 @@ class StoryFacts(Generic[Agent]):
             "answer_position": self._positions.get(answer),
             "answer_place": self._places.get(answer),
             "order_sensitive": told and order > 1 and ends.depends_on_order(asked, belief),
-            "semantics_differ": told and belief != ends.otherwise(asked),
+            "semantics_differ": told and belief != ends.other_semantics_belief(asked),
             "label_agrees": belief == answer,
         }

@@ -444,7 +444,7 @@ class FastBeliefs:
                     return label
         return self.belief_by_sight(chain) if witnessed is None else witnessed
 
-    def otherwise(self, chain: Sequence[int]) -> str:
+    def other_semantics_belief(self, chain: Sequence[int]) -> str:
         """What the chain believes under the other semantics."""
         if self._other is None:
             other: Semantics = "common_knowledge" if self._semantics == "released" else "released"

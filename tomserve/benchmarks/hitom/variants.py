@@ -345,7 +345,7 @@ NEITHER = "no rule for this kind"
 
 
 class Retold(NamedTuple):
-    """A story told otherwise. names: what agents and things are called now. asked: in which wording its questions are
+    """A story in a variant. names: what agents and things are called now. asked: in which wording its questions are
     asked, None for the released one. counted: the factors of the story. facts: what they share of its questions."""
 
     sentences: tuple[str, ...]
@@ -406,7 +406,7 @@ def retell(item: Item, kind: Kind) -> Item:
 def _retell_story(
     sentences: tuple[str, ...], kind: Kind, cluster: str, obj: str, choices: tuple[str, ...], semantics: Semantics
 ) -> Retold | str:
-    """The story told otherwise, or why it cannot be. Some are remembered, because a story has several questions."""
+    """The story in a variant of that kind, or why there is none. Kept for the other questions about it."""
     story = parse_story(sentences)
     if story.sentences() != sentences:
         return OTHER_FORM

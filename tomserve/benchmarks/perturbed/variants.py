@@ -1,6 +1,6 @@
 """Variants of the items of stage files: other names, things, wordings or order, or fewer words.
 
-What is drawn depends on the stage, the class and what is drawn alone, so that a story is told otherwise in the same
+What is drawn depends on the stage, the class and what is drawn alone, so that a story changes in the same
 way everywhere. The retold sentences of ``dataset/perturbed-2/stages/C01.yaml`` stand in
 ``dataset/perturbed-2/retold/C01.yaml``; how to write them is in dataset/perturbed-2/WRITING.md.
 
@@ -55,7 +55,7 @@ class _Strict(BaseModel):
 
 
 class RetoldSentence(_Strict):
-    """One sentence told otherwise.
+    """The other wordings of one sentence.
 
     short: in fewer words; "" where a condensed story leaves it out. other: in other words, where the stage file has no
     second wording of it.
@@ -66,7 +66,7 @@ class RetoldSentence(_Strict):
 
 
 class _Task(_Strict):
-    """The sentences of a task told otherwise, and pairs of neighbours, written "first second", that may change places:
+    """The other wordings of the sentences of a task, and pairs of neighbours ("first second") that may change places:
     in the versions that are listed, or where none is listed in all in which the two are neighbours."""
 
     story: dict[str, RetoldSentence] = {}
@@ -95,7 +95,7 @@ class Fault(NamedTuple):
 class Retold(NamedTuple):
     """What a file holds.
 
-    sentences: each as it is told otherwise. exchange: for each pair of neighbours that may change places, by the task
+    sentences: each with its other wordings. exchange: for each pair of neighbours that may change places, by the task
     and the names of the two, the versions in which they may; none for all.
     """
 
@@ -109,11 +109,11 @@ class Retold(NamedTuple):
 
 
 NOTHING = Retold({}, {})
-"""What is told otherwise where there is no file."""
+"""What holds where there is no file."""
 
 
 def retold_path(stage: Stage) -> Path:
-    """Where the file that tells this stage otherwise would lie."""
+    """Where the file with the other wordings of this stage would lie."""
     return stage.path.absolute().parent.parent / FOLDER / f"{stage.file.stage}.yaml"
 
 
@@ -167,7 +167,7 @@ class CheckedRetoldFile:
 
     @cached_property
     def sentences(self) -> Mapping[Key, RetoldSentence]:
-        """The sentences told otherwise."""
+        """The sentences with other wordings."""
         found: dict[Key, RetoldSentence] = {}
         for task, told in self.file.tasks.items():
             found |= {(task, STORY, name): one for name, one in told.story.items()}
@@ -199,8 +199,8 @@ class CheckedRetoldFile:
                 yield from self._sentence(key, sentence)
             elif key in told:
                 yield self._fault(f"tells no {key[2]!r}, which a version uses; add it", *_place(key)[:-1])
-        for task, told_otherwise in self.file.tasks.items():
-            for pair, versions in told_otherwise.exchange.items() if task in self.stage.file.tasks else ():
+        for task, wordings in self.file.tasks.items():
+            for pair, versions in wordings.exchange.items() if task in self.stage.file.tasks else ():
                 yield from self._exchange(task, pair, versions)
 
     def _exchange(self, task: str, pair: str, versions: Sequence[str]) -> Iterator[Fault]:
@@ -355,7 +355,7 @@ _TURNED = {"she": "he", "he": "she", "they": "they"}
 
 @dataclass(frozen=True, eq=False)
 class RetoldStory:
-    """A story told otherwise.
+    """A story in a variant.
 
     sentences: texts with slots for the labels, and their events. places: of each sentence, its place (from 0) in the
     story as it was. questions: with the same slots. asked: the person whose belief is asked for.
@@ -384,9 +384,9 @@ class RetoldStory:
 
 
 class StageRewording:
-    """Tells the stories of one stage otherwise.
+    """Makes variants of the stories of one stage.
 
-    retold: its sentences told otherwise, where somebody wrote them. names: to draw from, by pronoun.
+    retold: the other wordings of its sentences, where somebody wrote them. names: to draw from, by pronoun.
     """
 
     def __init__(
@@ -610,7 +610,7 @@ class _Found(NamedTuple):
 
 
 class VariantMaker:
-    """Tells items of some stages otherwise.
+    """Makes variants of the items of some stages.
 
     stages: with the items that were made of each; items that are not among them, or that say something else by the same
     id, are told by rules of text.
@@ -659,7 +659,7 @@ REGROUPED = (base.CONDENSED, base.ORDER)
 
 
 def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory | str:
-    """The story told otherwise, or why there is none; an error could not be kept."""
+    """The story in a variant of that kind, or why there is none; an error could not be kept."""
     try:
         return telling.retell(telling.stage.story(task, version), kind)
     except InapplicableError as reason:

@@ -545,13 +545,13 @@ Found = TypeVar("Found", RetoldWorld, OriginalItem)
 
 
 def make_retell(path: Path | None = None) -> Retell:
-    """The function that tells items of worlds otherwise. path: not used, as every item carries its own record."""
+    """The function that makes variants of items of worlds. path: not used, as every item carries its own record."""
     del path
     return _retell
 
 
 def retell_world(world: World, kind: Kind, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
-    """The world told otherwise, and for each of its lines the 0-based line of the original.
+    """The world as a variant tells it, and for each of its lines the 0-based line of the original.
 
     The questions stay as they were; `retell_question` fits them to the new lines and phrasings.
     Raises InapplicableError with the reason where the world cannot be told so.
