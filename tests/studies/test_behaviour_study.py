@@ -57,14 +57,14 @@ def test_simple_rules_stand_beside_and_whoever_follows_one_shows_nothing() -> No
     row = found.tables["behaviour"].to_dicts()[0]
     assert (row["constant_rule"], row["constant_b"]) == ("first choice", 0.0)  # half of the forward ones is chance
     assert (row["surface_rule"], row["surface_b"], row["over_rule"]) == ("same words", 0.5, 0.0)
-    (verdict,) = found.told(Context())
+    (verdict,) = found.verdicts_with(Context())
     assert (verdict.cards[0].verdict, verdict.cards[0].tone) == ("Not shown", "open")
 
 
 def test_whoever_is_always_right_is_above_every_rule_in_every_benchmark() -> None:
     both = pl.concat([scored(right), scored(right, "dyntom")])
     found = compute(both, "behaviour")
-    (verdict,) = found.told(Context())
+    (verdict,) = found.verdicts_with(Context())
     assert (verdict.cards[0].verdict, verdict.cards[0].tone) == ("Yes, in every benchmark", "good")
     assert found.tables["behaviour"]["b"].to_list() == [1, 1, 1]
     assert (found.tables["behaviour"]["b_low"] < 1).all(), "stories that are all alike do not make anything certain"
@@ -106,7 +106,7 @@ def test_without_the_number_of_choices_nothing_is_corrected_and_that_is_said() -
     found = compute(scored(right).drop("floor_guess"), "behaviour")
     assert found.tables["behaviour"]["b"].to_list() == [None]
     assert [one for one in found.warnings if one.startswith("bigtom: its score table does not say how many choices")]
-    (verdict,) = found.told(Context())
+    (verdict,) = found.verdicts_with(Context())
     assert verdict.cards[0].verdict == "It cannot be told"
     options = scored(right).with_columns(options=(1 / pl.col("floor_guess")).cast(pl.Int64)).drop("floor_guess")
     assert behaviour(options)["behaviour"]["b"].to_list() == [1], "a factor of the items says it as well"
@@ -147,5 +147,5 @@ def test_numbers_and_words_of_five_benchmarks_are_what_they_were(intervals: str)
     usable = scored(lambda row: row["task"] != "backward").with_columns(usable=pl.col("task") != "backward")
     parts = [usable, *(scored(lambda row: row["place"] != 3, name) for name in ("dyntom", "fantom", "mmtom"))]
     found = compute(pl.concat([*parts, scored(right, "tombench", 4)], how="diagonal"), "behaviour", intervals)
-    words = {"warnings": found.warnings, "verdicts": found.told(Context())}
+    words = {"warnings": found.warnings, "verdicts": found.verdicts_with(Context())}
     golden_tables.check(f"behaviour-five-{intervals}", found.tables, **words)

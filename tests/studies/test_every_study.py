@@ -44,7 +44,7 @@ def analysis(study: str, intervals: str) -> Analysis:
 def test_numbers_and_words_are_what_they_were(study: str, intervals: str) -> None:
     found = analysis(study, intervals)
     shown = [(one.title, *golden_tables.columns(one.frame)) for one in found.summary()]
-    words = {"warnings": found.warnings, "verdicts": found.told(CHANCE), "summary": shown}
+    words = {"warnings": found.warnings, "verdicts": found.verdicts_with(CHANCE), "summary": shown}
     golden_tables.check(f"{study}-{intervals}", found.tables, **words)
 
 
@@ -81,7 +81,7 @@ def test_every_table_has_a_note_a_place_in_80_columns_and_every_form(study: str,
 @pytest.mark.parametrize(("study", "intervals"), WAYS)
 def test_verdicts_are_grounded(study: str, intervals: str) -> None:
     found = analysis(study, intervals)
-    for card in [card for verdict in found.told(CHANCE) for card in verdict.cards]:
+    for card in [card for verdict in found.verdicts_with(CHANCE) for card in verdict.cards]:
         assert card.tone in (GOOD, OPEN, BAD)
         assert card.grounds
         assert not re.search(r"\b(nan|None|inf)\b", str((card.verdict, card.grounds, card.remark))), card

@@ -52,7 +52,9 @@ def whole() -> Analysis:
 
 def test_numbers_and_words_of_three_models_are_what_they_were() -> None:
     found = whole()
-    golden_tables.check("functional-models", found.tables, warnings=found.warnings, verdicts=found.told(Context()))
+    golden_tables.check(
+        "functional-models", found.tables, warnings=found.warnings, verdicts=found.verdicts_with(Context())
+    )
 
 
 def row(analysis: Analysis, model: str = "m") -> dict[str, object]:
@@ -60,7 +62,7 @@ def row(analysis: Analysis, model: str = "m") -> dict[str, object]:
 
 
 def cards(analysis: Analysis, model: str = "m") -> Mapping[str, Card]:
-    (verdict,) = (one for one in analysis.told(Context()) if one.model == model)
+    (verdict,) = (one for one in analysis.verdicts_with(Context()) if one.model == model)
     return {card.question: card for card in verdict.cards}
 
 

@@ -36,7 +36,7 @@ def test_it_requires_its_columns_and_gets_the_table_as_it_is() -> None:
     found = compute(table(), keep)
     assert found.study.required == tuple(SCHEMA)
     assert seen[0].equals(table())
-    assert (dict(found.tables), found.warnings, found.beside) == ({}, (), None)
+    assert (dict(found.tables), found.warnings, found.variant_analysis) == ({}, (), None)
 
 
 @pytest.mark.parametrize(

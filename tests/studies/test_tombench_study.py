@@ -127,5 +127,5 @@ def test_numbers_and_words_of_three_strategies_are_what_they_were(items: list[It
     replies = {"tombench_vanilla": wrong_answer, "tombench_cot": right_answer, "tombench_vote": english}
     table = pl.concat([scores(items, reply).with_columns(strategy=pl.lit(name)) for name, reply in replies.items()])
     found = compute(table.with_columns(rule_longest_choice=pl.col("language") == "zh"), "tombench")
-    words = {"warnings": found.warnings, "verdicts": found.told(Context({"all": 0.25}))}
+    words = {"warnings": found.warnings, "verdicts": found.verdicts_with(Context({"all": 0.25}))}
     golden_tables.check("tombench-strategies", found.tables, **words)

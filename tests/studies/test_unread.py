@@ -150,7 +150,7 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
     answers = [RIGHT, {"text": "no idea"}, {"text": "I think", "status": "length"}, *failed]
     folder = run(tmp_path / "r", answers, complete=False, benchmark_items=40)
     (gap,) = gaps_of_source(folder, scores_of(folder))
-    assert (gap.there, gap.unread, dict(gap.failed), gap.missing) == (5, 2, {"refusal": 1, "timeout": 1}, 5)
+    assert (gap.answered, gap.unread, dict(gap.failed), gap.missing) == (5, 2, {"refusal": 1, "timeout": 1}, 5)
     assert gap.sentences() == [
         f"{folder}: 2 of 5 answers (40.0%) could not be read, and 2 (40.0%) did not come (1 refusal, 1 timeout); they "
         f"count as wrong. `tomserve runs {folder} --unread` lists them. Repeat the eval command to ask again for those "

@@ -234,10 +234,10 @@ def _of_parts(gap: missing_data.Gaps, folder: Path) -> missing_data.Gaps:
 
     shards = Shards.read(folder)
     wanted = sum(part.items for part in shards.parts) * len(shards.strategies)
-    if gap.there < wanted:
+    if gap.answered < wanted:
         name = folder.name.removesuffix(PARTS_ENDING)
         warn(
-            f"{folder} is incomplete: {wanted - gap.there:,} of {wanted:,} answers were not asked for yet, and those "
+            f"{folder} is incomplete: {wanted - gap.answered:,} of {wanted:,} answers were not asked for yet, and those "
             f"that are there may not be typical. `tomserve work {name}` asks them."
         )
     return replace(gap, wanted=None)

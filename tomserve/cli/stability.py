@@ -49,10 +49,10 @@ def _show_stability(result: EvalResult, analysis: Analysis, screen: Console) -> 
     from tomserve.reporting import run_list, tables
     from tomserve.runs.manifest import Manifest
 
-    if analysis.beside is None:
+    if analysis.variant_analysis is None:
         screen.print("no variant could be made of these questions", highlight=False)
     else:
-        tables.show_analysis(analysis.beside, screen)
+        tables.show_analysis(analysis.variant_analysis, screen)
     manifest = Manifest.read(result.folder)
     left_out = run_list.left_out_variants(manifest.variants if manifest is not None else None)
     tables.show_tables({run_list.TITLE: left_out} if not left_out.is_empty() else {}, screen, {})

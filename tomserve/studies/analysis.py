@@ -220,37 +220,43 @@ BESIDE = "stability"
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a study makes of a score table.
-
-    `intervals`: the way to count. `tables`: by name, with the noise floor (how far the server's batching could move an
-    effect) beside every effect. `notes`: what a reader must know of a table, by its name. `warnings`: a line for each
-    reason to doubt the numbers. `by_default`: neither the study nor the way to count was chosen by the caller.
-    `beside`: the same of the study of variants, whose tables are among the tables, where variants were asked. `by`: the
-    names of the tables by factors that the caller asked for, which are among the tables, too.
-    """
+    """What a study makes of a score table."""
 
     study: Study
     intervals: str
+    """The way to count."""
     tables: Mapping[str, pl.DataFrame]
+    """By name, with the noise floor (how far the server's batching could move an effect) beside every effect."""
     notes: Mapping[str, str]
+    """What a reader must know of a table, by its name."""
     warnings: tuple[str, ...]
+    """A line for each reason to doubt the numbers."""
     by_default: bool = False
-    beside: Analysis | None = None
+    """Whether neither the study nor the way to count was chosen by the caller."""
+    variant_analysis: Analysis | None = None
+    """The same of the study of variants, whose tables are among the tables, where variants were asked."""
     by: tuple[str, ...] = ()
+    """The names of the tables by factors that the caller asked for, which are among the tables, too."""
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
         if not self.study.answers:
             return list(self.study.summary(self.tables))
-        own = (noise.TABLE, people.TABLE, people.EFFECTS, *(self.beside.tables if self.beside else ()), *self.by)
+        own = (
+            noise.TABLE,
+            people.TABLE,
+            people.EFFECTS,
+            *(self.variant_analysis.tables if self.variant_analysis else ()),
+            *self.by,
+        )
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
         for name in self.by:
             title, frame, reading = factors.factor_excerpt(name, self.tables[name])
             excerpts.append(Excerpt(title, frame, (name,), reading))
         excerpts += people.excerpts(self.tables)
-        if self.beside is not None:
-            excerpts += self.beside.summary()
+        if self.variant_analysis is not None:
+            excerpts += self.variant_analysis.summary()
         if noise.TABLE in self.tables:
             excerpts.append(Excerpt(noise.TITLE, self.tables[noise.TABLE], ("noise", noise.TABLE)))
         return excerpts
@@ -259,8 +265,8 @@ class Analysis:
         """The notes of the tables that the summary shows without saying how to read them (Excerpt.reading), by name;
         what noise is stands there once, where it was measured."""
         own = {**self.study.notes(self.intervals)}
-        if self.beside is not None:
-            own |= self.beside.study.notes(self.beside.intervals)
+        if self.variant_analysis is not None:
+            own |= self.variant_analysis.study.notes(self.variant_analysis.intervals)
         noted = {name: note for name, note in self.notes.items() if name not in self.tables or name == noise.TABLE}
         names = dict.fromkeys(name for one in self.summary() if not one.reading for name in one.notes)
         return {name: known[name] for name in names for known in (own, noted) if name in known}
@@ -270,15 +276,19 @@ class Analysis:
 
         Raises ContentError where the study fails.
         """
-        return tuple(self.told(Context()))
+        return tuple(self.verdicts_with(Context()))
 
-    def told(self, context: Context) -> list[Verdict]:
+    def verdicts_with(self, context: Context) -> list[Verdict]:
         """The study's verdicts, each with the cards that the study of variants has for the same model.
 
         context: what a guesser scores. Raises ContentError where the study fails.
         """
         own = call_study(self.study, lambda: self.study.verdicts(self.tables, context))
-        more = {one.model: one.cards for one in self.beside.told(context)} if self.beside is not None else {}
+        more = (
+            {one.model: one.cards for one in self.variant_analysis.verdicts_with(context)}
+            if self.variant_analysis is not None
+            else {}
+        )
         return [replace(one, cards=(*one.cards, *more.get(one.model, ()))) for one in own]
 
 
@@ -326,7 +336,7 @@ def compute(
         tables={**own.tables, **more},
         notes={**{name: note for name, note in beside.notes.items() if name in more}, **own.notes},
         warnings=tuple(dict.fromkeys((*own.warnings, *beside.warnings))),
-        beside=replace(beside, tables=more),
+        variant_analysis=replace(beside, tables=more),
     )
 
 

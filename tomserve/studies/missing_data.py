@@ -44,7 +44,7 @@ from tomserve.studies.study import measured_studies
 
 
 def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A sentence on each thing. sessions: those of a manifest that was checked."""
+    """A sentence on each thing that makes replies doubtful. sessions: those of a manifest that was checked."""
     noted: list[Mapping[str, Any]] = [session.get("doubts") or {} for session in sessions]
     cut = [one["cut"] for one in noted if one.get("cut")]
     if cut:
@@ -74,43 +74,46 @@ LONGEST_REASON = 160
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What is lacking of one run, or of one score table.
-
-    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies
-    without an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should
-    be; None where nobody recorded it. items, of: how many questions were chosen or, in a file, answered, without
-    their variants, and how many there are (None where that is not known). complete: whether the run has asked
-    everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
-    and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
-    source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
-    tomserve.scoring.grades). tool: another tool that collected the replies. agreement: of our reading with its grades.
-    doubts: what the run noted that makes its replies doubtful (see tomserve.studies.missing_data).
-    """
+    """What is lacking of one run, or of one score table."""
 
     source: str
-    there: int
+    """The run or file, for messages."""
+    answered: int
+    """How many rows there are."""
     unread: int = 0
+    """How many of them are replies without an answer that could be read."""
     failed: Mapping[str, int] = field(default_factory=dict)
+    """How many of them are no reply, by status."""
     wanted: int | None = None
+    """How many rows there should be; None where nobody recorded it."""
     items: int = 0
-    of: int | None = None
+    """How many questions were chosen or, in a file, answered, without their variants."""
+    expected: int | None = None
+    """How many questions there are; None where that is not known."""
     complete: bool | None = None
+    """Whether the run has asked everything it was to ask; None for a file."""
     first: str = ""
-    given: str = ""
+    """The first reply that could not be read: its item, its strategy and the reason, safe to print."""
+    source_argument: str = ""
+    """What `tomserve runs` takes to list these replies; the source where nothing is said."""
     by_model: int = 0
+    """How many answers no rule could read, and a model has read (see tomserve.scoring.grades)."""
     tool: str = ""
+    """Another tool that collected the replies."""
     agreement: Agreement = field(default_factory=Agreement)
+    """Of our reading with the tool's grades."""
     doubts: tuple[str, ...] = ()
+    """What the run noted that makes its replies doubtful (see `session_doubts`)."""
 
     @property
     def replies(self) -> int:
         """How many replies came, be they readable or not."""
-        return self.there - sum(self.failed.values())
+        return self.answered - sum(self.failed.values())
 
     @property
     def missing(self) -> int:
         """How many answers were not asked for yet."""
-        return max(0, (self.wanted or 0) - self.there)
+        return max(0, (self.wanted or 0) - self.answered)
 
     @property
     def many_unread(self) -> bool:
@@ -128,7 +131,7 @@ class Gaps:
     @property
     def _list(self) -> str:
         """The command that lists the replies that could not be read."""
-        return f"`tomserve runs {self.given or shell_argument(self.source)} --unread`"
+        return f"`tomserve runs {self.source_argument or shell_argument(self.source)} --unread`"
 
     def sentences(self) -> list[str]:
         """What a reader must know, in a few sentences with counts, shares and the way out; none where nothing is
@@ -151,9 +154,9 @@ class Gaps:
         parts = [f"{count:,} {what}" for count, what in counts if count]
         if self.complete is False and not self.missing:
             parts.insert(0, "not finished")
-        if self.of and self.items < self.of:
-            file = f"{self.items:,} of {self.of:,} questions answered"  # of another tool's replies, not of a run
-            run = f"{self.items:,} of the benchmark's {self.of:,} questions"
+        if self.expected and self.items < self.expected:
+            file = f"{self.items:,} of {self.expected:,} questions answered"  # of another tool's replies, not of a run
+            run = f"{self.items:,} of the benchmark's {self.expected:,} questions"
             parts.append(file if self.complete is None else run)
         return f"no: {', '.join(parts)}" if parts else "yes"
 
@@ -161,10 +164,10 @@ class Gaps:
         failed = sum(self.failed.values())
         parts = []
         if self.unread:
-            parts.append(f"{_share_text(self.unread, self.there, 'answers')} could not be read")
+            parts.append(f"{_share_text(self.unread, self.answered, 'answers')} could not be read")
         if failed:
-            whole = _share_text(failed, self.there, "answers")
-            counted = f"{failed:,} ({failed / self.there:.1%})" if self.unread else whole
+            whole = _share_text(failed, self.answered, "answers")
+            counted = f"{failed:,} ({failed / self.answered:.1%})" if self.unread else whole
             parts.append(f"{counted} did not come ({listed(self.failed)})")
         if not parts:
             return ""
@@ -176,8 +179,8 @@ class Gaps:
         if not self.by_model:
             return ""
         return (
-            f": {_share_text(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them "
-            "(parse = reader). How far it agrees with the rules stands in the reader's record (reader.json)."
+            f": {_share_text(self.by_model, self.answered, 'answers')} were read by a model, as no rule could read "
+            "them (parse = reader). How far it agrees with the rules stands in the reader's record (reader.json)."
         )
 
     def _unasked_clause(self) -> str:
@@ -200,20 +203,20 @@ class Gaps:
         return f" Repeat {'its' if 'it' in what.split() else 'the'} eval command to {what}."
 
     def _sample_clause(self) -> str:
-        if not self.of or self.items >= self.of:
+        if not self.expected or self.items >= self.expected:
             return ""
         if self.complete is None:
             return (
-                f": {_share_text(self.items, self.of, 'questions')} were answered. The others have no row and count "
-                "nowhere, so that all numbers are of the answered ones alone, which may not be typical."
+                f": {_share_text(self.items, self.expected, 'questions')} were answered. The others have no row and "
+                "count nowhere, so that all numbers are of the answered ones alone, which may not be typical."
             )
         if self.tool:
             return (
-                f" has replies to {_share_text(self.items, self.of, 'questions')} of its benchmark: a sample, whose "
-                "numbers may differ from those of all."
+                f" has replies to {_share_text(self.items, self.expected, 'questions')} of its benchmark: a sample, "
+                "whose numbers may differ from those of all."
             )
         return (
-            f" asks {_share_text(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose "
+            f" asks {_share_text(self.items, self.expected, 'questions')} of its benchmark (--limit): a sample, whose "
             "numbers may differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
         )
 
@@ -269,7 +272,7 @@ def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> li
     parts = read.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
     names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
     return [
-        replace(_gaps(part, name, None, None), given=shell_argument(source))
+        replace(_gaps(part, name, None, None), source_argument=shell_argument(source))
         for part, name in zip(parts, names, strict=True)
     ]
 
@@ -290,7 +293,11 @@ def gaps_of_tables(source: str, tables: Iterable[pl.LazyFrame]) -> list[Gaps]:
             run = str(part["run"][0]) if "run" in part.columns else ""
             found.setdefault(run, []).append(_gaps(part, source, None, None))
     return [
-        replace(_sum(some), source=f"{source}, run {run}" if len(found) > 1 else source, given=shell_argument(source))
+        replace(
+            _sum(some),
+            source=f"{source}, run {run}" if len(found) > 1 else source,
+            source_argument=shell_argument(source),
+        )
         for run, some in found.items()
     ]
 
@@ -303,7 +310,7 @@ def _sum(some: Sequence[Gaps]) -> Gaps:
     wanted = [one.wanted for one in some if one.wanted is not None]
     return replace(
         some[0],
-        there=sum(one.there for one in some),
+        answered=sum(one.answered for one in some),
         unread=sum(one.unread for one in some),
         failed=dict(sorted(failed.items())),
         wanted=sum(wanted) if len(wanted) == len(some) else None,
@@ -343,7 +350,7 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST_REASON] if isinstance(foreign, dict) else ""
     doubtful = tuple(f": {doubt}." for doubt in session_doubts((manifest or {}).get("sessions") or ()))
     who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": compare_table(scores), "doubts": doubtful}
-    told: dict[str, Any] = {**who, "items": items, "of": of, "complete": complete, "first": first}
+    told: dict[str, Any] = {**who, "items": items, "expected": of, "complete": complete, "first": first}
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 
 

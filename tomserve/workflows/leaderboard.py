@@ -149,7 +149,7 @@ def _lacking(told: FunctionalResult) -> Iterator[missing_data.Gaps]:
     """What is lacking of the answers to each benchmark; that a limit was set is no lack."""
     for one in told.answers:
         for gap in missing_data.gaps_of_scores(scores_of(one.folder), one.folder, one.folder.name):
-            yield replace(gap, of=None, given=missing_data.shell_argument(run_name(one.folder)))
+            yield replace(gap, expected=None, source_argument=missing_data.shell_argument(run_name(one.folder)))
 
 
 def _explain_spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:

@@ -296,7 +296,7 @@ def figures_of(
     scores: pl.DataFrame, analysis: studies.Analysis, context: studies.Context, factors: Sequence[str]
 ) -> Sequence[Figure]:
     """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
-    beside = analysis.beside
+    beside = analysis.variant_analysis
     more = [
         *by_factors({name: analysis.tables[name] for name in analysis.by}, analysis.intervals),
         *(figures_of(scores, beside, context, factors) if beside is not None else ()),

@@ -36,7 +36,7 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
         facts=tuple(_facts(sources, analysis)),
         warnings=tuple(_warnings(sources, analysis)),
         intervals=analysis.intervals,
-        verdicts=tuple(analysis.told(context)),
+        verdicts=tuple(analysis.verdicts_with(context)),
         sections=pages.sections(figures),
         tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=(),

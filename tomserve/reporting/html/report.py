@@ -183,7 +183,7 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
         facts=tuple(_facts(sources, scores, analysis, chance)),
         warnings=(*_warnings(sources, scores), *_of_people(tables)),
         intervals=analysis.intervals,
-        verdicts=tuple(analysis.told(context)),
+        verdicts=tuple(analysis.verdicts_with(context)),
         sections=sections,
         tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=tuple(failure_sentences(scores)),
@@ -217,7 +217,7 @@ def _browser(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis
     study = analysis.study
     most = ANSWERS * scores.height // sum(source.replies() for source in sources)
     chosen = sample_items(scores, most=max(1, most), versions=study.versions, strata=study.strata)
-    told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
+    told = {"variant": "variant"} if analysis.variant_analysis is not None or study.variants else {}
     copies = pages.copyable_tables(analysis.tables, study.layouts)
     extra = {"tables": copies, "labels": {**study.labels, **told} if study.labels else {}}
     return *pack_browser(sources, extra, study.versions, chosen.items), chosen.said
