@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -120,6 +121,24 @@ def test_docstrings_become_markdown() -> None:
     assert "{py:class} tomserve.Item" in page
     assert "(path: Path" in page or "(path: str | Path" in page  # the signature of read_items
     assert generated.filled("without a mark") == "without a mark"
+
+
+def test_names_that_pages_import_exist() -> None:
+    """Programs of pages run in the system tier; a name that has moved is found at once."""
+    sources = {page: "\n".join([*files(text).values(), *programs(text)]) for page, text in _texts()}
+    sources |= {path.name: path.read_text() for path in DOCS.rglob("*.py")}
+    missing = []
+    for page, source in sources.items():
+        for module, names in re.findall(r"^from (tomserve[\w.]*) import ([\w, ]+)$", source, re.M):
+            loaded = importlib.import_module(module)
+            for name in names.split(", "):
+                if not (hasattr(loaded, name) or (ROOT / module.replace(".", "/") / f"{name}.py").exists()):
+                    missing.append(f"{page}: {module}.{name}")
+    assert missing == []
+
+
+def _texts() -> list[tuple[str, str]]:
+    return [(page, (DOCS / page).read_text()) for page in PAGES]
 
 
 def test_every_page_is_reached_from_the_first() -> None:
