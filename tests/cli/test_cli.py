@@ -13,11 +13,13 @@ from pathlib import Path
 import orjson
 import polars as pl
 import pytest
+import typer
 from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion
 from tests.helpers.outcomes import passes, refuses
+from tomserve.cli.app import build_app
 from tomserve.cli import interrupts
 from tomserve.engine import retry
 from tomserve.runs.evaluation import evaluate
@@ -100,7 +102,10 @@ def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> 
 
 def test_a_bare_command_prints_its_help(cli) -> None:
     done = refuses(cli())
-    assert re.search(r"^\s+analyze ", done.err, re.M)
+    named = re.findall(r"^  ([a-z]\S*) {2,}\S", done.err, re.MULTILINE)
+    assert sorted(named) == sorted(typer.main.get_group(build_app()).commands), "each command once, in some section"
+    assert max(map(len, done.err.splitlines())) <= 80
+    assert "..." not in done.err.replace("[ARGS]...", "")
 
 
 def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:

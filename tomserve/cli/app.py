@@ -1,4 +1,4 @@
-"""The command `tomserve`: all of its commands and groups (tomserve.cli.main says how each of them ends).
+"""The command `tomserve`: all of its commands and groups (tomserve.cli.exit_codes says how each of them ends).
 
 It starts quickly because only the module of the command that is run is imported, and imports what it needs then.
 
@@ -13,6 +13,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tomserve import __version__
 from tomserve.cli.options import ContentOption, lasting, with_content
@@ -86,6 +87,63 @@ def _options(
     del content, version  # both have been dealt with while the line was read
 
 
+SECTIONS = {
+    "Ask a model": {
+        "eval": "Ask a benchmark's questions and score the answers.",
+        "stability": "Ask variants, too: how often does the answer stay the same?",
+        "faithfulness": "Edit chains of thought: does the answer follow from them?",
+        "causal": "Look inside: does a map take perspectives and cause answers?",
+        "functional": "Behaviour, stability and mechanism of models, and a score.",
+    },
+    "Score and analyse": {
+        "score": "Score the replies of runs again, or those of another tool.",
+        "analyze": "Compute the tables of a study from runs or score tables.",
+        "compare": "Compare two runs, or two strategies, question by question.",
+        "report": "Write the report of runs as one HTML file.",
+        "figures": "Draw the figures of a study for a paper, as PDF and SVG.",
+        "plan": "Tell what a study would cost and which effects it could find.",
+    },
+    "Serve a model": {
+        "serve": "Serve a model with vLLM in the foreground.",
+        "setup": "Install vLLM for this machine into this Python environment.",
+        "doctor": "Tell what is installed, reachable and usable here.",
+    },
+    "Ask on many machines": {
+        "shard": "Divide an evaluation into parts.",
+        "work": "Ask parts of a divided evaluation.",
+        "submit": "Hand a divided evaluation to Slurm or Ray.",
+        "status": "Show how far each part of a divided evaluation is.",
+        "cancel": "End the job that asks a divided evaluation.",
+        "merge": "Merge parts, or runs that ask the same, into one run.",
+    },
+    "Questions and runs": {
+        "items": "Export the items of a benchmark as JSONL.",
+        "dataset": "Check or read the dataset of a benchmark.",
+        "generate": "Generate new items of a benchmark.",
+        "runs": "List all runs, or the failures or unread replies of one.",
+        "seal": "Record digests of runs, so that any later change is found.",
+        "verify": "Check a run by making its rows, scores and report again.",
+        "pack": "Pack the journals of finished runs to a tenth of their size.",
+        "unpack": "Unpack them again, byte for byte.",
+    },
+    "Other tools": {
+        "web": "Serve the workbench: queue, watch and compare in a browser.",
+        "export": "Write what other tools read, from logs to batch files.",
+        "import": "Read what other tools wrote, from logs to batch files.",
+    },
+}
+"""All commands as `tomserve --help` shows them, each with what it does in one line of a terminal."""
+
+
+class _Sections(TyperGroup):
+    """The help of `tomserve`, which lists its commands by what they are for."""
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+        for heading, commands in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:12}", about) for name, about in commands.items()])
+
+
 _GROUPS = {
     "dataset": "dataset.app",
     "generate": "dataset.generators",
@@ -124,6 +182,7 @@ def build_app(*names: str) -> typer.Typer:
     command needs.
     """
     app = typer.Typer(
+        cls=_Sections,
         add_completion=False,
         no_args_is_help=True,
         rich_markup_mode=None,

@@ -1,6 +1,6 @@
 """Text for people: control and hidden characters of strangers are escaped, and counts stand with their nouns.
 
-All that tomserve prints passes through `sanitize`, whether by `say` or by the console of tomserve.reporting.terminal;
+All that tomserve prints passes through `sanitize`, whether by `say` or by the console of tomserve.reporting.tables;
 tables and pages pass through `mark_hidden` or `escape_hidden`.
 """
 

@@ -1,6 +1,6 @@
 """The report page of a measurement: verdicts, figures, tables, and where they come from.
 
-A measurement (see tomserve.runs.measured) has no replies to browse, no failures, no strategies and no chance level.
+A measurement (see tomserve.runs.measurement) has no replies to browse, no failures, no strategies and no chance level.
 """
 
 from __future__ import annotations
