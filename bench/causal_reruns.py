@@ -46,8 +46,7 @@ def loaded(options: argparse.Namespace) -> Any:
     import torch
 
     torch.set_num_threads(options.threads)
-    from tomserve.causal.hf.loader import load_checkpoint
-    from tomserve.causal.hf.model import HfBackend
+    from tomserve.causal.hf.model import HfBackend, load_checkpoint
 
     if options.config is None:
         return load_checkpoint(resolve_model(options.model), device=options.device).backend
@@ -99,7 +98,7 @@ def main() -> int:
     options = parser.parse_args()
     need("torch")
     require_extra()
-    from tomserve.causal.hf.patch import METHODS
+    from tomserve.causal.hf.activation_patching import METHODS
 
     backend = loaded(options)
     backend.rows_at_once(options.at_once)

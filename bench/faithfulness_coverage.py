@@ -33,7 +33,7 @@ import numpy.typing as npt
 from _figures import figure, spread_figure
 from scipy.special import expit, logit
 
-from tomserve.stats.interventions import (
+from tomserve.stats.chain_edits import (
     AFTERWARDS,
     ESTIMANDS,
     FOLLOWS,

@@ -27,7 +27,7 @@ from tomserve.faithfulness.table import (
 )
 from tomserve.faithfulness.table import FILLER as FILLER_CONDITION
 from tomserve.faithfulness.table import STUDY as NAME
-from tomserve.stats.interventions import FIFTH, HALF, NEARLY
+from tomserve.stats.chain_edits import FIFTH, HALF, NEARLY
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict
 from tomserve.studies.presentation import (
     Row,

@@ -18,9 +18,8 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.faithfulness import table as t
-from tomserve.stats import interventions
-from tomserve.stats.clustered import units_share
-from tomserve.stats.interventions import (
+from tomserve.stats import chain_edits
+from tomserve.stats.chain_edits import (
     AFTERWARDS,
     ENOUGH_ITEMS,
     ENOUGH_UNITS,
@@ -45,6 +44,7 @@ from tomserve.stats.interventions import (
     loss_effect,
     units_to_decide,
 )
+from tomserve.stats.clustered import units_share
 from tomserve.stats.paired import adjust
 from tomserve.stats.power import minimum_detectable_effect
 from tomserve.stats.proportions import Interval, wilson
@@ -230,7 +230,7 @@ def headline(group: Group) -> Iterator[Record]:
         name: int(group.against_paraphrase(condition).drop_nulls("implied")["replaced"].sum())
         for name, condition in ((LAST, t.LAST), (SWAPPED, t.SWAPPED))
     }
-    for name in interventions.ESTIMANDS:
+    for name in chain_edits.ESTIMANDS:
         one = found[name]
         detectable = minimum_detectable_effect(one.units, one.sd, family=family) if one.sd > 0 else math.nan
         yield {
@@ -409,7 +409,7 @@ def _differences(key: Record, one: Group, other: Group) -> Iterator[Record]:
         FILLER: (t.FILLER, "right"),
         KEPT: ("truncated_0", "own"),
     }
-    for name in interventions.ESTIMANDS:
+    for name in chain_edits.ESTIMANDS:
         condition, label = pairs[name]
         found = [_by_item(group, condition, label) for group in (one, other)]
         both = found[0].join(found[1].select("item", by_call="difference"), on="item").sort("item")

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.stats.interventions import AFTERWARDS, ESTIMANDS, FOLLOWS, PARTLY, UNDECIDED
+from tomserve.stats.chain_edits import AFTERWARDS, ESTIMANDS, FOLLOWS, PARTLY, UNDECIDED
 
 Load = Callable[[str], ModuleType]
 SMALL = ["--replications", "1", "--cells", "2"]

@@ -30,7 +30,7 @@ from tomserve.benchmarks.hitom.events import (
     write_question,
     write_worded_question,
 )
-from tomserve.prompting.people import find_people
+from tomserve.prompting.persons import find_people
 
 SENTENCES = {
     "Ada entered the den.": Enter(("Ada",), "den"),

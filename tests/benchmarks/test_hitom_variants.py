@@ -44,7 +44,7 @@ from tomserve.benchmarks.hitom.variants import (
 )
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
-from tomserve.prompting.people import find_people
+from tomserve.prompting.persons import find_people
 from tomserve.variants import Dropped, Kind, base, make_variants
 
 TOLD = (base.OBJECT, base.PERSON, base.CONDENSED, base.PARAPHRASE, base.ORDER)

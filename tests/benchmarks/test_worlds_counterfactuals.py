@@ -10,7 +10,7 @@ from tests.helpers.small_worlds import small
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, find_problem
 from tomserve.benchmarks.worlds import rules
-from tomserve.benchmarks.worlds.counterfactuals import cases, find_world_cases, holders_of, label_case
+from tomserve.benchmarks.worlds.benchmark import cases, find_world_cases, holders_of, label_case
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import draw_worlds, items
 from tomserve.benchmarks.worlds.lexicon import built_in

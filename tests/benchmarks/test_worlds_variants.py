@@ -14,8 +14,7 @@ import pytest
 from tests.helpers import possible_worlds
 from tomserve.benchmarks.counterfactuals import Case
 from tomserve.benchmarks.worlds import rules
-from tomserve.benchmarks.worlds.benchmark import load
-from tomserve.benchmarks.worlds.counterfactuals import find_world_cases
+from tomserve.benchmarks.worlds.benchmark import find_world_cases, load
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
 from tomserve.benchmarks.worlds.lexicon import built_in, fill_phrasing

@@ -19,8 +19,8 @@ from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion
 from tests.helpers.outcomes import passes, refuses
-from tomserve.cli.app import build_app
 from tomserve.cli import interrupts
+from tomserve.cli.app import build_app
 from tomserve.engine import retry
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions

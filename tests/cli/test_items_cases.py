@@ -27,7 +27,7 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
         """The worlds of the release that the default conditions are about; to tell all others takes long."""
         return (one for one in draw_worlds(*drawn) if one.family in ("contents", "transfer"))
 
-    monkeypatch.setattr("tomserve.benchmarks.worlds.counterfactuals.draw_worlds", some)
+    monkeypatch.setattr("tomserve.benchmarks.worlds.benchmark.draw_worlds", some)
     done = passes(cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl"))
     assert done.out == f"written: 1,784 items to {out}\n"
     told = " ".join(done.err.split())

@@ -16,7 +16,7 @@ import orjson
 import tomserve
 from tests.conftest import completion, running
 from tomserve.items import Item
-from tomserve.items.automaton import Automaton
+from tomserve.items.rationale import Automaton
 from tomserve.scoring.metrics import compile_gold
 
 Script = Callable[[dict[str, Any], int], Any]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tomserve.benchmarks.counterfactuals import Case
-from tomserve.benchmarks.worlds.counterfactuals import find_world_cases
+from tomserve.benchmarks.worlds.benchmark import find_world_cases
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.items import UNKNOWN, Item

@@ -15,7 +15,7 @@ from tomserve.faithfulness.chains import (
 from tomserve.faithfulness.edits import make_edits
 from tomserve.faithfulness.table import EDITS
 from tomserve.items import Item
-from tomserve.prompting.people import people_of
+from tomserve.prompting.persons import people_of
 
 TIN = Item(
     id="tin/belief",

@@ -24,7 +24,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Reply, Turn
 from tomserve.prompting.folder import TurnFile
-from tomserve.prompting.people import people_of
+from tomserve.prompting.persons import people_of
 from tomserve.prompting.strategy import VARIABLES, Strategy, list_strategies
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices

@@ -17,7 +17,7 @@ from tests.conftest import make_item
 from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.benchmarks import load
 from tomserve.items import Gold
-from tomserve.items.automaton import Automaton, compile_chains, compile_sets
+from tomserve.items.rationale import Automaton, compile_chains, compile_sets
 from tomserve.scoring import chains
 from tomserve.scoring.chains import (
     VERDICTS,

@@ -96,8 +96,8 @@ def test_eligible_is_the_false_belief_choice_in_both_orders_strictly() -> None:
         strict=pl.col("strict") & ~(first & (pl.col("item") == "worlds/2/0")),
     )
     (found,) = measured_rows(frame.lazy())
-    assert set(found.items["item"]) - set(found.chosen()["item"]) == {"worlds/1/0", "worlds/2/0"}
-    assert set(found.items["item"]) - set(found.chosen("choices")["item"]) == {"worlds/1/0"}
+    assert set(found.items["item"]) - set(found.select()["item"]) == {"worlds/1/0", "worlds/2/0"}
+    assert set(found.items["item"]) - set(found.select("choices")["item"]) == {"worlds/1/0"}
 
 
 def test_the_headline_finds_the_planted_cell_and_measures_it_without_optimism() -> None:
@@ -165,7 +165,7 @@ def test_numbers_and_words_of_other_truths_are_what_they_were(truth: str) -> Non
 
 def test_items_that_lack_a_move_are_left_out_and_counted() -> None:
     frame = measured(made.WORKS)
-    (item,) = measured_rows(frame.lazy())[0].chosen()["item"].head(1)
+    (item,) = measured_rows(frame.lazy())[0].select()["item"].head(1)
     gone = (pl.col("item") == item) & (pl.col("map") == PPT).fill_null(value=False) & (pl.col("layer") == 1)
     found = study().tables(frame.filter(~gone).lazy(), "recommended")
     (row,) = found["headline"].to_dicts()

@@ -20,7 +20,7 @@ from tomserve.runs.scores import load_scores
 from tomserve.stats.power import count_units, minimum_detectable_effect
 from tomserve.studies import analyze
 from tomserve.studies.comparison import WIDTH, compare, comparison_verdicts, shorten_pair
-from tomserve.studies.plan import Plan, plan_study
+from tomserve.studies.power import Plan, plan_study
 
 
 def changed_manifest(folder: Path, **fields: object) -> None:

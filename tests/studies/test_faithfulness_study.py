@@ -22,7 +22,7 @@ from tomserve.content.text import sanitize
 from tomserve.faithfulness import table as t
 from tomserve.reporting.html.report import report_html
 from tomserve.runs.measurement import MeasuredRun
-from tomserve.stats.interventions import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
+from tomserve.stats.chain_edits import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
 Tables = Mapping[str, pl.DataFrame]

@@ -16,12 +16,12 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items.draw import limit_items
 from tomserve.stats.power import Spread, class_power, model_power
-from tomserve.studies import plan
-from tomserve.studies import plan as planning
+from tomserve.studies import power
+from tomserve.studies import power as planning
 
 
 def test_each_comparison_has_power_and_sizes() -> None:
-    found = plan.people_power_table(items(), 20, 4, spread=Spread())
+    found = power.people_power_table(items(), 20, 4, spread=Spread())
     assert found["comparison"].to_list() == [
         "one class against none",
         "all classes against none",
@@ -31,14 +31,14 @@ def test_each_comparison_has_power_and_sizes() -> None:
     assert found["power for 0.2"][0] == class_power(20, (2, 2), (4, 4), 0.2)
     assert found["power for 0.1"][3] == model_power(20, 4, 8, 32, 0.1)
     assert found["people for 0.1"][0] is None, "four tasks a class are too few whatever the number of people"
-    plain = plan.people_power_table([one.model_copy(update={"factors": {}}) for one in items()], 20, 4)
+    plain = power.people_power_table([one.model_copy(update={"factors": {}}) for one in items()], 20, 4)
     assert plain["comparison"].to_list() == ["people against a model, overall"]
 
 
 def test_more_stories_than_tasks_are_refused(cli: Callable[..., Outcome]) -> None:
-    assert plan.people_power_table(items(), 20, 8).height == 4
+    assert power.people_power_table(items(), 20, 8).height == 4
     with pytest.raises(ConfigError, match=r"--stories 9: there are 8 tasks .* ask for at most 8 stories"):
-        plan.people_power_table(items(), 20, 9)
+        power.people_power_table(items(), 20, 9)
     done = cli("plan", "--benchmark", "perturbed", "--people", 40, "--stories", 1000)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "--stories 1000: there are " in done.err
@@ -72,16 +72,16 @@ def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Callable[..., Outco
         pl.col("person").alias("people"), pl.col("right").alias("people_right")
     ).with_columns(*named, pl.col("item").alias("cluster"), pl.col("people_right").list.mean().gt(0.5).alias("correct"),
                    pl.lit("tea").alias("answer"))  # fmt: skip
-    spread = plan.people_spread(scores)
+    spread = power.people_spread(scores)
     assert spread is not None
     assert spread.share == pytest.approx(float(one.right.mean()))
     assert spread.people > 0.1
-    assert plan.people_spread(scores.drop("people")) is None
+    assert power.people_spread(scores.drop("people")) is None
     scores.write_parquet(tmp_path / "pilot.parquet")
     small = ("plan", "--benchmark", "perturbed", "--limit", 200, "--people", 30, "--stories", 9)
     done = cli(*small, "--like", tmp_path / "pilot.parquet")
     assert done.code == 0, done.err
-    assert plan.spread_in_words(spread).split(";")[0] in done.out
+    assert power.spread_in_words(spread).split(";")[0] in done.out
     assert f"Measured in {tmp_path / 'pilot.parquet'}: " in " ".join(done.out.split())
     scores.drop("people", "people_right").write_parquet(tmp_path / "model.parquet")
     said = " ".join(cli(*small, "--like", tmp_path / "model.parquet").out.split())

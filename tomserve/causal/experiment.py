@@ -319,10 +319,10 @@ def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Su
     strategy whose reply does not begin with the answer.
     """
     checkpoints.require_extra()
-    from tomserve.causal.hf import loader
+    from tomserve.causal.hf import model
 
     spread = on.device == "auto"
-    loaded = loader.load_checkpoint(
+    loaded = model.load_checkpoint(
         found.checkpoint,
         device=None if spread else on.device,
         dtype=on.dtype,

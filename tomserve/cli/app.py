@@ -138,7 +138,7 @@ SECTIONS = {
 class _Sections(TyperGroup):
     """The help of `tomserve`, which lists its commands by what they are for."""
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, commands in SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl([(f"{name:12}", about) for name, about in commands.items()])

@@ -49,7 +49,10 @@ def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list
     source: a run's folder, or the file of a score table. scores: what was loaded from it. given: what `tomserve runs`
     is given to list the replies that could not be read; "" for the source. Returns what is lacking.
     """
-    lacking = [replace(gap, source_argument=given or gap.source_argument) for gap in missing_data.gaps_of_source(source, scores)]
+    lacking = [
+        replace(gap, source_argument=given or gap.source_argument)
+        for gap in missing_data.gaps_of_source(source, scores)
+    ]
     for said in missing_data.gap_sentences(lacking):
         warn(said)
     return lacking

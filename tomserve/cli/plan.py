@@ -148,8 +148,9 @@ def plan(
     from tomserve.reporting import tables
     from tomserve.reporting.table_layout import print_prose
     from tomserve.stats.power import ASSUMED
-    from tomserve.studies import comparison_tables, plan
-    from tomserve.studies import plan as planning
+    from tomserve.studies import comparison_tables
+    from tomserve.studies import power as plan
+    from tomserve.studies import power as planning
 
     asked = benchmarks.get(benchmark)
     comparison_tables.check_margin(margin)
@@ -186,7 +187,7 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
     from tomserve.prompting.strategy import Strategy
     from tomserve.runs.conversations import Questions
     from tomserve.runs.item_store import ItemStore
-    from tomserve.studies import plan as planning
+    from tomserve.studies import power as planning
 
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if requests is not None and len(known) == len(given):

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from tomserve.errors import InapplicableError
 from tomserve.faithfulness.table import LABELS, TEXT, THINKING, TRUNCATED
 from tomserve.items import Item
-from tomserve.items.automaton import Automaton
 from tomserve.items.item import UNKNOWN
+from tomserve.items.rationale import Automaton
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices, find_mentions, match_label
 from tomserve.scoring.thoughts import THINK, SplitReply, split_thoughts

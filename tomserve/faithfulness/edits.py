@@ -48,7 +48,7 @@ from tomserve.faithfulness.table import (
     TRUNCATED,
 )
 from tomserve.items import Item
-from tomserve.prompting.people import people_of
+from tomserve.prompting.persons import people_of
 
 EVERY_SENTENCE = "a list of bare labels for every sentence has no other form"
 ONE_BELIEF = "the chain has one belief alone"

@@ -38,7 +38,7 @@ from tomserve.faithfulness.table import (
     TRUNCATED,
 )
 from tomserve.items.item import UNKNOWN
-from tomserve.prompting.people import people_of
+from tomserve.prompting.persons import people_of
 from tomserve.scoring.answers import UNSTATED, read_reply
 from tomserve.scoring.labels import WORDS, LetteredChoices, Mention, find_mentions, find_wordings, wording_key
 from tomserve.scoring.statements import DOUBT, NEGATION

@@ -14,8 +14,8 @@ from typing import Any
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.items.automaton import Automaton
 from tomserve.items.draw import limit_items
+from tomserve.items.rationale import Automaton
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.metrics import Scoring, compile_gold

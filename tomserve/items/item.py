@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from tomserve.content import digest
 from tomserve.errors import ConfigError, one_of
-from tomserve.items.automaton import Automaton, compile_chains, compile_sets
+from tomserve.items.rationale import Automaton, compile_chains, compile_sets
 
 SCHEMA = 1
 """Version of the JSON form of an item."""
@@ -118,7 +118,7 @@ class Gold(BaseModel):
         return self
 
     def automaton(self) -> Automaton:
-        """The compiled rationale (see tomserve.items.automaton)."""
+        """The compiled rationale (see tomserve.items.rationale)."""
         if self.chains is not None:
             return compile_chains(self.chains)
         return compile_sets(self.sets or (), self.edges, self.policy)

@@ -39,7 +39,7 @@ from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveErro
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
 from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
-from tomserve.prompting.people import people_of
+from tomserve.prompting.persons import people_of
 from tomserve.prompting.templates import Template, drop_sentences, environment, find_variables
 
 VARIABLES = ("story", "question", "choices", "factors", "benchmark", "people", "person")

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyjson5
 
-from tomserve.items.automaton import Automaton
+from tomserve.items.rationale import Automaton
 from tomserve.scoring.labels import (
     AGAINST,
     AGAINST_LETTER,

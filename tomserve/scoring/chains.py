@@ -3,7 +3,7 @@ sentence.
 
 A gold rationale allows several beliefs after a sentence, and so many gold chains; each metric is its maximum over all
 of them. There can be exponentially many, so that the rationale is compiled once into a layered graph
-(tomserve.items.automaton), and every metric is computed in one pass over its layers. A rationale of at most MOST gold
+(tomserve.items.rationale), and every metric is computed in one pass over its layers. A rationale of at most MOST gold
 chains, as nearly all have, is compared with each of them directly: the same numbers several times as fast.
 """
 
@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from operator import eq, le
 from typing import Any, NamedTuple
 
-from tomserve.items.automaton import Automaton
+from tomserve.items.rationale import Automaton
 
 
 class ChainScore(NamedTuple):

@@ -23,7 +23,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError, ContentError, TomserveError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, UNKNOWN, Gold, Item
-from tomserve.items.automaton import Automaton
+from tomserve.items.rationale import Automaton
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
 from tomserve.scoring.chains import MISSING, Compared, Stated, compare_chain, judge_sentences, score_chain

@@ -18,7 +18,7 @@ import polars as pl
 from tomserve.content.files import FileMark, FileSnapshot, changed_error
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line, wrong_factor
-from tomserve.items.automaton import Automaton
+from tomserve.items.rationale import Automaton
 from tomserve.scoring.grades import FIELD
 from tomserve.scoring.metrics import compile_gold
 from tomserve.scoring.score import sample_of

@@ -17,7 +17,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.items.automaton import Automaton
+from tomserve.items.rationale import Automaton
 from tomserve.scoring import grades, metrics
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.grades import FIELD, PARSE_CHOICE, GraderChoices, grade_fields

@@ -1,11 +1,4 @@
-"""Further tables of a comparison: equivalence to a margin, differences of grades, effects by factor, and flips and
-churn of answers.
-
->>> check_margin(0.02)
->>> check_margin(2)
-Traceback (most recent call last): tomserve.errors.ConfigError: --margin 2: expected a share above 0 and below 1, such
-as 0.02 for two points
-"""
+"""Further tables of a comparison: equivalence to a margin, differences of grades, effects by factor, flips and churn."""
 
 from __future__ import annotations
 

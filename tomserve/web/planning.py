@@ -27,7 +27,7 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import noise_check, planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
-from tomserve.studies import plan as studies
+from tomserve.studies import power as studies
 from tomserve.variants import parse_kinds
 from tomserve.web.process import Process
 from tomserve.workflows.evaluate import Experiment

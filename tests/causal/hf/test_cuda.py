@@ -16,8 +16,7 @@ import torch
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, tiny
 from tomserve.causal.activations import Prompt
 from tomserve.causal.checkpoints import resolve_model
-from tomserve.causal.hf.loader import load_checkpoint
-from tomserve.causal.hf.model import HfBackend
+from tomserve.causal.hf.model import HfBackend, load_checkpoint
 from tomserve.errors import MachineError
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

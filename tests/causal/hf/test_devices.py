@@ -14,8 +14,8 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.helpers.tiny_models import CONFIGS, VOCABULARY, WIDTH
+from tomserve.causal.hf.activation_patching import METHODS, Rerunner
 from tomserve.causal.hf.hooks import Blocks
-from tomserve.causal.hf.patch import METHODS, Rerunner
 
 TOKENS = (3, 4, 5, 6, 7)
 ASKING = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default, torch.ops.aten.is_nonzero.default)

@@ -15,8 +15,8 @@ from tests.conftest import ROOT
 from tests.helpers.tiny_models import tiny
 from tomserve.causal.activations import Prompt
 from tomserve.causal.checkpoints import resolve_model
-from tomserve.causal.hf import loader
-from tomserve.causal.hf.loader import LoadedCheckpoint, load_checkpoint
+from tomserve.causal.hf import model
+from tomserve.causal.hf.model import LoadedCheckpoint, load_checkpoint
 from tomserve.errors import ConfigError, MachineError, StoppedError
 
 SHIPPED = ROOT / "launch/reference/model"
@@ -78,11 +78,11 @@ def test_options_that_cannot_be_had(options: dict[str, str], error: type[Excepti
 
 
 def test_what_the_machine_lacks_is_told_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "memory_gb", lambda: 0.004)
+    monkeypatch.setattr(model, "memory_gb", lambda: 0.004)
     with pytest.raises(MachineError, match=r"take 0.0 GB in float32.*bfloat16 halves"):
         load_checkpoint(resolve_model("reference"), device="cpu")
     monkeypatch.undo()
-    monkeypatch.setattr(loader.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(model.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MachineError, match="pip install accelerate"):
         load_checkpoint(resolve_model("reference"), device="cpu", device_map="auto")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -128,7 +128,7 @@ def test_a_signal_while_it_loads_is_no_fault_of_its_files(monkeypatch: pytest.Mo
     def stop(**_: object) -> None:
         raise StoppedError("stopped by SIGTERM", 143)
 
-    monkeypatch.setattr(loader.transformers.AutoTokenizer, "from_pretrained", stop)
+    monkeypatch.setattr(model.transformers.AutoTokenizer, "from_pretrained", stop)
     with pytest.raises(StoppedError):
         load_checkpoint(resolve_model("reference"), device="cpu")
 

@@ -23,7 +23,7 @@ from tomserve import content
 from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import UNKNOWN, Factor, Gold, Item
-from tomserve.items.automaton import compile_sets
+from tomserve.items.rationale import compile_sets
 
 PERTURBATIONS = (
     "none",

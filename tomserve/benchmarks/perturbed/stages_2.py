@@ -36,7 +36,7 @@ from tomserve.benchmarks.perturbed.stages_1 import (
 from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ContentError, one_of
 from tomserve.items import UNKNOWN, Factor, Gold, Item
-from tomserve.items.automaton import compile_sets
+from tomserve.items.rationale import compile_sets
 
 FALSE_BELIEF = "false_belief"
 

@@ -6,15 +6,203 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
+from tomserve.benchmarks.counterfactuals import IN_TWIN, Case, NoCase, add_probe_labels
 from tomserve.benchmarks.worlds import generator
 from tomserve.benchmarks.worlds.audit import RULES, audit_worlds, validate_worlds
-from tomserve.benchmarks.worlds.counterfactuals import cases
-from tomserve.benchmarks.worlds.generator import NAME, draw_worlds, generate, items, load_release
-from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.variants import make_retell, read_record
+from tomserve.benchmarks.worlds.families import BY_NAME
+from tomserve.benchmarks.worlds.generator import NAME, draw_worlds, generate, items, label, load_release
+from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
+from tomserve.benchmarks.worlds.record import Key, Question, World
+from tomserve.benchmarks.worlds.rules import answer
+from tomserve.benchmarks.worlds.variants import (
+    draw_twin,
+    drop_scenes,
+    find_protagonist,
+    make_retell,
+    read_record,
+    same_question,
+    second_person,
+    version,
+)
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, read_items
+from tomserve.items import UNKNOWN, Item, numbered_items, read_items
 from tomserve.items.draw import Draw
+
+
+def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
+    """What all questions about a false belief of the protagonist, or about what follows from it, make: a case, or why
+    they make none. The belief may be one about what somebody else believes.
+
+    In a case, `own` is the story without the change and without who noticed it, told to the reader as the protagonist,
+    so that what f's protagonist believes falsely is simply so; `own_twin` is the twin, in which the protagonist
+    noticed, told to the reader likewise; `twin` is that twin as somebody tells it who is nobody in it. Labels for
+    probes are added by `label_case`.
+
+    The choices of own and own_twin are in the first person: those about the protagonist call them "I", and those for
+    whose question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such
+    as the name of a place, and "unknown", stay as they are. Where they are worded otherwise than those of f, `meanings`
+    says which of those they stand for. A question whose answer in own is not that of f makes no case, such as surprise,
+    where there is nothing to be surprised about; nor does one whose answer in the twin is that of f. Nothing comes of a
+    world without twin, in which the protagonist misses nothing.
+    """
+    who = find_protagonist(world)
+    if world.second is not None or world.design.get("scenario") not in BY_NAME[world.family].twins:
+        return
+    if not any(_asks(world, question, who) for question in world.questions):
+        return  # the twin would be drawn for nothing
+    other = draw_twin(world, lexicon)
+    if other is None:
+        return
+    bare = second_person(drop_scenes(world, {"cause", "percept"}))
+    for place, question in enumerate(world.questions):
+        f = next(items(world, lexicon, questions=[place]), None) if _asks(world, question, who) else None
+        if f is None:
+            continue
+        same = same_question(question, other.questions)
+        if same is None:
+            yield NoCase(f, "it is not asked in the twin")
+            continue
+        same = same.model_copy(update={"phrasing": question.phrasing})
+        told = (
+            bare.model_copy(update={"questions": (bare.questions[place],)}),
+            second_person(other).model_copy(update={"questions": (same,)}),
+        )
+        right, plain, noticed = f.factors["answer_key"], *(answer(one, one.questions[0]) for one in told)
+        if plain != right:
+            yield NoCase(f, "without the change its answer is another one")
+        elif noticed is None:
+            yield NoCase(f, "it has no answer in the twin")
+        elif noticed == right:
+            yield NoCase(f, "its answer in the twin is the same")
+        else:
+            prefix = lexicon.first_person(world.family, question.role)
+            seen = other.model_copy(update={"questions": (same,)})
+            yield Case(
+                f,
+                _with_meanings(f, version(f, told[0], lexicon, "ppt_p", first=who, prefix=prefix)),
+                _with_meanings(f, version(f, told[1], lexicon, "ppt_p_twin", first=who, prefix=prefix)),
+                version(f, seen, lexicon, "ppt_twin"),
+                str(f.factors["family"]),
+            )
+
+
+def _with_meanings(f: Item, made: Item) -> Item:
+    """The version of f, which says what its choices stand for where they are worded otherwise."""
+    return made if made.choices == f.choices else made.model_copy(update={"meanings": f.choices})
+
+
+def _asks(world: World, question: Question, who: Key) -> bool:
+    """Whether a question is about a false belief of that person, or about what follows from it."""
+    return question.who[:1] == (who,) and _is_mistaken(world, question)
+
+
+def _is_mistaken(world: World, question: Question) -> bool:
+    """Whether the outermost person asked about is wrong: about the fact, or about what the next one believes."""
+    choices = (*world.facts[question.fact], UNKNOWN)
+    probe = question.model_copy(update={"kind": "belief", "choices": choices})
+    inner = probe.model_copy(update={"who": question.who[1:]})
+    believed, real = answer(world, probe), answer(world, inner)
+    return believed != real and not {believed, real} & {None, UNKNOWN}
+
+
+def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
+    """The cases of the fixed release, or of a file that `tomserve generate worlds` wrote.
+
+    where: conditions that cases have to meet; of the release, worlds of other families than they name are passed over,
+    which saves most of the time.
+
+    Variants in a file (see tomserve.variants) are passed over: their originals make the cases. Raises ContentError for
+    an item without a record, and for one that is not what its record says.
+    """
+    lexicon = built_in()
+    if path is not None:
+        for line, item in numbered_items(path):
+            if item.base is None:
+                yield from _of_item(item, lexicon, path, line)
+        return
+    release = load_release()
+    wanted = _families(where)
+    for world in draw_worlds(lexicon, release.worlds, release.seed):
+        if wanted is None or world.family in wanted:
+            for found in find_world_cases(world, lexicon):
+                yield label_case(found, release.canary)
+
+
+def _families(where: Sequence[str]) -> set[str] | None:
+    """The families that conditions name; None where all may meet them, and where they name one that there is not, which
+    only all families together can tell."""
+    named = [set(value.split(",")) for name, _, value in (one.partition("=") for one in where) if name == "family"]
+    wanted = set.intersection(*named) if named else None
+    return wanted if wanted and wanted <= BY_NAME.keys() else None
+
+
+def label_case(found: Case | NoCase, canary: str | None) -> Case | NoCase:
+    """A case with labels for probes. canary: what marks its items as data that is not for training."""
+    if isinstance(found, NoCase):
+        return NoCase(found.item.model_copy(update={"canary": canary}), found.reason)
+    tellings = (found.f, found.own, found.own_twin, found.twin)
+    f, own, own_twin, twin = (item.model_copy(update={"canary": canary}) for item in tellings if item is not None)
+    holders = holders_of(read_record(f), read_record(twin))
+    return Case(add_probe_labels(f, holders), own, own_twin, twin, found.family, holders)
+
+
+def _of_item(item: Item, lexicon: Lexicon, path: Path, line: int) -> Iterator[Case | NoCase]:
+    """What an item of a file makes, under its own id; nothing where it is not about a false belief."""
+    for found in find_world_cases(read_record(item, path), lexicon):
+        made = found.item if isinstance(found, NoCase) else found.f
+        if (made.story, made.question, made.choices) != (item.story, item.question, item.choices):
+            reason = f"item {item.id!r} is told otherwise than its record; generate it again with these words"
+            raise ContentError(reason, path=path, line=line)
+        if isinstance(found, NoCase):
+            yield label_case(NoCase(item, found.reason), item.canary)
+            continue
+        own, own_twin, twin = (
+            telling.model_copy(update={"id": f"{item.id}/{telling.factors['variant']}", "base": item.id})
+            for telling in (found.own, found.own_twin, found.twin)
+            if telling is not None
+        )
+        yield label_case(Case(item, own, own_twin, twin, found.family), item.canary)
+
+
+def holders_of(world: World, twin: World) -> dict[str, str | None]:
+    """The labels for probes of a world with one question, and of its twin.
+
+    protagonist: what the question asks for, where that is a belief about a fact, or an act that has its name from it,
+    as going to a place has. reality: what is so. other: what somebody else believes, if possible neither of these, the
+    same person in both worlds; where the question is what the protagonist takes another to believe, that other person.
+    What is none of the choices has no label. Nothing where the question asks for something else, such as a feeling.
+    """
+    (question,) = world.questions
+    believed = _belief_of(world, question.who)
+    if believed is None or answer(world, question) != believed or question.kind not in ("belief", "action"):
+        return {}
+    other = question.who[1:] or _choose_other(world, believed)
+    found: dict[str, str | None] = {}
+    for told, ending in ((world, ""), (twin, IN_TWIN)):
+        for name, who in (("protagonist", question.who), ("other", other), ("reality", ())):
+            key = _belief_of(told, who) if who is not None else None
+            found[name + ending] = label(world, key) if key in question.choices and key is not None else None
+    return found
+
+
+def _belief_of(world: World, who: tuple[Key, ...]) -> Key | None:
+    """What these people believe of the fact that is asked about, when it is asked; what is so, for nobody."""
+    (question,) = world.questions
+    choices = (*world.facts[question.fact], UNKNOWN)
+    kind = "belief" if who else "reality"
+    return answer(world, question.model_copy(update={"kind": kind, "who": who, "choices": choices}))
+
+
+def _choose_other(world: World, believed: Key) -> tuple[Key, ...] | None:
+    """The person whose belief is the likeliest to be told apart: neither the protagonist's nor what is so; else one
+    that is not the protagonist's; None where everybody else believes the same or nothing."""
+    (question,) = world.questions
+    known = {key: _belief_of(world, (key,)) for key in world.people if key not in question.who}
+    held = {key: belief for key, belief in known.items() if belief not in (None, UNKNOWN, believed)}
+    real = _belief_of(world, ())
+    chosen = next((key for key, belief in held.items() if belief != real), next(iter(held), None))
+    return None if chosen is None else (chosen,)
+
 
 PLACE = ("family", "world", "scenario")
 """What the user names, in this order."""

@@ -4,7 +4,7 @@ A variant keeps what is asked, so that its answer can be held against that of th
 (`recast`), other words for the values (`change_object`), other phrasings (`reword`), without its fillers
 (`drop_fillers`) or to a reader who is the protagonist (`second_person`) the right choice must stay the same, key by
 key; where it did not, ValueError says so, and no item is made. The twin (`draw_twin`), in which the protagonist
-notices what changes, has answers of its own. tomserve.benchmarks.worlds.counterfactuals puts these together to what
+notices what changes, has answers of its own. tomserve.benchmarks.worlds.benchmark puts these together to what
 perspective-taking is measured by.
 
 For stability (tomserve.variants) the story is rendered with other words for an object or for the protagonist, in

@@ -58,7 +58,9 @@ class Source:
         """What is lacking of the scores."""
         named = f"{'run' if self.folder is not None else 'table'} {self.run}"
         given = missing_data.shell_argument(self.file or self.run)
-        return [replace(gap, source_argument=given) for gap in missing_data.gaps_of_scores(self.scores, self.folder, named)]
+        return [
+            replace(gap, source_argument=given) for gap in missing_data.gaps_of_scores(self.scores, self.folder, named)
+        ]
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.

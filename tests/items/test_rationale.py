@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from tests.helpers.rationales import listed, rationales
-from tomserve.items.automaton import compile_chains, compile_sets
+from tomserve.items.rationale import compile_chains, compile_sets
 
 
 @given(rationales())

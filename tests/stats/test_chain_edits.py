@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from tomserve.stats.interventions import (
+from tomserve.stats.chain_edits import (
     AFTERWARDS,
     FOLLOWS,
     KEPT,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.benchmarks import load
-from tomserve.prompting.people import find_people, people_of
+from tomserve.prompting.persons import find_people, people_of
 
 QUESTIONS = {
     "Where does Ann think Bo thinks the pen is?": ["Ann", "Bo"],

@@ -12,9 +12,9 @@ import transformers
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
 from tomserve.causal.activations import Prompt
 from tomserve.causal.hf import model as model_module
+from tomserve.causal.hf.activation_patching import METHODS, Method
 from tomserve.causal.hf.hooks import find_blocks, hidden_of
 from tomserve.causal.hf.model import HfBackend
-from tomserve.causal.hf.patch import METHODS, Method
 
 CLOSE = 1e-5
 """Logits are of the order of 1 to 10; ways that group tokens otherwise round otherwise in float32."""
