@@ -1,4 +1,4 @@
-"""Further tables of a comparison: equivalence to a margin, differences of grades, effects by factor, flips and churn."""
+"""Further tables of a comparison: equivalence to a margin, differences of grades, effects by factor, flips."""
 
 from __future__ import annotations
 
