@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import drawn, study
+from tomserve.stats import strata
 from tomserve.stats.clustered import matched_effect, units_share
 from tomserve.stats.proportions import newcombe, square_and_add, wilson
 from tomserve.stats.strata import mantel_haenszel, permutation_p, pooled_effect, these_strata_effect
@@ -27,6 +28,25 @@ def test_gee_without_logit_coefficients_reports_a_difference() -> None:
     found = these_strata_effect(y, arm, task, stage)
     assert found.method.startswith("GEE linear")
     assert found.low < found.estimate < found.high
+
+
+@pytest.mark.parametrize("binomial", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_fit_of_any_design_is_that_of_statsmodels(seed: int, binomial: bool) -> None:
+    from statsmodels.genmod.cov_struct import Exchangeable
+    from statsmodels.genmod.families import Binomial, Gaussian
+    from statsmodels.genmod.generalized_estimating_equations import GEE
+
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(40), rng.integers(1, 9, 40))
+    stage, arm = rng.integers(0, 4, 40)[clusters], rng.integers(0, 2, clusters.size)
+    chance = 1 / (1 + np.exp(-(rng.normal(size=40)[clusters] + 0.4 * arm + 0.3 * stage - 0.8)))
+    y, design = (rng.random(clusters.size) < chance).astype(float), np.column_stack([np.eye(4)[stage], arm])
+    family = Binomial() if binomial else Gaussian()
+    expected = GEE(y, design, groups=clusters, family=family, cov_struct=Exchangeable()).fit(cov_type="bias_reduced")
+    beta, covariance = strata._gee(y, design, clusters, binomial) or (None, None)
+    assert beta == pytest.approx(expected.params, abs=1e-8)
+    assert covariance == pytest.approx(expected.cov_params(), rel=1e-6)
 
 
 def test_mantel_haenszel_by_hand() -> None:

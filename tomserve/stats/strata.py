@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -224,9 +223,7 @@ def _parts(
 Fit = Shares | None
 """The fitted shares of both arms; None where the fit fails."""
 LARGEST_DESIGN = 2_000_000
-"""The most numbers, rows x (strata + 1), in a design matrix for statsmodels: 16 MB, of which a fit holds several
-copies.
-"""
+"""The most numbers, rows x (strata + 1), in a design matrix: 16 MB, of which a fit holds several copies."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def these_strata_effect(
 ) -> Effect:
     """Risk difference for these strata, each of equal weight, for further clusters of the same kind in them.
 
-    Estimated by GEE (Liang and Zeger, Biometrika 73:13, 1986; statsmodels): binomial, one effect a stratum plus the
+    Estimated by GEE (Liang and Zeger, Biometrika 73:13, 1986): binomial, one effect a stratum plus the
     treatment, exchangeable correlation within clusters, bias-reduced covariance (Mancl and DeRouen, Biometrics 57:126,
     2001). The logit coefficients are turned into a risk difference by standardisation (delta method). The interval is t
     with (clusters of the smaller arm - 1) df, since that arm has most of the variance. It assumes that clusters are
@@ -266,7 +263,7 @@ def these_strata_effect(
     level: of confidence, .95 by default.
 
     Where every cluster lies in one stratum and one arm, the equations are solved from sums by cluster
-    (`fit_shares`); otherwise by statsmodels, and where rows x strata then exceed LARGEST_DESIGN the effect is
+    (`fit_shares`); otherwise from the rows, and where rows x strata then exceed LARGEST_DESIGN the effect is
     undefined. Raises ValueError for columns of unequal length.
     """
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
@@ -418,25 +415,61 @@ def _rows(design: Floats) -> tuple[Floats, Floats]:
     return treatment, control
 
 
-def _gee(y: Floats, design: Floats, clusters: npt.NDArray[np.intp], binomial: bool) -> tuple[Floats, Floats] | None:
-    """Coefficients and bias-reduced covariance (Mancl and DeRouen) of statsmodels' GEE, or None where they are not
-    finite.
+def _gee(y: Floats, design: Floats, clusters: Codes, binomial: bool) -> tuple[Floats, Floats] | None:
+    """Coefficients and bias-reduced covariance of the equations that `fit_shares` solves from sums, for rows of any
+    design, ordered by cluster; None where they are not found. Tests hold both against statsmodels.
     """
-    from statsmodels.genmod.cov_struct import Exchangeable
-    from statsmodels.genmod.families import Binomial, Gaussian
-    from statsmodels.genmod.generalized_estimating_equations import GEE
+    starts = np.flatnonzero(np.diff(clusters, prepend=-1))
+    sizes = np.diff(starts, append=y.size)
+    beta, correlation = np.zeros(design.shape[1]), 0.0
+    with np.errstate(all="ignore"):  # a fit that overflows is not finite, and None is returned
+        for step in range(_START + ITERATIONS):
+            rows, residuals = _standardised_rows(y, design, beta, binomial)
+            weighted = _uncorrelated(rows, starts, sizes, correlation)
+            score = weighted.T @ residuals
+            try:
+                beta = beta + np.linalg.solve(rows.T @ weighted, score)
+            except np.linalg.LinAlgError:
+                return None
+            if not np.isfinite(beta).all():
+                return None
+            rows, residuals = _standardised_rows(y, design, beta, binomial)
+            if step >= _START and float(np.linalg.norm(score)) < TOLERANCE:
+                covariance = _bias_reduced(rows, residuals, starts, sizes, correlation)
+                return (beta, covariance) if np.isfinite(covariance).all() else None
+            if step >= _START - 1:
+                within = (np.add.reduceat(residuals, starts) ** 2 - np.add.reduceat(residuals**2, starts)).sum() / 2
+                scale = (residuals**2).sum() / (y.size - beta.size)
+                correlation = float(within / scale / ((sizes * (sizes - 1)).sum() / 2 - beta.size))
+    return None
 
-    family = Binomial() if binomial else Gaussian()
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # where a fit does not converge, the caller falls back
-        try:
-            model = GEE(y, design, groups=clusters, family=family, cov_struct=Exchangeable())
-            result = model.fit(cov_type="bias_reduced")
-        except (np.linalg.LinAlgError, ValueError):
-            return None
-    beta, covariance = np.asarray(result.params), np.asarray(result.cov_params())
-    finite = bool(np.isfinite(beta).all() and np.isfinite(covariance).all())
-    return (beta, covariance) if finite and getattr(result, "converged", True) else None
+
+def _standardised_rows(y: Floats, design: Floats, beta: Floats, binomial: bool) -> tuple[Floats, Floats]:
+    """The derivatives of the expectations by the coefficients and the residuals, both over the standard deviation."""
+    if not binomial:
+        return design, y - design @ beta
+    mean = 1 / (1 + np.exp(-(design @ beta)))
+    deviation = np.sqrt(mean * (1 - mean))
+    return design * deviation[:, None], (y - mean) / deviation
+
+
+def _uncorrelated(rows: Floats, starts: Codes, sizes: Codes, correlation: float) -> Floats:
+    """The inverse of the exchangeable correlation within clusters times these rows."""
+    share = correlation / (1 + (sizes - 1) * correlation)
+    shared = np.add.reduceat(rows, starts, axis=0) * share[:, None]
+    return np.asarray((rows - np.repeat(shared, sizes, axis=0)) / (1 - correlation), dtype=float)
+
+
+def _bias_reduced(rows: Floats, residuals: Floats, starts: Codes, sizes: Codes, correlation: float) -> Floats:
+    """The sandwich of Mancl and DeRouen (2001), which enlarges the residuals of each cluster by its leverage."""
+    weighted = _uncorrelated(rows, starts, sizes, correlation)
+    inverse = np.linalg.inv(rows.T @ weighted)
+    scores = []
+    for start, size in zip(starts, sizes, strict=True):
+        one, other = rows[start : start + size], weighted[start : start + size]
+        enlarged = np.linalg.solve(np.eye(size) - one @ inverse @ other.T, residuals[start : start + size])
+        scores.append(other.T @ enlarged)
+    return np.asarray(inverse @ np.einsum("ci,cj->ij", scores, scores) @ inverse, dtype=float)
 
 
 def pooled_effect(
