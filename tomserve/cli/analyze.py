@@ -189,7 +189,6 @@ def compare(
     from tomserve.reporting import tables
     from tomserve.reporting.table_layout import print_prose
     from tomserve.studies import comparison
-    from tomserve.studies import comparison as comparing
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
@@ -199,7 +198,7 @@ def compare(
         if not one or not comma or not other or "," in other:
             raise ConfigError(f"--strategies {strategies!r}: expected two names with a comma between them, such as a,b")
         pair = (one, other)
-    found = comparing.compare(
+    found = comparison.compare(
         first, second, strategies=pair, common=common, margin=margin, by=by or (), note=output.warn
     )
     for said in found.lacking:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tomserve.content import temporary
 from tomserve.content.temporary import defer
-from tomserve.engine import transports as event_loop
+from tomserve.engine import transports
 from tomserve.errors import Interrupted, StoppedError
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def ask_with_signals(evaluation: Stoppable) -> None:
     handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     caught: list[int] = []
     try:
-        event_loop.run_loop(_ask(evaluation, caught, list(handlers)))
+        transports.run_loop(_ask(evaluation, caught, list(handlers)))
     except StoppedError as error:
         raise StoppedError(str(error), 128 + caught[0]) from None
     finally:

@@ -149,7 +149,6 @@ def plan(
     from tomserve.reporting.table_layout import print_prose
     from tomserve.stats.power import ASSUMED
     from tomserve.studies import comparison_tables
-    from tomserve.studies import power as plan
     from tomserve.studies import power as planning
 
     asked = benchmarks.get(benchmark)
@@ -170,10 +169,10 @@ def plan(
 
         shown["faithfulness: chains edited, hints in prompts"] = estimate_costs(asked, items, names, models)
     if people is not None:
-        spread = None if known is None else plan.people_spread(known)
+        spread = None if known is None else planning.people_spread(known)
         title = f"a study with {people} people who read {stories} stories each {level}"
-        shown[title] = plan.people_power_table(items, people, stories, spread=spread or ASSUMED, **wanted)
-        note = plan.people_note(items, spread, like)
+        shown[title] = planning.people_power_table(items, people, stories, spread=spread or ASSUMED, **wanted)
+        note = planning.people_note(items, spread, like)
     say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     tables.show_tables(shown, console())
     if note is not None:

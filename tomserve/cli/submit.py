@@ -91,9 +91,9 @@ def ray(
     if divide and dividing["parts"] is None and dividing["part_tokens"] is None:
         raise ConfigError("say by --parts or --part-tokens into how many parts the evaluation is divided")
     if to is not None:
-        from tomserve.distributed import storage as stores
+        from tomserve.distributed import storage
 
-        stores.open_store(to)  # before anything is handed over
+        storage.open_store(to)  # before anything is handed over
     parts, model = parts_left(name, folder, 1, dividing, divide=divide)
     served, words = bool(dividing["base_url"]), options_for_work(dividing)
     demand = make_demand(None if served else model, gpus, gpus_per_part, cpus_per_part, max_restarts, words)

@@ -19,7 +19,6 @@ from tomserve.scoring.score import PEOPLE
 from tomserve.scoring.table import check_status
 from tomserve.status import OK
 from tomserve.studies import baselines, breakdowns, noise, people
-from tomserve.studies import breakdowns as factors
 from tomserve.studies.answer_rows import (
     KIND,
     ORIGINAL,
@@ -252,7 +251,7 @@ class Analysis:
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
         for name in self.by:
-            title, frame, reading = factors.factor_excerpt(name, self.tables[name])
+            title, frame, reading = breakdowns.factor_excerpt(name, self.tables[name])
             excerpts.append(Excerpt(title, frame, (name,), reading))
         excerpts += people.excerpts(self.tables)
         if self.variant_analysis is not None:
@@ -388,16 +387,16 @@ def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) ->
     if not by:
         told = describe_spread(frame) if analysis.study.name == Benchmark.study else []
         return replace(analysis, warnings=(*analysis.warnings, *told))
-    chosen = factors.parse_factors(by, frame)
-    made = factors.factor_tables(frame, chosen, analysis.intervals, analysis.tables)
-    return with_tables(analysis, noise.with_noise(made, frame), factors.left_out_lines(frame, chosen))
+    chosen = breakdowns.parse_factors(by, frame)
+    made = breakdowns.factor_tables(frame, chosen, analysis.intervals, analysis.tables)
+    return with_tables(analysis, noise.with_noise(made, frame), breakdowns.left_out_lines(frame, chosen))
 
 
 def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: Sequence[str]) -> Analysis:
     """The analysis with tables by factors, which have the noise floor beside their effects, and with what is said of
     the questions that these tables leave out."""
     made = {name: table for name, table in made.items() if name != noise.TABLE}
-    about = baselines.drop_rule_notes(factors.factor_notes(made, analysis.intervals), made)
+    about = baselines.drop_rule_notes(breakdowns.factor_notes(made, analysis.intervals), made)
     more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip() for name, note in about.items()}
     return replace(
         analysis,
@@ -610,17 +609,17 @@ def _one_by_one(
         names = _factors(tables) if study.name == Benchmark.study else []
         spread = describe_spread_of(_rows_of(tables, names, baselines.RuleKinds({})), names) if names else []
         return replace(found, warnings=(*found.warnings, *spread))
-    wanted = factors.parse_factors(by, _values(tables, by))
+    wanted = breakdowns.parse_factors(by, _values(tables, by))
     needed = [name for one in wanted for name in one]
-    guess = factors.GUESS in every.collect_schema()
-    more = factors.count_by_factors(
+    guess = breakdowns.GUESS in every.collect_schema()
+    more = breakdowns.count_by_factors(
         _rows_of(tables, needed, kinds), wanted, chosen, kinds, guess=guess, taken=found.tables
     )
     return with_tables(found, noise.with_noise(more, said), _left_out(tables, wanted))
 
 
 def _rows_of(tables: Sequence[pl.LazyFrame], names: Sequence[str], kinds: baselines.RuleKinds) -> Rows:
-    return lambda: (factors.factor_rows(table, names, kinds) for table in tables)
+    return lambda: (breakdowns.factor_rows(table, names, kinds) for table in tables)
 
 
 def _noise(every: pl.LazyFrame) -> pl.DataFrame:
@@ -639,31 +638,31 @@ def _values(tables: Sequence[pl.LazyFrame], by: Sequence[str]) -> pl.DataFrame:
     """A table with the columns of the tables, in which each combination of values of the factors `by` stands once."""
     schema = tables[0].collect_schema()
     asked = {*by, *(name.strip() for text in by for name in text.split(","))}
-    names = [name for name in schema if name in asked or name == factors.ITEMS]
+    names = [name for name in schema if name in asked or name == breakdowns.ITEMS]
     found = [table.select(names).unique().collect(engine="streaming") for table in tables]
     return pl.concat([pl.DataFrame(schema=schema), pl.concat(found).unique()], how="diagonal_relaxed")
 
 
 def _factors(tables: Sequence[pl.LazyFrame]) -> list[str]:
     """The factors that have several values, and few enough to be set side by side."""
-    known = factors.find_factors(_values(tables, ()))
+    known = breakdowns.find_factors(_values(tables, ()))
     values: dict[str, set[object]] = {name: set() for name in known}
     for table in tables:
         part = table.select(list(values)).collect(engine="streaming")
         for name in part.columns:
             values[name] |= set(part[name].drop_nulls().unique())
-            if len(values[name]) > factors.MOST:
+            if len(values[name]) > breakdowns.MOST:
                 del values[name]
     return [name for name, found in values.items() if len(found) > 1]
 
 
-def _left_out(tables: Sequence[pl.LazyFrame], by: Sequence[factors.By]) -> list[str]:
-    """What factors.left_out says of all the tables."""
+def _left_out(tables: Sequence[pl.LazyFrame], by: Sequence[breakdowns.By]) -> list[str]:
+    """What breakdowns.left_out says of all the tables."""
     found = []
     every = _questions(tables, ())
     for one in by:
         if without := every - _questions(tables, one):
-            found.append(factors.left_out_line(one, without, every))
+            found.append(breakdowns.left_out_line(one, without, every))
     return found
 
 

@@ -20,8 +20,7 @@ from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import comparison_tables as tables_of
-from tomserve.studies import missing_data, people
+from tomserve.studies import comparison_tables, missing_data, people
 from tomserve.studies.analysis import check_scores
 from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows, split_scores
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
@@ -300,7 +299,7 @@ def compare(
     one by one. note: told which lines could not be read. Raises ConfigError where their questions differ and `common`
     is not set, where it is not clear which strategies to compare, and for a factor that the questions do not have.
     """
-    tables_of.check_margin(margin)
+    comparison_tables.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
         if not source.endswith(TABLES):
             refuse_measured(find_run(source), *_NOT_COMPARED)
@@ -312,7 +311,7 @@ def compare(
             raise ConfigError(f"{source}: holds a measurement and no answers, so that it {'; '.join(_NOT_COMPARED)}")
     a, b = sides = _sides(sources, scores, strategies, second is None)
     tables, caption = match_questions([originals(table) for table in scores], sources)
-    factors, questions = tables_of.question_factors(tables, by)
+    factors, questions = comparison_tables.question_factors(tables, by)
     rows = [_rows(side, table) for side, table in zip(sides, tables, strict=True)]
     keys = ["item", "strategy"]
     left_out = _left_out(sides, rows, keys, common)
@@ -320,10 +319,10 @@ def compare(
     if pairs.is_empty():
         raise ConfigError(f"{a} and {b} have no question in common")
     classes = _classes(scores[0], pairs)
-    effects = tables_of.records_frame(list(_effects(pairs, classes)))
-    doubts = tables_of.factor_warnings(pairs, tables, questions, factors)
+    effects = comparison_tables.records_frame(list(_effects(pairs, classes)))
+    doubts = comparison_tables.factor_warnings(pairs, tables, questions, factors)
     found, lacking = _differences(a, b), (*_lacking(sources, scores), *doubts)
-    grades = tables_of.pair_grades(pairs, tables, (a.strategy, b.strategy))
+    grades = comparison_tables.pair_grades(pairs, tables, (a.strategy, b.strategy))
     counted = people.compare_people(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(
         effects,
@@ -336,10 +335,10 @@ def compare(
         lacking,
         caption,
         counted,
-        tables_of.answer_changes(pairs, rows[0]),
-        pl.DataFrame() if margin is None else tables_of.margin_tests(pairs, margin, grades),
-        tables_of.grade_table(grades),
-        tables_of.effects_by(pairs, questions, factors) if factors else {},
+        comparison_tables.answer_changes(pairs, rows[0]),
+        pl.DataFrame() if margin is None else comparison_tables.margin_tests(pairs, margin, grades),
+        comparison_tables.grade_table(grades),
+        comparison_tables.effects_by(pairs, questions, factors) if factors else {},
     )
 
 
@@ -424,7 +423,7 @@ def _effects(pairs: pl.DataFrame, classes: Sequence[str]) -> Iterator[Record]:
         records = [{**key, CLASS: name, **contrast(named[name], staged)} for name in classes if name in named]
         overall = {**key, CLASS: "overall", **contrast(part, staged)}
         unit = "stage" if staged else "task"
-        yield from adjust_family([*records, overall], classes, words=tables_of.CLASS_WORDS, unit=unit)
+        yield from adjust_family([*records, overall], classes, words=comparison_tables.CLASS_WORDS, unit=unit)
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
@@ -486,7 +485,8 @@ def comparison_verdicts(comparison: Comparison) -> list[str]:
         elif part.height > 1:
             text += " No single class is shown to differ."
         said.append(f"{strategy}: {text}" if strategy else text)
-    return [*said, *tables_of.clear_effects(comparison.by), *tables_of.margin_verdicts(comparison.margins)]
+    effects = comparison_tables.clear_effects(comparison.by)
+    return [*said, *effects, *comparison_tables.margin_verdicts(comparison.margins)]
 
 
 _MORE = {
@@ -500,12 +500,12 @@ def comparison_notes(comparison: Comparison) -> dict[str, str]:
     """What a reader must know of the tables, by name."""
     said = {
         "effects": comparison.caption,
-        tables_of.CHANGES: tables_of.ABOUT_CHANGES,
-        tables_of.MARGINS: tables_of.ABOUT_MARGINS if comparison.margins.height else None,
-        tables_of.GRADE_TABLE: tables_of.ABOUT_GRADES if comparison.values.height else None,
+        comparison_tables.CHANGES: comparison_tables.ABOUT_CHANGES,
+        comparison_tables.MARGINS: comparison_tables.ABOUT_MARGINS if comparison.margins.height else None,
+        comparison_tables.GRADE_TABLE: comparison_tables.ABOUT_GRADES if comparison.values.height else None,
         people.TABLE: people.COMPARISON_NOTE if comparison.people.height else None,
     }
-    said |= dict.fromkeys(comparison.by, tables_of.ABOUT_FACTORS)
+    said |= dict.fromkeys(comparison.by, comparison_tables.ABOUT_FACTORS)
     return {name: text for name, text in said.items() if text}
 
 
@@ -516,9 +516,9 @@ def all_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         **comparison.by,
         "flips": comparison.flips,
         people.TABLE: comparison.people,
-        tables_of.CHANGES: comparison.changes,
-        tables_of.MARGINS: comparison.margins,
-        tables_of.GRADE_TABLE: comparison.values,
+        comparison_tables.CHANGES: comparison.changes,
+        comparison_tables.MARGINS: comparison.margins,
+        comparison_tables.GRADE_TABLE: comparison.values,
     }
     kept = {name: table for name, table in found.items() if table.height or name == "flips"}
     fields = {name: [one[place] for one in comparison.differences] for place, name in enumerate(("field", "a", "b"))}
@@ -565,9 +565,9 @@ def _population(row: Row) -> str:
 TITLES = {
     "effects": "how much more of the questions B has right than A",
     people.TABLE: "with every person's answer counted",
-    tables_of.MARGINS: "is B as good as A, up to the margin?",
-    tables_of.GRADE_TABLE: "grades that are more than right or wrong",
-    tables_of.CHANGES: "what changed from A to B, as shares of the questions",
+    comparison_tables.MARGINS: "is B as good as A, up to the margin?",
+    comparison_tables.GRADE_TABLE: "grades that are more than right or wrong",
+    comparison_tables.CHANGES: "what changed from A to B, as shares of the questions",
 }
 """What the tables are called before a reader, by their names."""
 
@@ -575,9 +575,9 @@ TITLES = {
 def further_excerpts(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """The tables of margins, grades and changes with the columns that a reader needs first, by name."""
     found = {
-        tables_of.MARGINS: (comparison.margins, tables_of.shown_margins),
-        tables_of.GRADE_TABLE: (comparison.values, tables_of.shown_grades),
-        tables_of.CHANGES: (comparison.changes, tables_of.shown_changes),
+        comparison_tables.MARGINS: (comparison.margins, comparison_tables.shown_margins),
+        comparison_tables.GRADE_TABLE: (comparison.values, comparison_tables.shown_grades),
+        comparison_tables.CHANGES: (comparison.changes, comparison_tables.shown_changes),
     }
     return {name: show(table) for name, (table, show) in found.items() if table.height}
 
@@ -588,7 +588,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     title, effects = effect_excerpt(comparison)
     frames = {title: effects}
     for frame in comparison.by.values():
-        names = tables_of.factor_columns(frame)
+        names = comparison_tables.factor_columns(frame)
         frames[f"{TITLES['effects']}, by {' and '.join(names)}"] = _effect_columns(frame, names, tested=True)
     if comparison.people.height:
         frames[f"{TITLES[people.TABLE]}. {people.COMPARISON_NOTE}"] = comparison.people.drop("method")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.stats import clustered as of_pairs
+from tomserve.stats import clustered
 from tomserve.stats.clustered import clustered_mean, designed_share
 from tomserve.stats.clusters import unit_means
 from tomserve.stats.equivalence import VERDICTS, compare_margin, units_for_margin
@@ -235,9 +235,9 @@ def _of_right(part: pl.DataFrame, margin: float) -> dict[str, Any]:
     sums = contrasts.sums_of_pairs(part, [staged] if staged else [])
     units = contrasts.pair_sums(sums, staged)
     kept = replace(units, treated=sums["kept"].to_numpy(), control=sums["control_kept"].to_numpy())
-    worst = of_pairs.bounds(kept, sums["failed"].to_numpy(), sums["control_failed"].to_numpy())
+    worst = clustered.bounds(kept, sums["failed"].to_numpy(), sums["control_failed"].to_numpy())
     sides = [units.by_unit(one) for one in (units.control, units.treated)]
-    interval = of_pairs.margin_intervals(units, strata=staged is not None)
+    interval = clustered.margin_intervals(units, strata=staged is not None)
     return {
         **_row(interval, margin, sides[1] - sides[0], float(units.by_unit(units.changed).mean())),
         "share_a": float(sides[0].mean()),

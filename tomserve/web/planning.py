@@ -27,7 +27,7 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import noise_check, planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
-from tomserve.studies import power as studies
+from tomserve.studies import power
 from tomserve.variants import parse_kinds
 from tomserve.web.process import Process
 from tomserve.workflows.evaluate import Experiment
@@ -111,7 +111,7 @@ def plan_experiment(experiment: Experiment) -> Plan:
     variants = round(len(told.variants) * len(asked) / max(1, len(part)))
     share = VariedItems(asked, kinds=kinds).again(options.noise_check)
     again = len(asked.take_share(share)) if share else 0
-    made = studies.plan_study(benchmark, options.path, names, repeats=options.repeats, items=asked)
+    made = power.plan_study(benchmark, options.path, names, repeats=options.repeats, items=asked)
     more = (len(asked) + variants + again) / max(1, len(asked))
     return Plan(
         benchmark=benchmark.name,
@@ -132,10 +132,10 @@ def plan_experiment(experiment: Experiment) -> Plan:
     )
 
 
-def _comparisons(made: studies.Plan) -> Iterator[Comparison]:
+def _comparisons(made: power.Plan) -> Iterator[Comparison]:
     for row in made.comparisons.iter_rows(named=True):
-        effect = row.get(f"minimum_detectable_effect, SD {studies.SD[0]:g}")
-        yield Comparison(row["comparison"], row["units"], effect, studies.SD[0])
+        effect = row.get(f"minimum_detectable_effect, SD {power.SD[0]:g}")
+        yield Comparison(row["comparison"], row["units"], effect, power.SD[0])
 
 
 def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:

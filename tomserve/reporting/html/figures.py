@@ -14,7 +14,7 @@ from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure
 from tomserve.reporting.html.sources import Source, load_sources
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
-from tomserve.studies import breakdowns as factors
+from tomserve.studies import breakdowns
 from tomserve.studies.answer_rows import REQUIRED, originals, prepare_rows, split_scores
 from tomserve.studies.baselines import EFFECTIVE
 from tomserve.studies.breakdowns import inner_names
@@ -32,7 +32,7 @@ EFFECTIVELY = f", {studies.baselines.ABOUT_EFFECTIVE}"  # what an interval count
 
 CAPTIONS = dict(
     zip(
-        factors.AFTER,
+        breakdowns.AFTER,
         (
             "Each point is the share of right answers to the questions with this value (of crossed factors, with these "
             f"values), each line its 95% interval{COUNTED} Failures count as wrong.",
@@ -149,8 +149,8 @@ def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended
     tables: by name, as tomserve.studies.breakdowns makes them. intervals: the way to count.
     """
     for place, (name, frame) in enumerate(tables.items()):
-        title, shown, _ = factors.factor_excerpt(name, frame)
-        after = next(one for one in factors.AFTER if one in shown.columns)
+        title, shown, _ = breakdowns.factor_excerpt(name, frame)
+        after = next(one for one in breakdowns.AFTER if one in shown.columns)
         keys = shown.columns[: shown.columns.index(after)]
         own = [key for key in keys if key not in ("model", "strategy", "treatment")]
         compared = ["compared_with"] if "compared_with" in shown.columns else []
