@@ -175,8 +175,9 @@ class ModelLayers:
     inputs: tuple[Record, ...] = field(default_factory=tuple)
 
 
-def gather_layers(scores: pl.LazyFrame) -> ModelLayers:
-    """Everything that the tables count. scores: answers, measurements, or both (see tomserve.studies.answer_rows)."""
+def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
+    """Everything that the tables count. scores: answers, measurements, or both (see tomserve.studies.answer_rows).
+    tables: whether those of the single layers are wanted."""
     answers, moved = split_scores(scores.collect())
     people, answers = _of_people(answers)
     plain = dict(_plain(answers))
@@ -193,11 +194,11 @@ def gather_layers(scores: pl.LazyFrame) -> ModelLayers:
         for name in sorted(dict.fromkeys([*names, *known]))
     }
     told: dict[str, Tables] = {}
-    if asked is not None:
+    if tables and asked is not None:
         told[B_NAME] = with_whole_tasks(load_study(B_NAME).tables(originals(answers).lazy(), "recommended"), asked)
-    if paired is not None:
+    if tables and paired is not None:
         told[S_NAME] = load_study(S_NAME).tables(counted.lazy(), "recommended")
-    if moved.height:
+    if tables and moved.height:
         told[C_NAME] = load_study(C_NAME).tables(moved.lazy(), "recommended")
     benchmarks = {model: one.arm["benchmark"] for model, one in known.items()}
     inputs = tuple(list_inputs(answers, moved, people, plain, benchmarks))

@@ -8,7 +8,6 @@ Mind Evaluation in Large Language Models: A Behavioral and Causal Stability Fram
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
@@ -17,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, Outcomes
-from tomserve.content import digest
 from tomserve.scoring.score import PEOPLE
 from tomserve.stats.accuracy import guesser_mean, task_mean
 from tomserve.stats.distributions import t_quantile
@@ -27,6 +24,7 @@ from tomserve.stats.paper_formulas import paper_compat, printed_formula
 from tomserve.stats.proportions import Interval
 from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores, ranking_share, rankings, swap
 from tomserve.studies import answer_rows, breakdowns, people, published_tables
+from tomserve.studies.comparability import Conditions, answer_conditions, group_comparable, measurement_conditions
 from tomserve.studies.contrasts import Record, contrast, integer_codes, pair_rows
 
 from .layers import (
@@ -59,43 +57,6 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class QuestionKey:
-    """What a model was asked. strategies: by benchmark, in the order of their names. questions, variants: how many are
-    counted. items, content, changed: digests of the questions' names, of their types of task and chances as well, and
-    of the variants."""
-
-    strategies: tuple[tuple[str, str], ...]
-    questions: int
-    items: str
-    content: str
-    variants: int
-    changed: str
-
-
-@dataclass(frozen=True)
-class MeasurementKey:
-    """On what a model was measured. benchmark: of the cases. cases: how many; names: a digest of their names. asked_by:
-    the strategies that asked. layers: those that were moved, or the word "all" where they are all from the first on, as
-    many as the model has. alphas: the strengths."""
-
-    benchmark: str
-    cases: int
-    names: str
-    asked_by: str
-    layers: str
-    alphas: tuple[float, ...]
-    controls: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Key:
-    """What decides whether models can be compared by a score. inside: only for the score of all layers."""
-
-    asked: QuestionKey
-    inside: MeasurementKey | None = None
-
-
-@dataclass(frozen=True)
 class Group:
     """What is compared by one score. ranked: the models that are, by name. apart: rows of the table `not_compared`."""
 
@@ -108,67 +69,28 @@ def estimate(one: ModelScore, score: str) -> Interval:
     return one.ftom if score == FULL else one.ftom_bs
 
 
-def key(found: ModelLayers, model: str, score: str) -> Key:
-    """What decides whether a model can be compared with others by a score."""
-    strategies = tuple(sorted((benchmark, name) for (who, benchmark), name in found.plain.items() if who == model))
-    own, moved = questions(found, model), variants(found, model)
-    names = own.select("benchmark", "item")
-    told = ("benchmark", "item", "task", "dimension", "chance", "options", "answer_role")
-    content = own.select(name for name in told if name in own.columns)
-    pairs = moved.select("benchmark", "original_item", "variant", "item")
-    asked = QuestionKey(strategies, own.height, _digest(names), _digest(content), moved.height, _digest(pairs))
-    inside = _inside(found.measured[model]) if score == FULL and model in found.measured else None
-    return Key(asked, inside)
-
-
-def _digest(frame: pl.DataFrame) -> str:
-    """A digest of rows whatever their order."""
-    told = frame.select(pl.col(pl.Float64, pl.Float32).round(12), pl.exclude(pl.Float64, pl.Float32).cast(pl.String))
-    return digest(told.sort(told.columns).write_csv().encode())
-
-
-def _inside(found: Outcomes) -> MeasurementKey:
-    moves = found.moves.filter(pl.col("map") == PPT, pl.col("fitted") == HELD_OUT)
-    maps = set(found.moves["map"])
-    layers = sorted({int(layer) for layer in moves["layer"]})
-    whole = layers == list(range(1, len(layers) + 1))
-    return MeasurementKey(
-        benchmark=str(found.arm["benchmark"]),
-        cases=found.items.height,
-        names=_digest(found.items.select("item")),
-        asked_by=", ".join(found.answers["asked_by"].drop_nulls().unique().sort()),
-        layers="all" if whole else ", ".join(map(str, layers)),
-        alphas=tuple(sorted({float(alpha) for alpha in moves["alpha"].drop_nulls()})),
-        controls=tuple(name for name in CONTROLS if name in maps),
-    )
+def conditions(found: ModelLayers, model: str) -> Conditions:
+    """What decides whether a model can be compared with others by the score of all layers."""
+    measured = found.measured.get(model)
+    inside = measurement_conditions(measured) if measured is not None else None
+    return Conditions(answer_conditions(questions(found, model), variants(found, model)), inside)
 
 
 def groups(found: ModelLayers, scored: Mapping[str, ModelScore]) -> dict[str, Group]:
     """For each score the models that can be ranked by it, and why the others that have it cannot.
 
-    The largest group of models that were asked and measured alike is ranked; of equally large ones that with the most
-    questions, and then that of the first name. scored: the models with their layers and scores.
+    scored: the models with their layers and scores.
     """
     return {score: _group(found, scored, score) for score in PARTS}
 
 
 def _group(found: ModelLayers, scored: Mapping[str, ModelScore], score: str) -> Group:
     having = {model: one for model, one in scored.items() if math.isfinite(estimate(one, score).estimate)}
-    keys = {model: key(found, model, score) for model, one in having.items() if score in one.draws}
-    apart = [
-        {"model": model, "score": score, "why": why_no_rank(one)} for model, one in having.items() if model not in keys
-    ]
-    if not keys:
-        return Group({}, tuple(apart))
-    sizes = Counter(keys.values())
-    best = min(keys, key=lambda model: (-sizes[keys[model]], -keys[model].asked.questions, model))
-    ranked = {model: having[model] for model, own in keys.items() if own == keys[best]}
-    others = "the ranked models" if len(ranked) > 1 else best
-    for model, own in keys.items():
-        if own != keys[best]:
-            why = "; ".join(_differences(own, keys[best], others))
-            apart.append({"model": model, "score": score, "why": why})
-    return Group(ranked, tuple(sorted(apart, key=lambda row: str(row["model"]))))
+    keys = {model: conditions(found, model) for model, one in having.items() if score in one.draws}
+    group = group_comparable(keys, measured=score == FULL)
+    why = {**{model: why_no_rank(one) for model, one in having.items() if model not in keys}, **group.others}
+    apart = tuple({"model": model, "score": score, "why": why[model]} for model in sorted(why))
+    return Group({model: having[model] for model in having if model in group.largest}, apart)
 
 
 def why_no_rank(one: ModelScore) -> str:
@@ -185,50 +107,6 @@ def not_compared(groups: Mapping[str, Group]) -> Iterator[Record]:
     """The table `not_compared`: a row for each score and model that has the score and is not ranked by it."""
     for group in groups.values():
         yield from group.apart
-
-
-def _differences(own: Key, of: Key, others: str) -> Iterator[str]:
-    """What differs, from the model's side, as clauses. others: what those with the other key are called."""
-    mine, theirs = own.asked, of.asked
-    if mine.strategies != theirs.strategies:
-        yield from _strategies(dict(mine.strategies), dict(theirs.strategies), others)
-    if mine.questions != theirs.questions:
-        yield f"was asked {mine.questions} questions, {others} {theirs.questions}"
-    elif mine.items != theirs.items:
-        yield f"was asked other questions than {others}"
-    elif mine.content != theirs.content:
-        yield f"was asked questions of the same names with other types of task, chances or answers than {others}"
-    if mine.variants != theirs.variants:
-        yield f"was asked {mine.variants} variants, {others} {theirs.variants}"
-    elif mine.changed != theirs.changed and mine.items == theirs.items:
-        yield f"was asked other variants than {others}"
-    if own.inside is not None and of.inside is not None:
-        yield from _inside_differs(own.inside, of.inside, others)
-
-
-def _strategies(mine: Mapping[str, str], theirs: Mapping[str, str], others: str) -> Iterator[str]:
-    if set(mine) != set(theirs):
-        yield f"was asked {', '.join(mine) or 'no benchmark'}, {others} {', '.join(theirs) or 'none'}"
-        return
-    for benchmark, name in mine.items():
-        if name != theirs[benchmark]:
-            of = f" {benchmark}" if len(mine) > 1 else ""
-            yield f"was asked{of} by {name}, {others} by {theirs[benchmark]}"
-
-
-def _inside_differs(mine: MeasurementKey, theirs: MeasurementKey, others: str) -> Iterator[str]:
-    if mine.benchmark != theirs.benchmark:
-        yield f"was measured on cases of {mine.benchmark}, {others} of {theirs.benchmark}"
-    elif mine.cases != theirs.cases:
-        yield f"was measured on {mine.cases} cases, {others} on {theirs.cases}"
-    elif mine.names != theirs.names:
-        yield f"was measured on other cases than {others}"
-    if mine.asked_by != theirs.asked_by:
-        yield f"was measured by {mine.asked_by or 'an unknown strategy'}, {others} by {theirs.asked_by or 'another'}"
-    if (mine.layers, mine.alphas) != (theirs.layers, theirs.alphas):
-        yield f"was measured at other layers or strengths than {others}"
-    if mine.controls != theirs.controls:
-        yield f"was measured with other controls than {others}"
 
 
 Floats = npt.NDArray[np.float64]

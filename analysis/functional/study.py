@@ -15,6 +15,7 @@ import polars as pl
 from tomserve.causal.table import SCHEMA
 from tomserve.stats.functional import FTOM_1, Formula
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Study, Verdict
+from tomserve.studies.comparability import Conditions
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
     Row,
@@ -230,7 +231,11 @@ def _name_warnings(frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _of_ranks(tables: Tables) -> Iterator[str]:
+    scored = tables.get("score", pl.DataFrame())
     apart = tables.get("not_compared", pl.DataFrame())
+    if apart.height:  # that scenarios are too few is said of each model already
+        few = scored.filter(pl.col("no_interval").is_not_null()).select("model", why="no_interval")
+        apart = apart.join(few, on=["model", "why"], how="anti", maintain_order="left")
     for (name,), part in apart.group_by(["score"], maintain_order=True) if apart.height else ():
         told = "; ".join(f"{row['model']} ({row['why']})" for row in part.head(MOST_APART).to_dicts())
         more = f"; and {part.height - MOST_APART} more" if part.height > MOST_APART else ""
@@ -243,7 +248,6 @@ def _of_ranks(tables: Tables) -> Iterator[str]:
                     f"{row['score']}: the ranking {row['ranking']} holds for only {percent(row['share'])} of all "
                     "weights, so that the weights decide it more than the models"
                 )
-    scored = tables.get("score", pl.DataFrame())
     if scored.height > 1 and scored["ftom"].null_count() not in (0, scored.height):
         yield "some models have no FToM; rank all of them by ftom_bs alone"
 
@@ -544,6 +548,12 @@ def tables(
     return {name: frames[name] for name in ALL_NOTES if name in frames and frames[name].height}
 
 
+def conditions(scores: pl.LazyFrame) -> dict[str, Conditions]:
+    """By model what its scores are made from. scores: as for `tables`."""
+    found = gather_layers(scores, tables=False)
+    return {model: score.conditions(found, model) for model in found.models}
+
+
 STUDY = Study(
     name="functional",
     tables=tables,
@@ -558,5 +568,6 @@ STUDY = Study(
     variants=True,
     across=True,
     together=True,
+    conditions=conditions,
 )
 """The value by which tomserve knows the study."""

@@ -26,6 +26,17 @@ def copied_run(folder: Path, run: str = "example") -> Path:
     return folder
 
 
+def functional_copy(folder: Path, model: str, strategy: str = "vanilla") -> Path:
+    """A copy of `functional-example` as that folder, under another model, and as if it was asked by that strategy."""
+    copied_run(folder / "inside", "functional-example/inside")
+    worlds = copied_run(folder / "worlds", "functional-example/worlds")
+    for path in worlds.iterdir():
+        path.write_text(path.read_text("utf-8").replace('"vanilla"', f'"{strategy}"'), "utf-8")
+    manifest = orjson.loads((worlds / "manifest.json").read_bytes())
+    (worlds / "manifest.json").write_bytes(orjson.dumps({**manifest, "model": model}))
+    return folder
+
+
 def shortened(folder: Path, most: int = 24) -> Path:
     """Leave the first items of a run in its folder, and the replies to them; the manifest says nothing of it."""
     items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)[:most]

@@ -53,6 +53,9 @@ def test_paired_differences_flips_and_what_differs(runs: tuple[str, str]) -> Non
     assert overall["gained"] == flips.height > 0
     assert set(flips["flip"]) == {"gained"}
     assert found.differences == [("model", "reference", "tuned"), ("sampling.temperature", "0.0", "0.5")]
+    assert sum("B was sampled at temperature 0.5 instead of 0.0" in said for said in found.lacking) == 2, (
+        "each strategy"
+    )
     back = compare(*reversed(runs))
     assert back.effects["risk_difference"].to_list() == pytest.approx([-x for x in found.effects["risk_difference"]])
     order = list(found.effects.filter(strategy="cot")["perturbation"])

@@ -63,11 +63,11 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
     )
     assert ranked(found) == {"a", "e"}
     assert why(found) == {
-        "b": "was asked bigtom, the ranked models worlds; was asked other questions than the ranked models",
-        "c": "was asked by letters, the ranked models by vanilla",
-        "d": "was asked 30 questions, the ranked models 240; was asked 120 variants, the ranked models 960",
-        "t": "was asked questions of the same names with other types of task, chances or answers than the ranked models",
-        "v": "was asked other variants than the ranked models",
+        "b": "was asked bigtom instead of worlds: repeat with the same --benchmark",
+        "c": "was asked by letters instead of vanilla: repeat with the same strategy",
+        "d": "was asked 30 questions instead of 240: repeat with the same --limit",
+        "t": "was asked questions of the same names with other types of task, chances or answers",
+        "v": "was asked other variants of the same questions: repeat it in a new folder (--run)",
     }
 
 
@@ -82,9 +82,9 @@ def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stabili
     assert ranked(found) == set("abcdef")
     assert ranked(found, "ftom") == {"a", "b"}
     assert why(found, "ftom") == {
-        "c": "was measured on 80 cases, the ranked models on 100",
-        "d": "was measured at other layers or strengths than the ranked models",
-        "e": "was measured by cot, the ranked models by vanilla",
+        "c": "was measured on 80 cases instead of 100: repeat with the same --cases",
+        "d": "was measured at other layers: repeat with the same --layers",
+        "e": "was measured by cot instead of vanilla: repeat with the same strategy",
     }
     assert why(found) == {}
 

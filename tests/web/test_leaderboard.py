@@ -9,17 +9,20 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers.examples import copied_run
+from tests.helpers.examples import copied_run, functional_copy
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, example, lab, member, settled
 from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
+from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze
 from tomserve.web import leaderboard
 from tomserve.web.accounts import Person
 from tomserve.web.leaderboard import Board, Filters
 from tomserve.web.run_index import Card, RunIndex
 from tomserve.web.settings import Settings
+from tomserve.workflows.functional import read_layers
+from tomserve.workflows.leaderboard import ALL, CALLED, NOT_COMPARED, MeasuredModels, make_leaderboard
 
 
 def board(filters: Filters | None = None) -> Board:
@@ -51,15 +54,22 @@ def test_a_share_and_its_interval_are_those_of_the_study_of_accuracies() -> None
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"benchmark_digest": "sha256:0"}, "another version of the benchmark"),
-        ({"benchmark_gold": "other"}, "other right answers"),
-        ({"sampling": {"temperature": 0.7, "seed": 0}}, "another temperature, another seed"),
-        ({"strategies": {"cot": {"digest": "sha256:1"}}}, "other prompts or another limit of tokens"),
+        ({"benchmark_digest": "sha256:0"}, "was asked another version of the benchmark: repeat with the same one"),
+        ({"benchmark_gold": "other"}, "was scored by other right answers: score it again by the same"),
+        (
+            {"sampling": {"temperature": 0.7, "seed": 0}},
+            "was sampled at temperature 0.7 instead of 0.0: repeat with the same",
+        ),
+        (
+            {"strategies": {"cot": {"digest": "sha256:1"}}},
+            "was asked by other prompts or another limit of tokens: repeat with the same",
+        ),
     ],
 )
 def test_what_was_asked_otherwise_stands_in_another_column(changes: dict[str, Any], said: str) -> None:
     example("a", model="a")
     example("b", model="b", **changes)
+    example("c", model="c")  # the column of two models is the first
     found = board(Filters(strategy="cot"))
     assert len(found.columns) == 2
     assert {column.differs for column in found.columns} == {"", said}
@@ -111,6 +121,21 @@ def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
     text = client().get("/leaderboard").text
     assert "Three layers of functional Theory of Mind" in text
     assert "0.24 to 0.56" in text
+
+
+@pytest.mark.system
+def test_the_layers_are_compared_as_the_terminal_compares_them() -> None:
+    strategies = {"a": "vanilla", "b": "letters", "c": "vanilla"}
+    folders = [functional_copy(runs_root() / f"of-{model}", model, by) for model, by in strategies.items()]
+    known = tuple(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders)
+    terminal = make_leaderboard(MeasuredModels(known, {}), FTOM_1).tables
+    found = board()
+    assert [one.model for one in found.layers[0]] == list(terminal[ALL]["model"]) == ["a", "c"]
+    apart = [(one.model, one.score, one.why) for one in found.not_compared]
+    assert apart == [(model, CALLED[score], why) for model, score, why in terminal[NOT_COMPARED].rows()]
+    why = "was asked by letters instead of vanilla"
+    for form in ("", ".csv", ".html"):
+        assert why in settled(client(), f"/leaderboard{form}").text, form
 
 
 def test_the_page_links_runs_and_its_files_say_the_same() -> None:

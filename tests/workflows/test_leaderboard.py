@@ -16,6 +16,7 @@ from rich.console import Console
 
 import tomserve
 from tests.conftest import Endpoint, Outcome, completion, fill, running
+from tests.helpers.examples import functional_copy
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.causal.experiment import ExperimentResult, Hardware, measure
 from tomserve.causal.settings import Settings
@@ -29,19 +30,18 @@ from tomserve.workflows.functional import (
     PartRunner,
     analyze_layers,
     load_layer_scores,
+    read_layers,
 )
 from tomserve.workflows.leaderboard import (
     ALL,
     APART,
     BS,
+    NOT_COMPARED,
     NOTES,
     PAGE,
     Leaderboard,
     MeasuredModels,
-    ModelFacts,
     collect_facts,
-    describe_difference,
-    group_alike,
     make_leaderboard,
     measure_models,
     show_leaderboard,
@@ -151,11 +151,6 @@ def in_a_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.fixture
-def one(told: dict[str, tuple[FunctionalResult, ...]]) -> ModelFacts:
-    return collect_facts(told["all"][0])
-
-
 @pytest.mark.system
 def test_models_that_were_asked_the_same_are_ranked(whole: Leaderboard) -> None:
     board = whole
@@ -190,31 +185,31 @@ def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[Functiona
     assert f"### {UNREAD}\n\n- worlds: " in notes
 
 
-def test_a_model_that_was_asked_something_else_is_listed_apart(told: dict[str, tuple[FunctionalResult, ...]]) -> None:
+def test_a_model_that_was_asked_something_else_is_listed_apart(
+    told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path
+) -> None:
     board = board_of(*told["all"], told["few"][0])
     assert set(board.tables[BS]["model"]) == {"one", "two", "guesser"}
-    (row,) = board.tables[APART].to_dicts()
-    assert row["model"] == "three"
-    assert row["why"] == "FToM_BS: was asked 9 questions, the ranked ones 18: repeat with the same --limit"
+    (row,) = board.tables[NOT_COMPARED].to_dicts()
+    why = "was asked 9 questions instead of 18: repeat with the same --limit"
+    assert row == {"model": "three", "score": "ftom_bs", "why": why}
+    assert f"not compared - three: FToM_BS: {why}" in in_a_line(printed(board))
     assert any("the largest group" in said for said in board.sentences)
+    write_leaderboard(board, tmp_path)
+    assert why in (tmp_path / PAGE).read_text()
+    assert "three,ftom_bs," in (tmp_path / f"{NOT_COMPARED}.csv").read_text()
 
 
-def test_what_differs_is_said(one: ModelFacts) -> None:
-    more = frozenset([*one.items, ("worlds", "more")])
-    others = frozenset([*list(one.items)[1:], ("worlds", "more")])
-    inside = replace(one, on="a", cases=60, how={"alphas": [0.1]})
-    for other, base, said in (
-        (replace(one, asked="b", items=more), one, "was asked 19 questions, the ranked ones 18: repeat with the same --limit"),
-        (replace(one, asked="b", items=others), one, "other questions of the same number (another file or version)"),
-        (replace(one, asked="b"), one, "other variants of the same questions"),
-        (replace(one, asked="b", items=frozenset({("bigtom", "a")})), one, "was asked bigtom, the ranked ones worlds"),
-        (inside, replace(inside, on="b", cases=90), "was measured on 60 cases, the ranked ones on 90"),
-        (inside, replace(inside, on="b"), "other cases of the same number"),
-        (inside, replace(inside, how={"alphas": [0.2]}), "other settings (alphas)"),
-    ):  # fmt: skip
-        assert said in describe_difference(other, base)
-        group, rest, tied = group_alike([base, other, base], cases=True)
-        assert (group, rest, tied) == ([base, base], [other], False)
+@pytest.mark.system
+def test_a_model_asked_by_another_strategy_is_ranked_nowhere_and_listed_with_the_reason(tmp_path: Path) -> None:
+    folders = [
+        functional_copy(tmp_path / model, model, strategy) for model, strategy in (("a", "vanilla"), ("b", "letters"))
+    ]
+    board = board_of(*(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders))
+    assert [list(board.tables[name]["model"]) for name in (ALL, BS)] == [["a"], ["a"]]
+    why = "was asked by letters instead of vanilla: repeat with the same strategy"
+    assert board.tables[NOT_COMPARED].rows() == [("b", score, why) for score in ("ftom", "ftom_bs")]
+    assert "left out of the ranks" not in printed(board)
 
 
 def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:

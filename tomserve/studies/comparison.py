@@ -10,19 +10,21 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from tomserve.errors import ConfigError, one_of
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import find_run, read_manifest
-from tomserve.runs.scores import load_scores
+from tomserve.runs.scores import load_scored_run, load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import comparison_tables, missing_data, people
 from tomserve.studies.analysis import check_scores
 from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows, split_scores
+from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions, describe_difference
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
 from tomserve.studies.presentation import Row, points, populations, readable_name, sign
@@ -321,6 +323,8 @@ def compare(
     classes = _classes(scores[0], pairs)
     effects = comparison_tables.records_frame(list(_effects(pairs, classes)))
     doubts = comparison_tables.factor_warnings(pairs, tables, questions, factors)
+    if caption is None:  # or other questions are what is compared
+        doubts = [*_unlike(sides, [table.join(pairs, on="item", how="semi") for table in tables]), *doubts]
     found, lacking = _differences(a, b), (*_lacking(sources, scores), *doubts)
     grades = comparison_tables.pair_grades(pairs, tables, (a.strategy, b.strategy))
     counted = people.compare_people(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
@@ -449,6 +453,27 @@ def _differences(a: Side, b: Side) -> list[tuple[str, str, str]]:
     found = manifest_differences(*(read_manifest(find_run(side.source)) or {} for side in (a, b)))
     chosen = {f"strategies.{side.strategy}" for side in (a, b) if side.strategy is not None}
     return [(one.name, one.a, one.b) for one in found if one.name not in chosen]
+
+
+def _unlike(sides: tuple[Side, Side], tables: Sequence[pl.DataFrame]) -> Iterator[str]:
+    """A warning where two runs were asked or scored otherwise than by the strategies that are compared. tables: the
+    originals that both were asked."""
+    if sides[0].source == sides[1].source or any(side.source.endswith(TABLES) for side in sides):
+        return
+    found: list[dict[str, list[AnswerConditions]]] = []
+    for side, table in zip(sides, tables, strict=True):
+        run = find_run(side.source)
+        manifest, record = Manifest.read(run), load_scored_run(run).record
+        assert manifest is not None  # or it would have no scores
+        rows = _of_side(side, table).with_columns(pl.col("benchmark").fill_null(manifest.benchmark))
+        every = [one.record(manifest, record) for one in answer_conditions(rows)]
+        if side.strategy is not None:
+            every = [replace(one, strategy="", prompt="") for one in every]
+        found.append({one.strategy: [same for same in every if same.strategy == one.strategy] for one in every})
+    for strategy in sorted(found[0].keys() & found[1].keys()):
+        if why := describe_difference(*(Conditions(tuple(own[strategy])) for own in reversed(found))):
+            of = f"{strategy}: " if strategy else ""
+            yield f"{of}B {why}; a leaderboard would not set A and B side by side"
 
 
 def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -73,6 +73,9 @@ from tomserve.studies.presentation import (
     sign,
     who,
 )
+
+if TYPE_CHECKING:  # it reads tables of measurements and manifests, which few commands need
+    from tomserve.studies.comparability import Conditions
 
 HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
 """What the sign of an effect says of a strategy."""
@@ -333,10 +336,14 @@ class Study:
     path: Path | None = None
     """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""
 
+    conditions: Callable[[pl.LazyFrame], Mapping[str, Conditions]] | None = None
+    """Gives, by model, what of a score table its numbers count; models are set side by side where this is equal (see
+    tomserve.studies.comparability)."""
+
     def __post_init__(self) -> None:
-        for name in ("tables", "notes", "warnings", "summary", "verdicts", "chance", "figures"):
+        for name in ("tables", "notes", "warnings", "summary", "verdicts", "chance", "figures", "conditions"):
             value = getattr(self, name)
-            if not callable(value) and not (name == "figures" and value is None):
+            if not callable(value) and not (name in ("figures", "conditions") and value is None):
                 raise ConfigError(f"Study.{name}: {value!r} is not a function")
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigError(f"Study.name: {self.name!r}; expected the study's name as text")

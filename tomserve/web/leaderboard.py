@@ -1,8 +1,8 @@
 """The leaderboard of the workbench: models in rows, what they were asked in columns, the tally of each run, and the
 board as files.
 
-A tally is computed once and kept; the board is put together from tallies each time somebody looks. Two tallies may
-stand in one column where `Question` is equal: the same questions by the same prompts, sampled and scored alike.
+A tally is computed once and kept; the board is put together from tallies each time somebody looks. What may stand in
+one column, or in one table of layers, tomserve.studies.comparability decides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,18 @@ from tomserve.content.text import sanitize
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.reporting import tables
-from tomserve.runs.evaluation import EvalResult
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.scores import load_scored_run, scores_of
-from tomserve.scoring import grades
+from tomserve.runs.scores import load_scored_run
 from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze, breakdowns, people
 from tomserve.studies.answer_rows import originals
-from tomserve.studies.comparison import combine_scores
+from tomserve.studies.comparability import (
+    AnswerConditions,
+    Conditions,
+    answer_conditions,
+    describe_difference,
+    group_comparable,
+)
 from tomserve.studies.presentation import cell as two_digits
 from tomserve.studies.presentation import finite_or_none
 from tomserve.web import cache
@@ -43,7 +47,7 @@ from tomserve.web.page_templates import render_template
 from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry, RunIndex
 from tomserve.workflows import leaderboard
-from tomserve.workflows.functional import INSIDE, FunctionalResult, analyze_layers, find_measurement
+from tomserve.workflows.functional import INSIDE, find_measurement, read_layers
 
 MANIFEST = "manifest.json"
 
@@ -52,38 +56,6 @@ class Part(pydantic.BaseModel):
     """A part of a tally."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-
-class Question(Part):
-    """What was asked, and how: the answers of two models may be set side by side where all of this is equal.
-
-    benchmark: its name. digest: of all its items. gold: which set of right answers counts. questions: a digest of those
-    that were asked, without their variants; count: how many. strategy, prompt: its name and the digest of its prompts.
-    temperature, repeats: how replies were sampled; seed: where there is chance in that. scoring: what the replies were
-    read by, besides the rules of this version.
-    """
-
-    benchmark: str
-    digest: str = ""
-    gold: str = ""
-    questions: str = ""
-    count: int = 0
-    strategy: str = ""
-    prompt: str = ""
-    temperature: float = 0.0
-    repeats: int = 1
-    seed: int | None = None
-    scoring: str = ""
-
-    @property
-    def key(self) -> str:
-        """A short name of all this."""
-        return digest(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")[:16]
-
-    @property
-    def ground(self) -> tuple[str, str, str, str]:
-        """What people's answers have to share with a model's to stand beside them: the questions."""
-        return self.benchmark, self.digest, self.gold, self.questions
 
 
 class Share(Part):
@@ -95,7 +67,7 @@ class Share(Part):
     spoiled: why the share cannot be ranked, "" where it can. people: how many people answered, 0 for a model.
     """
 
-    asked: Question
+    asked: AnswerConditions
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
@@ -111,11 +83,10 @@ class Share(Part):
 
 
 class Layers(Part):
-    """The three layers of one model. asked: a digest of all questions; inside: one of the cases that were measured, and
-    how. score, b, c, s: each with its interval. cases, scenarios, questions: counts."""
+    """The three layers of one model. conditions: what it was asked and measured on. ftom, ftom_bs, b, c, s: each with
+    its interval. cases, scenarios, questions: counts."""
 
-    asked: str
-    inside: str = ""
+    conditions: Conditions
     formula: str = ""
     ftom: tuple[float | None, ...] = ()
     ftom_bs: tuple[float | None, ...] = ()
@@ -206,33 +177,12 @@ def _shares(rows: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) -
     if rows.is_empty():
         return
     rows = rows.with_columns(pl.col("benchmark").fill_null(manifest.benchmark))
-    for (name, strategy), part in rows.group_by(["benchmark", "strategy"], maintain_order=True):
-        asked = _question_of(part, manifest, record).model_copy(
-            update={"benchmark": str(name), "strategy": str(strategy)}
-        )
-        prompt = manifest.strategies.get(str(strategy))
-        yield _share(part, asked.model_copy(update={"prompt": (prompt.digest or "") if prompt is not None else ""}))
+    for _, part in rows.group_by(["benchmark", "strategy"], maintain_order=True):
+        (asked,) = answer_conditions(part)
+        yield _share(part, asked.record(manifest, record))
 
 
-def _question_of(part: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) -> Question:
-    temperature = float(manifest.sampling.get("temperature") or 0)
-    seed = manifest.sampling.get("seed")
-    rules = [str(record["benchmark_file"])] if "benchmark_file" in record else []
-    rules += ["a model reads"] if grades.RECORD in (record.get("files") or {}) else []
-    return Question(
-        benchmark=manifest.benchmark,
-        digest=manifest.benchmark_digest or "",
-        gold=manifest.benchmark_gold or "",
-        questions=leaderboard.digest_questions(part),
-        count=part["item"].n_unique(),
-        temperature=temperature,
-        repeats=manifest.repeats,
-        seed=seed if temperature and type(seed) is int else None,
-        scoring=", ".join(rules),
-    )
-
-
-def _share(part: pl.DataFrame, asked: Question) -> Share:
+def _share(part: pl.DataFrame, asked: AnswerConditions) -> Share:
     tables = analyze(part, "accuracy")
     row = tables["accuracy"].row(0, named=True)
     chances = breakdowns.task_rows(part.lazy()).rows["chance"]
@@ -275,12 +225,7 @@ def of_layers(folder: Path) -> Tally:
     known = Tally(model=first.model, revision=first.revision or "", created=first.created or "", complete=complete)
     if not complete:
         return known
-    frames = [scores_of(path) for path in (*parts, *([inside] if inside is not None else []))]
-    model = str(frames[0]["model"][0])
-    if inside is not None:
-        frames[-1] = frames[-1].with_columns(pl.lit(model).alias("model"))
-    results = tuple(EvalResult(path, 0, 0, {}, 0.0) for path in parts)
-    told = FunctionalResult(folder, model, results, inside, None, analyze_layers(combine_scores(frames), FTOM_1))
+    told = read_layers(folder, parts, inside)
     return known.model_copy(update={"layers": _layers_of(leaderboard.collect_facts(told))})
 
 
@@ -288,13 +233,11 @@ def _layers_of(one: leaderboard.ModelFacts) -> Layers:
     def ends(name: str) -> tuple[float | None, ...]:
         return tuple(finite_or_none(one.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
 
-    measured = digest(orjson.dumps([one.on, repr(one.how)])) if one.cases else ""
     return Layers(
-        asked=one.asked,
-        inside=measured,
+        conditions=one.conditions,
         formula=FTOM_1.name,
         **{name: ends(name) for name in ("ftom", "ftom_bs", "b", "c", "s")},
-        questions=len(one.items),
+        questions=one.questions,
         scenarios=one.scenarios,
         cases=one.cases,
         unread=one.unread,
@@ -329,7 +272,7 @@ class Column:
     strategy, 0 where only one does. differs: in what this one differs from the first of these, in words. chance, rule,
     rule_share: what a guesser and the best rule score; None or "" where that is not known, or differs."""
 
-    asked: Question
+    asked: AnswerConditions
     number: int = 0
     differs: str = ""
     chance: float | None = None
@@ -339,7 +282,12 @@ class Column:
     @property
     def key(self) -> str:
         """The name of the column in addresses."""
-        return self.asked.key
+        return column_key(self.asked)
+
+
+def column_key(asked: AnswerConditions) -> str:
+    """A short name of all that was asked, and how."""
+    return digest(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +331,16 @@ class LayersEntry:
     layers: Layers
 
 
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A model with a score by which it may not stand beside the largest group of models, and why. part: as above."""
+
+    part: str
+    model: str
+    score: str
+    why: str
+
+
 Found = dict[tuple[str, str, str, bool], dict[str, list[tuple[str, str, Share]]]]
 """Of each row (model, revision, how it is served, whether people) and column the runs: when made, name, share."""
 
@@ -392,14 +350,16 @@ class Board:
     """The leaderboard as somebody may see it.
 
     columns, rows: see there. apart: runs that are not ranked. layers: groups of models whose three layers can be
-    compared, the highest score first. pending: how many runs are still being counted, of `total`. benchmarks,
-    strategies, models: what can be chosen.
+    compared, the highest score first; then those that can only be compared without the mechanism. not_compared: who
+    does not stand beside the largest group, by each score. pending: how many runs are still being counted, of `total`.
+    benchmarks, strategies, models: what can be chosen.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     apart: tuple[UnrankedRun, ...]
     layers: tuple[tuple[LayersEntry, ...], ...]
+    not_compared: tuple[NotCompared, ...]
     pending: int
     total: int
     filters: Filters
@@ -428,7 +388,7 @@ class BoardBuilder:
     def board(self) -> Board:
         """The board."""
         rows: Found = {}
-        asked: dict[str, tuple[Question, Share]] = {}
+        asked: dict[str, tuple[AnswerConditions, Share]] = {}
         crowds: list[tuple[RunEntry, Tally, Share]] = []
         benchmarks, strategies, models = self.names
         for line, tally in self.found:
@@ -449,28 +409,30 @@ class BoardBuilder:
                     crowds.append((line, tally, share))
                 else:
                     cells = rows.setdefault((tally.model, tally.revision, tally.served, False), {})
-                    cells.setdefault(one.key, []).append((tally.created, line.name, share))
-                    asked.setdefault(one.key, (one, share))
+                    cells.setdefault(column_key(one), []).append((tally.created, line.name, share))
+                    asked.setdefault(column_key(one), (one, share))
         for line, tally, share in crowds:
             keys = [key for key, (one, _) in asked.items() if one.ground == share.asked.ground]
             if not keys:
-                asked.setdefault(share.asked.key, (share.asked, share))
-            for key in keys or [share.asked.key]:
+                asked.setdefault(column_key(share.asked), (share.asked, share))
+            for key in keys or [column_key(share.asked)]:
                 cells = rows.setdefault((tally.model, tally.revision, share.asked.strategy, True), {})
                 cells.setdefault(key, []).append((tally.created, line.name, share))
         columns = _columns(asked, rows)
+        layers, not_compared = _group_layers(self._layers())
         return Board(
             columns,
             self._rows(rows, columns),
             tuple(self.apart),
-            self._layers(),
+            layers,
+            not_compared,
             self.pending,
             self.total,
             self.filters,
             *(tuple(sorted(names)) for names in (benchmarks, strategies, models)),
         )
 
-    def _passes(self, asked: Question, model: str) -> bool:
+    def _passes(self, asked: AnswerConditions, model: str) -> bool:
         wanted = self.filters
         return (
             wanted.benchmark in ("", asked.benchmark)
@@ -501,29 +463,56 @@ class BoardBuilder:
         by_name = sorted(rows, key=lambda row: (row.model, row.note), reverse=not self.filters.down)
         return tuple(by_name if sort == "model" else sorted(rows, key=place))
 
-    def _layers(self) -> tuple[tuple[LayersEntry, ...], ...]:
-        groups: dict[tuple[str, str, str], list[LayersEntry]] = {}
+    def _layers(self) -> Iterator[LayersEntry]:
+        """The models that are shown with their layers; why others are not goes to `apart`."""
         for folder, part, tally in self.layered:
             layers = tally.layers
             if tally.broken or layers is None:
-                why = tally.broken or UNFINISHED
-                self.apart.append(UnrankedRun(part, tally.model, LAYERED, why))
+                self.apart.append(UnrankedRun(part, tally.model, LAYERED, tally.broken or UNFINISHED))
             elif self.filters.model in ("", tally.model):
                 if layers.spoiled:
                     self.apart.append(UnrankedRun(part, tally.model, LAYERED, layers.spoiled))
-                    continue
-                group = groups.setdefault((layers.asked, layers.inside, layers.formula), [])
-                group.append(LayersEntry(folder, part, tally.model, layers))
-        ordered = [
-            tuple(sorted(group, key=lambda row: (-(_score(row.layers) or 0), row.model))) for group in groups.values()
-        ]
-        return tuple(sorted(ordered, key=len, reverse=True))
+                else:
+                    yield LayersEntry(folder, part, tally.model, layers)
+
+
+def _group_layers(
+    entries: Iterable[LayersEntry],
+) -> tuple[tuple[tuple[LayersEntry, ...], ...], tuple[NotCompared, ...]]:
+    """The tables of layers, and who does not stand in the largest one by each score. A table by FToM_BS that holds the
+    same models as one by FToM is left out; others leave out FToM and C, which may not be compared there."""
+    known = {(one.model, one.part): one for one in entries}
+    tables: list[tuple[LayersEntry, ...]] = []
+    apart, shown = [], []
+    without = {"ftom": (), "c": (), "cases": 0}
+    for score, layers in leaderboard.SCORES.values():
+        having = {key: one.layers for key, one in known.items() if _estimate(one.layers, score) is not None}
+        rest = {key: one.conditions for key, one in having.items()}
+        found = group_comparable(rest, measured="c" in layers)
+        called = leaderboard.CALLED[score]
+        apart += [NotCompared(part, model, called, why) for (model, part), why in found.others.items()]
+        while found.largest:
+            group = [known[key] for key in found.largest]
+            if found.largest not in shown:
+                if "c" not in layers:
+                    group = [replace(one, layers=one.layers.model_copy(update=without)) for one in group]
+                tables.append(tuple(sorted(group, key=lambda row: (-(_score(row.layers) or 0), row.model))))
+            shown.append(found.largest)
+            rest = {key: one for key, one in rest.items() if key not in found.largest}
+            found = group_comparable(rest, measured="c" in layers)
+    tables += [(one,) for key, one in known.items() if not any(key in group for group in shown)]
+    return tuple(tables), tuple(apart)
 
 
 def _score(layers: Layers) -> float | None:
     """The score that ranks a model: FToM where all layers were measured, else FToM_BS."""
-    first = layers.ftom[0] if layers.ftom else None
-    return first if first is not None else layers.ftom_bs[0] if layers.ftom_bs else None
+    first = _estimate(layers, "ftom")
+    return first if first is not None else _estimate(layers, "ftom_bs")
+
+
+def _estimate(layers: Layers, score: str) -> float | None:
+    found: tuple[float | None, ...] = getattr(layers, score)
+    return found[0] if found else None
 
 
 def _best(found: Found, key: str) -> float | None:
@@ -533,14 +522,14 @@ def _best(found: Found, key: str) -> float | None:
     return max(known) if len(set(known)) > 1 else None
 
 
-def _columns(asked: Mapping[str, tuple[Question, Share]], rows: Found) -> tuple[Column, ...]:
+def _columns(asked: Mapping[str, tuple[AnswerConditions, Share]], rows: Found) -> tuple[Column, ...]:
     """The columns: benchmarks with most models first, and in each the columns with most models."""
     models = {key: sum(key in cells for cells in rows.values()) for key in asked}
     of_benchmark: dict[str, int] = {}
     for key, (one, _) in asked.items():
         of_benchmark[one.benchmark] = max(of_benchmark.get(one.benchmark, 0), models[key])
 
-    def place(entry: tuple[str, tuple[Question, Share]]) -> tuple[int, str, int, str, int, str]:
+    def place(entry: tuple[str, tuple[AnswerConditions, Share]]) -> tuple[int, str, int, str, int, str]:
         key, (one, _) = entry
         return -of_benchmark[one.benchmark], one.benchmark, -models[key], one.strategy, -one.count, key
 
@@ -549,26 +538,9 @@ def _columns(asked: Mapping[str, tuple[Question, Share]], rows: Found) -> tuple[
     for one, share in ordered:
         alike = [other for other, _ in ordered if (other.benchmark, other.strategy) == (one.benchmark, one.strategy)]
         number = alike.index(one) + 1 if len(alike) > 1 else 0
-        differs = difference(alike[0], one) if number > 1 else ""
+        differs = describe_difference(Conditions((one,)), Conditions((alike[0],))) if number > 1 else ""
         made.append(Column(one, number, differs, share.chance, share.rule, share.rule_share))
     return tuple(made)
-
-
-_CALLED = {
-    "digest": "another version of the benchmark",
-    "gold": "other right answers",
-    "questions": "other questions",
-    "prompt": "other prompts or another limit of tokens",
-    "temperature": "another temperature",
-    "repeats": "another number of samples",
-    "seed": "another seed",
-    "scoring": "replies read by other rules",
-}
-
-
-def difference(first: Question, other: Question) -> str:
-    """In what two columns of the same benchmark and strategy differ, in words."""
-    return ", ".join(said for name, said in _CALLED.items() if getattr(first, name) != getattr(other, name))
 
 
 REMEMBERED = 4096  # how many tallies are kept in memory
@@ -693,6 +665,7 @@ def _cells(found: Board) -> Iterator[dict[str, Any]]:
 
 
 def _layer_records(found: Board) -> Iterator[dict[str, Any]]:
+    why = {(one.part, one.score): one.why for one in found.not_compared}
     for number, group in enumerate(found.layers, 1):
         for one in group:
             layers = one.layers
@@ -704,6 +677,7 @@ def _layer_records(found: Board) -> Iterator[dict[str, Any]]:
                     **{"model": one.model, "benchmark": LAYERED, "strategy": called, "column": f"{LAYERED} {number}"},
                     **{"questions": layers.questions, "estimate": value[0], "ci_low": value[1], "ci_high": value[2]},
                     **{"unread": layers.unread, "failed": layers.failed, "run": one.run},
+                    "not_compared": why.get((one.part, called)),
                 }
 
 

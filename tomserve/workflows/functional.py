@@ -293,6 +293,15 @@ def analyze_layers(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -
     return compute(scores, replace(study, tables=partial(tables, formula=formula, why_no_c=why_no_c)))
 
 
+def read_layers(folder: Path, parts: Sequence[Path], inside: Path | None) -> FunctionalResult:
+    """The layers of a model that was asked and measured before. folder: of all parts. parts: the runs of answers."""
+    frames = [scores_of(run) for run in (*parts, *([inside] if inside is not None else []))]
+    model = str(frames[0]["model"][0])
+    scores = relabel(combine_scores(frames), _labels(frames, model, inside))
+    results = tuple(EvalResult(path, 0, 0, {}, 0.0) for path in parts)
+    return FunctionalResult(folder, model, results, inside, None, analyze_layers(scores, FTOM_1))
+
+
 def load_layer_scores(told: FunctionalResult) -> pl.DataFrame:
     """The rows of all parts of one model under its name."""
     frames = [scores_of(run) for run in told.runs]

@@ -1,8 +1,9 @@
 """The leaderboard of several models: measures one after the other, ranks what can be compared, shows and writes the
 tables.
 
-Models are ranked by FToM among those that have all three layers, of the same questions and the same cases, and by
-FToM_BS among all that were asked the same questions. What is left out is listed with the reason. Names of models and
+Models are ranked by FToM among those that have all three layers, and by FToM_BS among all with behaviour and stability;
+each time those that may stand side by side (tomserve.studies.comparability). What is left out is listed with the
+reason. Names of models and
 messages of errors come from strangers: they are escaped in the page, and inert elsewhere.
 """
 
@@ -23,7 +24,7 @@ from rich.console import Console
 from tomserve._version import __version__
 from tomserve.causal.settings import ITEMS
 from tomserve.causal.table import ANSWER
-from tomserve.content import digest, files
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.content.paths import run_name
 from tomserve.content.text import count_noun
@@ -32,17 +33,19 @@ from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.reporting import tables
 from tomserve.reporting.table_layout import print_prose, print_table
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.scores import scores_of
+from tomserve.runs.scores import load_scored_run, scores_of
 from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, Formula
 from tomserve.status import UNANSWERED
-from tomserve.studies import Analysis, Excerpt, missing_data
+from tomserve.studies import Analysis, Excerpt, load_study, missing_data
 from tomserve.studies.answer_rows import is_answered, is_unreadable, originals, split_scores
+from tomserve.studies.comparability import Comparable, Conditions, group_comparable
 from tomserve.studies.comparison import combine_scores
 from tomserve.studies.contrasts import Record
 from tomserve.studies.presentation import Row, cell
 from tomserve.studies.presentation import one_line as shorten_line
 from tomserve.workflows.functional import (
     REPORT,
+    STUDY,
     FunctionalPlan,
     FunctionalResult,
     PartRunner,
@@ -51,9 +54,6 @@ from tomserve.workflows.functional import (
     load_layer_scores,
     measure_layers,
 )
-
-_HOW = ("strategy", "where", "alphas", "folds")
-"""The settings of a measurement that have to be the same where C is compared; layers differ from model to model."""
 
 LONGEST = 160
 """How many characters of an error a table tells at most; the whole of it was said when it happened."""
@@ -69,20 +69,16 @@ class ModelFacts:
     """All of its rows, by which it is compared with others."""
     row: Row
     """Its row of the table `score`."""
-    items: frozenset[tuple[str, str]]
-    """The questions without their variants, each with its benchmark."""
-    asked: str
-    """A digest of all questions, their variants included."""
+    conditions: Conditions
+    """What it was asked and measured on, and how."""
+    questions: int
+    """How many questions it was asked, without their variants."""
     scenarios: int
     """How many scenarios the questions are about."""
     cases: int
     """How many cases were measured inside the model."""
-    on: str
-    """A digest of these cases."""
     inner: int
     """How many scenarios these cases are about."""
-    how: Mapping[str, object]
-    """The settings of the measurement."""
     weights: str
     """The weights in which C was measured, "" for none."""
     replies: int
@@ -120,13 +116,11 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
         told=told,
         scores=frame,
         row=told.analysis.tables["score"].row(0, named=True),
-        items=frozenset(originals(answers).select("benchmark", "item").unique().iter_rows()),
-        asked=digest_questions(answers),
+        conditions=_read_conditions(told, frame, inside),
+        questions=originals(answers).select("benchmark", "item").n_unique(),
         scenarios=answers.select("benchmark", pl.coalesce("cluster", "item")).n_unique(),
         cases=cases["item"].n_unique() if cases.height else 0,
-        on=(inside.benchmark_digest or "") if inside is not None else "",
         inner=cases["cluster"].n_unique() if cases.height else 0,
-        how={name: inside.settings.get(name) for name in _HOW} if inside is not None else {},
         weights=_name_weights(inside.model) if inside is not None else "",
         replies=sum(gap.replies for gap in lacking),
         unread=sum(gap.unread for gap in lacking),
@@ -138,6 +132,20 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
             *(said.removeprefix(prefix) for said in told.analysis.warnings),
         ),
     )
+
+
+def _read_conditions(told: FunctionalResult, scores: pl.DataFrame, inside: Manifest | None) -> Conditions:
+    """What the study counts of a model, with what its runs have recorded. inside: the manifest of the measurement."""
+    study = load_study(STUDY)
+    assert study.conditions is not None
+    found = study.conditions(scores.lazy())[told.model]
+    runs = {}
+    for one in told.answers:
+        if (manifest := Manifest.read(one.folder)) is not None:
+            runs[manifest.benchmark] = manifest, load_scored_run(one.folder).record
+    answers = tuple(one.record(*runs[one.benchmark]) if one.benchmark in runs else one for one in found.answers)
+    measured = found.measurement
+    return Conditions(answers, measured.record(inside) if measured is not None and inside is not None else measured)
 
 
 def _name_weights(weights: str) -> str:
@@ -175,48 +183,6 @@ def explain_lost(rows: pl.DataFrame, by: str = "") -> str:
     if lost in (unread, lost - unread):
         return f"{lost:,} {of} {'could not be read' if unread else 'did not come'}, more than half"
     return f"{unread:,} {of} could not be read and {lost - unread:,} did not come, together more than half"
-
-
-def digest_questions(answers: pl.DataFrame) -> str:
-    """A digest of the questions of a score table; two tables that were asked the same have the same."""
-    asked = answers.select("benchmark", "item").unique().sort("benchmark", "item")
-    return digest(asked.write_csv().encode())
-
-
-def describe_difference(one: ModelFacts, ranked: ModelFacts) -> str:
-    """What a model was asked or measured on that those which are ranked were not, with the way out."""
-    if one.asked == ranked.asked and one.on == ranked.on:
-        other = ", ".join(name for name in _HOW if one.how.get(name) != ranked.how.get(name))
-        return f"was measured with other settings ({other}): repeat with the same options"
-    if one.asked == ranked.asked:
-        if one.cases == ranked.cases:
-            return "was measured on other cases of the same number (another file or version)"
-        return f"was measured on {one.cases:,} cases, the ranked ones on {ranked.cases:,}: repeat with the same --cases"
-    benchmarks, others = (sorted({name for name, _ in each.items}) for each in (one, ranked))
-    if benchmarks != others:
-        return (
-            f"was asked {', '.join(benchmarks)}, the ranked ones {', '.join(others)}: repeat with the same --benchmark"
-        )
-    if len(one.items) != len(ranked.items):
-        counts = f"{len(one.items):,} questions, the ranked ones {len(ranked.items):,}"
-        return f"was asked {counts}: repeat with the same --limit"
-    if one.items != ranked.items:
-        return "was asked other questions of the same number (another file or version)"
-    return "was asked other variants of the same questions: repeat it in a new folder (--run)"
-
-
-def group_alike(known: Sequence[ModelFacts], *, cases: bool) -> tuple[list[ModelFacts], list[ModelFacts], bool]:
-    """The largest group that was asked the same (and measured on the same cases), the others, and whether another
-    group is as large; then it is that with most questions, then with most cases."""
-    groups: dict[tuple[str, ...], list[ModelFacts]] = {}
-    for one in known:
-        inside = (one.on, repr(one.how)) if cases else ()
-        groups.setdefault((one.asked, *inside), []).append(one)
-    if not groups:
-        return [], [], False
-    best = max(groups.values(), key=lambda group: (len(group), len(group[0].items), group[0].cases))
-    tied = sum(len(group) == len(best) for group in groups.values()) > 1
-    return best, [one for one in known if one not in best], tied
 
 
 def explain_missing(one: ModelFacts, layers: Iterable[str]) -> str:
@@ -257,7 +223,7 @@ def find_unnamed(folder: Path, on_board: Mapping[str, Path], failed: Iterable[st
     return found
 
 
-ALL, BS, APART = "leaderboard_ftom", "leaderboard_ftom_bs", "not_ranked"
+ALL, BS, NOT_COMPARED, APART = "leaderboard_ftom", "leaderboard_ftom_bs", "not_compared", "not_ranked"
 """The names of the tables, and of their files."""
 
 SCORES = {ALL: ("ftom", ("b", "c", "s")), BS: ("ftom_bs", ("b", "s"))}
@@ -286,7 +252,7 @@ class Leaderboard:
     """The tables of a leaderboard, with what a reader must know of them."""
 
     tables: Mapping[str, pl.DataFrame]
-    """The tables by name (ALL, BS and APART), those without rows left out."""
+    """The tables by name (ALL, BS, NOT_COMPARED and APART), those without rows left out."""
     formula: str
     """The name of the score."""
     sentences: tuple[str, ...]
@@ -341,6 +307,7 @@ def make_leaderboard(queue: MeasuredModels, formula: Formula, folder: Path | Non
     tables: dict[str, pl.DataFrame] = {}
     sentences: list[str] = []
     lacking: dict[str, list[tuple[str, str]]] = {}
+    differing: list[tuple[str, str, str]] = []
     warnings = {one.model: one.warnings for one in known if one.warnings}
     for name, (score, layers) in SCORES.items():
         having = [one for one in sound if one.row[score] is not None]
@@ -352,15 +319,18 @@ def make_leaderboard(queue: MeasuredModels, formula: Formula, folder: Path | Non
             )
             lacking[score] = reasons
             continue
-        same, others, tied = group_alike(having, cases="c" in layers)
-        reasons += [(one.model, describe_difference(one, same[0])) for one in others]
+        group = group_comparable({one.model: one.conditions for one in having}, measured="c" in layers)
+        same = [one for one in having if one.model in group.largest]
+        differing += [(model, score, why) for model, why in group.others.items()]
         apart += [(model, f"{CALLED[score]}: {why}") for model, why in reasons]
         ranked = _Ranked(same, score, layers, analyze_layers(combine_scores([one.scores for one in same]), formula))
         tables[name] = ranked.table()
         sentences += ranked.sentences()
-        if others:
-            sentences.append(_describe_choice(score, same, tied))
+        if group.others:
+            sentences.append(_describe_choice(score, group))
         warnings |= _more(warnings, ranked.analysis, [one.model for one in known])
+    if differing:
+        tables[NOT_COMPARED] = pl.DataFrame(differing, schema=["model", "score", "why"], orient="row")
     named = {model for table in tables.values() for model in table["model"]} | {model for model, _ in apart}
     for score, reasons in lacking.items():  # that no model has a score is said once, but no model goes unmentioned
         apart += [(model, f"{CALLED[score]}: {why}") for model, why in reasons if model not in named]
@@ -381,14 +351,13 @@ def _explain_none(score: str, layers: Sequence[str], formula: Formula) -> str:
     return "no model has both B and S" if b + s > 0 else f"the weights of B and S are 0 in {formula.name}"
 
 
-def _describe_choice(score: str, same: Sequence[ModelFacts], tied: bool) -> str:
+def _describe_choice(score: str, group: Comparable[str]) -> str:
     """A sentence about which models are ranked, where they were asked different things."""
-    group = "one of the largest groups" if tied else "the largest group"
-    further = ", that with most questions, and then with most cases" if tied else ""
-    names = list_names(one.model for one in same)
+    largest = "one of the largest groups" if group.tied else "the largest group"
+    further = ", that with most questions, and then with most cases" if group.tied else ""
     return (
-        f"{CALLED[score]} ranks {group} of models that were asked and measured alike ({names})"
-        f"{further}; the others stand under Not ranked."
+        f"{CALLED[score]} ranks {largest} of models that were asked and measured alike ({list_names(group.largest)})"
+        f"{further}; the others stand under Not compared."
     )
 
 
@@ -451,7 +420,7 @@ class _Ranked:
                     **{"rank": self._rank(row, rows), "model": row["model"], "formula": row["formula"]},
                     **{name: row[name] for name in ends},
                     **{name: chance.get(name) for name in ("p_first", "rank_low", "rank_high")},
-                    **{"questions": len(one.items), "scenarios": one.scenarios},
+                    **{"questions": one.questions, "scenarios": one.scenarios},
                     **({"cases": one.cases, "c_measured_in": one.weights} if "c" in self.layers else {}),
                     **{"replies": one.replies, "unread": one.unread, "failed": one.failed},
                 }
@@ -491,7 +460,7 @@ class _Ranked:
 PAGE, NOTES = "leaderboard.html", "notes.md"
 """The names of the page, and of the file that says in Markdown what is said below its tables."""
 
-FILES = (*(f"{name}.{form}" for name in (ALL, BS, APART) for form in ("csv", "md")), NOTES, PAGE)
+FILES = (*(f"{name}.{form}" for name in (ALL, BS, NOT_COMPARED, APART) for form in ("csv", "md")), NOTES, PAGE)
 """Every file that a leaderboard may have."""
 
 _TITLES = {
@@ -499,6 +468,8 @@ _TITLES = {
           "the same questions and cases."),
     BS: ("Behaviour and stability", "Ranked by FToM_BS, the only score that ranks models with and without weights at "
          "hand together, all of the same questions."),
+    NOT_COMPARED: ("Not compared", "Models that have a score but were asked or measured otherwise than those that are "
+         "ranked by it."),
     APART: ("Not ranked", "What could not be compared or measured, and why."),
 }  # fmt: skip
 
@@ -525,11 +496,13 @@ def show_leaderboard(board: Leaderboard, screen: Console) -> None:
     for excerpt in excerpt_ranks(board):
         print_table(excerpt.title, excerpt.frame, screen)
         print_prose(f"{excerpt.reading}\n", screen, "dim")
-    if (apart := board.tables.get(APART)) is not None:
-        print_prose("not ranked", screen, "bold")
-        for model, why in apart.iter_rows():
-            print_prose(f"- {one_line(model)}: {why}", screen, hanging=2)
-        screen.print()
+    for name in (NOT_COMPARED, APART):
+        if (apart := board.tables.get(name)) is not None:
+            print_prose(_TITLES[name][0].lower(), screen, "bold")
+            for row in apart.iter_rows(named=True):
+                score = f"{CALLED[row['score']]}: " if "score" in row else ""
+                print_prose(f"- {one_line(row['model'])}: {score}{row['why']}", screen, hanging=2)
+            screen.print()
     for line in board.sentences:
         print_prose(line, screen)
     if board.sentences:
@@ -583,8 +556,9 @@ def _ranks(row: Row) -> str:
 
 def _for_readers(name: str, row: Row) -> dict[str, Cell]:
     """A row of a table as readers see it, by the headings of the columns."""
-    if name == APART:
-        return {column: Cell(one_line(str(value))) for column, value in row.items()}
+    if name not in SCORES:
+        return {column: Cell(one_line(CALLED.get(str(value), str(value)) if column == "score" else str(value)))
+                for column, value in row.items()}  # fmt: skip
     score, layers = SCORES[name]
     inside = f"C measured in {one_line(str(row['c_measured_in']))}" if "c_measured_in" in row else ""
     counts = {what: Cell(f"{row[what]:,}") for what in _COUNTS if what in row}
@@ -600,7 +574,7 @@ def _for_readers(name: str, row: Row) -> dict[str, Cell]:
 
 def _reading(name: str, frame: pl.DataFrame, formula: str, first: str) -> Iterator[str]:
     """Sentences that explain the columns of a table which are there. first: the heading of the probability."""
-    if name == APART:
+    if name not in SCORES:
         return
     score, _ = SCORES[name]
     c = "C: mechanism, above the largest control and over its ceiling; " if name == ALL else ""
