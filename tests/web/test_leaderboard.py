@@ -62,7 +62,7 @@ def test_a_share_and_its_interval_are_those_of_the_study_of_accuracies() -> None
         ),
         (
             {"strategies": {"cot": {"digest": "sha256:1"}}},
-            "was asked by other prompts or another limit of tokens: repeat with the same",
+            "was asked by prompts of another text or form, or another limit of tokens: repeat with the same",
         ),
     ],
 )

@@ -161,7 +161,7 @@ _ANSWERS: Sequence[Mapping[str, str]] = (
     },
     {
         "strategy": "was asked by {one} instead of {other}: repeat with the same strategy",
-        "prompt": "was asked by other prompts or another limit of tokens: repeat with the same",
+        "prompt": "was asked by prompts of another text or form, or another limit of tokens: repeat with the same",
     },
     {
         "temperature": "was sampled at temperature {one} instead of {other}: repeat with the same",
