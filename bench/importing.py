@@ -36,10 +36,10 @@ kind, what, path, options = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.arg
 import csv, json, orjson, zipfile, zstandard
 if what == "ours":
     from tomserve import benchmarks
-    from tomserve.interop.importer import Wish, bring
+    from tomserve.interop.importer import ImportOptions, import_replies
     from tomserve.interop.inspect_reader import InspectLog
     from tomserve.interop.lm_eval_files import LmEvalSamples
-    from tomserve.interop.csv_reader import Mapped
+    from tomserve.interop.csv_reader import MappedFile
 if what == "peer":
     from inspect_ai.log import read_eval_log
 
@@ -48,8 +48,8 @@ def ours():
     if kind == "lm-eval":
         read = LmEvalSamples(path, "m")
     else:
-        read = source(path) if source else Mapped(path, kind, (), "m")
-    bring([read], Wish(benchmark=options[0] if options else None, run="made"))
+        read = source(path) if source else MappedFile(path, kind, (), "m")
+    import_replies([read], ImportOptions(benchmark=options[0] if options else None, run="made"))
 
 def floor():
     if kind in ("eval", "deflate"):

@@ -229,11 +229,11 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
 
 PROGRAM = """
 import sys
-from tomserve.causal.experiment import On
+from tomserve.causal.experiment import Hardware
 from tomserve.causal.experiment import measure
 from tomserve.causal.settings import Settings
 settings = Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(3,), fewest=2)
-measure(settings, sys.argv[3], on=On(device="cpu"))
+measure(settings, sys.argv[3], on=Hardware(device="cpu"))
 """
 
 

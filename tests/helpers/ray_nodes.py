@@ -48,7 +48,7 @@ class RayNodes:
         """Add a node with these resources, such as num_cpus=1, and wait until it is there."""
         there = set(_running(self.mark))
         begin = partial(self.cluster.add_node, object_store_memory=STORE, **resources)
-        self.other_families.append(_patiently(begin, lambda: _kill_node(self.mark, there)))
+        self.others.append(_patiently(begin, lambda: _kill_node(self.mark, there)))
         self.cluster.wait_for_nodes(60)
 
     def join(self) -> None:
@@ -59,7 +59,7 @@ class RayNodes:
 
     def kill(self) -> None:
         """Kill the node that was added last, with all that runs on it, as when its machine loses power."""
-        self.cluster.remove_node(self.other_families.pop(), allow_graceful=False)
+        self.cluster.remove_node(self.others.pop(), allow_graceful=False)
 
     def end(self) -> None:
         """End all nodes, and what runs on them."""

@@ -100,12 +100,12 @@ def test_a_folder_that_is_no_run_is_left_alone(cli, tmp_path: Path, endpoint: En
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tomserve.interop.importer import Wish, bring
-from tomserve.interop.csv_reader import Mapped
+from tomserve.interop.importer import ImportOptions, import_replies
+from tomserve.interop.csv_reader import MappedFile
 from tomserve.runs.runfolder import RunFolder
 
 RunFolder.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-bring([Mapped(Path(sys.argv[1]), "csv", sys.argv[2:], "a")], Wish(benchmark="none"))
+import_replies([MappedFile(Path(sys.argv[1]), "csv", sys.argv[2:], "a")], ImportOptions(benchmark="none"))
 """
 
 

@@ -162,7 +162,7 @@ def test_a_record_that_another_process_than_the_holder_wrote_is_not_running(tmp_
 def test_looking_whether_a_run_is_held_never_keeps_it_from_being_opened(tmp_path: Path) -> None:
     """Each look takes a shared lock for a moment, and there are many looks while experiments begin."""
     (tmp_path / "r").mkdir()
-    code = "from tomserve.runs.progress import held; from pathlib import Path; p = Path('r')\nwhile True: held(p)"
+    code = "from tomserve.runs.progress import is_locked; from pathlib import Path; p = Path('r')\nwhile True: is_locked(p)"
     lookers = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(2)]
     try:
         with RunFolder(tmp_path / "r"):

@@ -297,7 +297,7 @@ def test_the_scorer_is_named_by_its_code(tmp_path: Path) -> None:
 def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() -> None:
     """What is only loaded by way of `items` and `benchmarks`, and reads stages, finds files, tells variants of items
     before they are asked, or names errors."""
-    makes_none = {"content", "engine", "errors", "prompting", "runs", "variants", "status"}
+    makes_none = {"_version", "content", "engine", "errors", "prompting", "runs", "variants", "status"}
     script = (
         "import sys, tomserve.runs.scores\n"
         "from tomserve import benchmarks\n"
