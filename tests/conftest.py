@@ -76,6 +76,7 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         if name.startswith("TOMSERVE_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("TERM", "xterm")  # what a terminal shows does not depend on that of the tests
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     state = tmp_path.with_name(f"state-of-{tmp_path.name}")
     state.mkdir(mode=0o700)
