@@ -49,6 +49,16 @@ def test_the_fit_of_any_design_is_that_of_statsmodels(seed: int, binomial: bool)
     assert covariance == pytest.approx(expected.cov_params(), rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_stage_of_a_single_cluster_ends_no_command(seed: int) -> None:
+    """The cluster alone decides on the effect of its stage, so that its enlarged residuals need not exist."""
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(5), 2)
+    alone, arm, y = clusters == 4, rng.integers(0, 2, 10) * (clusters < 4), rng.integers(0, 2, 10).astype(float)
+    found = strata._gee(y, np.column_stack([~alone, alone, arm]).astype(float), clusters, binomial=False)
+    assert found is None or np.isfinite(found[1]).all()
+
+
 def test_mantel_haenszel_by_hand() -> None:
     y = [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
     arm = [1, 1, 1, 0, 0, 0, 1, 1, 0, 0]

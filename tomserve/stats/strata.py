@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -123,8 +124,8 @@ def fit_shares(data: ClusterTotals, *, binomial: bool) -> Shares | None:
     clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels. As every
     cluster lies in one stratum and one arm, all its rows have the same expectation, so that their number and their sums
     are all that the equations need. The matrix of the normal equations is diagonal but for the row and column of the
-    treatment: a fit takes time and memory in proportion to the clusters, while the design matrix of statsmodels grows
-    with rows times strata.
+    treatment: a fit takes time and memory in proportion to the clusters, while a design matrix grows with rows times
+    strata.
 
     They describe these strata, for further clusters of the same kind, and assume that clusters are independent within
     them. None where the fit does not converge or a fitted probability is 0 or 1.
@@ -422,15 +423,12 @@ def _gee(y: Floats, design: Floats, clusters: Codes, binomial: bool) -> tuple[Fl
     starts = np.flatnonzero(np.diff(clusters, prepend=-1))
     sizes = np.diff(starts, append=y.size)
     beta, correlation = np.zeros(design.shape[1]), 0.0
-    with np.errstate(all="ignore"):  # a fit that overflows is not finite, and None is returned
+    with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError):  # what overflows is not finite
+        rows, residuals = _standardised_rows(y, design, beta, binomial)
         for step in range(_START + ITERATIONS):
-            rows, residuals = _standardised_rows(y, design, beta, binomial)
             weighted = _uncorrelated(rows, starts, sizes, correlation)
             score = weighted.T @ residuals
-            try:
-                beta = beta + np.linalg.solve(rows.T @ weighted, score)
-            except np.linalg.LinAlgError:
-                return None
+            beta = beta + np.linalg.solve(rows.T @ weighted, score)
             if not np.isfinite(beta).all():
                 return None
             rows, residuals = _standardised_rows(y, design, beta, binomial)
