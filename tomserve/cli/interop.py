@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -319,20 +320,36 @@ MapOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Replies:
+    """The options that say which replies are read, and what they are called."""
+
+    run: ImportRunOption = None
+    model: ImportModelOption = None
+    task: TaskOption = None
+    strategy: ImportStrategyOption = None
+    benchmark: MatchOption = None
+    path: PathOption = None
+    together: AsOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marks:
+    """The options that say whose reading of the replies counts, and what else a file tells of questions."""
+
+    threshold: ThresholdOption = None
+    counts: CountsOption = None
+    factor: FactorOption = None
+    cluster: ClusterOption = None
+
+
+@with_groups
 def import_inspect(
+    *,
     logs: FilesArgument,
-    run: ImportRunOption = None,
-    model: ImportModelOption = None,
-    task: TaskOption = None,
-    strategy: ImportStrategyOption = None,
-    benchmark: MatchOption = None,
-    path: PathOption = None,
-    together: AsOption = None,
+    replies: Replies,
     scorer: ScorerOption = None,
-    threshold: ThresholdOption = None,
-    counts: CountsOption = None,
-    factor: FactorOption = None,
-    cluster: ClusterOption = None,
+    marks: Marks,
     quiet: QuietOption = False,
 ) -> int:
     """Read logs of Inspect (.eval, .json) into runs.
@@ -342,27 +359,18 @@ def import_inspect(
     """
     from tomserve.interop.inspect_reader import InspectLog
 
-    wish = _import_options(
-        run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster
-    )
+    options = _import_options(replies, marks, scorer)
     named, found = _import_files(logs, (".eval", ".json"))
-    return _import_sources([InspectLog(one) for one in named], wish, found, quiet)
+    return _import_sources([InspectLog(one) for one in named], options, found, quiet)
 
 
+@with_groups
 def import_lm_eval(
+    *,
     samples: FilesArgument,
-    run: ImportRunOption = None,
-    model: ImportModelOption = None,
-    task: TaskOption = None,
-    strategy: ImportStrategyOption = None,
-    benchmark: MatchOption = None,
-    path: PathOption = None,
-    together: AsOption = None,
+    replies: Replies,
     scorer: ScorerOption = None,
-    threshold: ThresholdOption = None,
-    counts: CountsOption = None,
-    factor: FactorOption = None,
-    cluster: ClusterOption = None,
+    marks: Marks,
     quiet: QuietOption = False,
 ) -> int:
     """Read what lm-eval wrote by --log_samples (samples_<task>_<date>.jsonl) into runs.
@@ -371,88 +379,53 @@ def import_lm_eval(
     """
     from tomserve.interop.lm_eval_files import LmEvalSamples
 
-    wish = _import_options(
-        run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster
-    )
+    options = _import_options(replies, marks, scorer)
     named, found = _import_files(samples, (".jsonl",), "samples_")
-    return _import_sources([LmEvalSamples(one, model, scorer) for one in named], wish, found, quiet)
+    return _import_sources([LmEvalSamples(one, replies.model, scorer) for one in named], options, found, quiet)
 
 
+@with_groups
 def import_csv(
+    *,
     files: FilesArgument,
     columns: MapOption = None,
-    run: ImportRunOption = None,
-    model: ImportModelOption = None,
-    task: TaskOption = None,
-    strategy: ImportStrategyOption = None,
-    benchmark: MatchOption = None,
-    path: PathOption = None,
-    together: AsOption = None,
-    threshold: ThresholdOption = None,
-    counts: CountsOption = None,
-    factor: FactorOption = None,
-    cluster: ClusterOption = None,
+    replies: Replies,
+    marks: Marks,
     quiet: QuietOption = False,
 ) -> int:
     """Read a spreadsheet, a row for each reply, into runs.
 
     Columns that are called like a field need no --map. The exit code is 1 where rows could not be read.
     """
-    wish = _import_options(
-        run, model, None, strategy, benchmark, path, together, None, threshold, counts, factor, cluster
-    )
-    return _import_mapped("csv", files, columns, task, wish, quiet)
+    return _import_mapped("csv", files, columns, replies, marks, quiet)
 
 
+@with_groups
 def import_jsonl(
+    *,
     files: FilesArgument,
     columns: MapOption = None,
-    run: ImportRunOption = None,
-    model: ImportModelOption = None,
-    task: TaskOption = None,
-    strategy: ImportStrategyOption = None,
-    benchmark: MatchOption = None,
-    path: PathOption = None,
-    together: AsOption = None,
-    threshold: ThresholdOption = None,
-    counts: CountsOption = None,
-    factor: FactorOption = None,
-    cluster: ClusterOption = None,
+    replies: Replies,
+    marks: Marks,
     quiet: QuietOption = False,
 ) -> int:
     """Read JSON lines, an object for each reply, into runs.
 
     Fields that are called like ours need no --map. The exit code is 1 where lines could not be read.
     """
-    wish = _import_options(
-        run, model, None, strategy, benchmark, path, together, None, threshold, counts, factor, cluster
-    )
-    return _import_mapped("jsonl", files, columns, task, wish, quiet)
+    return _import_mapped("jsonl", files, columns, replies, marks, quiet)
 
 
-def _import_options(
-    run: str | None,
-    model: str | None,
-    task: str | None,
-    strategy: str | None,
-    benchmark: str | None,
-    path: Path | None,
-    together: str | None,
-    scorer: str | None,
-    threshold: float | None,
-    counts: str | None,
-    factors: list[str] | None,
-    cluster: str | None,
-) -> ImportOptions:
+def _import_options(replies: Replies, marks: Marks, scorer: str | None = None) -> ImportOptions:
     from tomserve.interop.importer import ImportOptions
 
     known: dict[str | None, Literal["tomserve", "tool"] | None] = {None: None, "tomserve": "tomserve", "tool": "tool"}
-    if counts not in known:
-        raise ConfigError(f"--counts: {one_of('reading', str(counts), ('tomserve', 'tool'))}")
-    own = tuple(factors or ())
+    if marks.counts not in known:
+        raise ConfigError(f"--counts: {one_of('reading', str(marks.counts), ('tomserve', 'tool'))}")
     return ImportOptions(
-        run, model, task, strategy, benchmark, path, together, scorer, threshold, known[counts], own, cluster
-    )
+        **vars(replies), scorer=scorer, threshold=marks.threshold, counts=known[marks.counts],
+        factors=tuple(marks.factor or ()), cluster=marks.cluster,
+    )  # fmt: skip
 
 
 def _import_files(given: Sequence[Path], endings: tuple[str, ...], beginning: str = "") -> tuple[list[Path], set[Path]]:
@@ -477,16 +450,16 @@ def _import_mapped(
     kind: Literal["csv", "jsonl"],
     files: Sequence[Path],
     columns: list[str] | None,
-    task: str | None,
-    wish: ImportOptions,
+    replies: Replies,
+    marks: Marks,
     quiet: bool,
 ) -> int:
     from tomserve.interop.csv_reader import MappedFile
 
+    options = _import_options(replace(replies, task=None), marks)  # which says what a file that names no task is about
     named, found = _import_files(files, (f".{kind}",))
-    return _import_sources(
-        [MappedFile(one, kind, columns or (), wish.model, task) for one in named], wish, found, quiet
-    )
+    sources = [MappedFile(one, kind, columns or (), replies.model, replies.task) for one in named]
+    return _import_sources(sources, options, found, quiet)
 
 
 def _import_sources(sources: Sequence[Source], wish: ImportOptions, found: Collection[Path], quiet: bool) -> int:
