@@ -170,9 +170,9 @@ def show(path: Path | None, where: Sequence[str]) -> Findings:
 
 def retelling(path: Path | None) -> Retell:
     """What makes variants of the items (see tomserve.benchmarks.perturbed.variants)."""
-    from tomserve.benchmarks.perturbed.variants import make_retell as made  # imported here: few runs have variants
+    from tomserve.benchmarks.perturbed.variants import make_retell  # imported here: few runs have variants
 
-    return made(path)
+    return make_retell(path)
 
 
 DRAW = Draw(

@@ -121,7 +121,7 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 def with_noise(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The tables, those that hold effects of a model with COLUMNS, and the table `noise_floor` where it was measured.
 
-    Tables that have COLUMNS already, because they were computed on each effect's own rows (`noise_of_rows`), stay as
+    Tables that have COLUMNS already, because they were computed on each effect's own rows (`noise_of_sums`), stay as
     they are. In others the shares are those of whole strategies. An effect compares the strategies named in its columns
     strategy, treatment and control; where they name only one, it stands on both sides. The added columns are null where
     one of these strategies was not measured.
@@ -166,33 +166,20 @@ def noise_reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
     return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
 
 
-def noise_of_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]) -> dict[str, float | None]:
-    """`noise` and `noise_high` of one effect, from its own rows: how far answers that batching changes could move it.
-
-    sides: of each side of the effect three parallel columns [answers]: whether the noise check asked it again, whether
-    the answer then changed, and the weight with which it counts in the effect (any scale). The weighted shares of
-    changed answers of both sides are added, at most to 1. The upper end is that of Clopper and Pearson's exact 95 %
-    interval, for Kish's effective number of answers, the squared sum of the weights over the sum of their squares. Both
-    are None where no answer of a side was asked again.
-
-    >>> noise_of_rows([([True, True, False], [True, False, False], [1, 1, 2]), ([True], [False], [1])])["noise"]
-    0.5
-    """
-    answers = [
-        (again, again & np.asarray(changed, dtype=bool), np.asarray(weights, dtype=float))
-        for re_asked, changed, weights in sides
-        for again in (np.asarray(re_asked, dtype=bool),)
-    ]
-    return noise_of_sums(answers)
-
-
 def noise_of_sums(
     sides: Sequence[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic], npt.NDArray[np.float64]]],
 ) -> dict[str, float | None]:
-    """The same where answers that count the same are summed.
+    """`noise` and `noise_high` of one effect, from its own answers: how far changes by batching could move it.
 
     sides: of each side of the effect three parallel columns [groups of answers]: how many answers the noise check asked
-    again, how many of these then changed, and the weight with which each of them counts.
+    again, how many of these then changed, and the weight with which each of them counts in the effect (any scale). The
+    weighted shares of changed answers of both sides are added, at most to 1. The upper end is that of Clopper and
+    Pearson's exact 95 % interval, for Kish's effective number of answers, the squared sum of the weights over the sum
+    of their squares. Both are None where no answer of a side was asked again.
+
+    >>> ones = np.ones(3)
+    >>> noise_of_sums([(ones[:2], np.array([1, 0]), ones[:2]), (ones[:1], np.array([0]), ones[:1])])["noise"]
+    0.5
     """
     found = []
     for re_asked, changed, weight in sides:

@@ -78,9 +78,6 @@ _SHAPED = re.compile(
 
 _DETERMINER = r"(?P<determiner>\b(?:an?|the|his|her|their|my|your|our)\s+)"
 _ALONE = re.compile(rf"{_DETERMINER}(?P<noun>{alternatives(_THINGS | _PLACES)})(?![\w-])", re.I)
-_DETAILED = re.compile(
-    rf"\b(?P<old>{alternatives({*COLOURS, *_MORE_COLOURS, *_MATERIALS})})\s+(?P<noun>{alternatives(_THINGS)})\b"
-)
 _FOLLOWS = re.compile(
     r"\s*(?:$|[.,;:!?]|(?:in|on|at|by|to|of|for|from|with|without|into|onto|under|over|above|behind|beside|between|near|"
     r"off|out|up|down|through|across|along|around|inside|outside|and|or|but|while|when|before|after|as|that|which|is|was|"

@@ -109,9 +109,9 @@ with the unperturbed task of its stage on the same ones."""
 
 def retelling(path: Path | None) -> Retell:
     """What makes variants of the items (see tomserve.benchmarks.perturbed.validation_1)."""
-    from tomserve.benchmarks.perturbed.validation_1 import make_retell as made  # imported here: few runs have variants
+    from tomserve.benchmarks.perturbed.validation_1 import make_retell  # imported here: few runs have variants
 
-    return made(path)
+    return make_retell(path)
 
 
 BENCHMARK = Benchmark(

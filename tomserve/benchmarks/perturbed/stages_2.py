@@ -132,7 +132,6 @@ _SPACED = r"^\S+( \S+)*$"
 """Words with single spaces between them and none around them."""
 
 _Words = Annotated[str, Field(pattern=_SPACED)]
-_Name = Annotated[str, Field(min_length=2, pattern=_SPACED)]
 
 
 class StageFile(_Strict):
