@@ -204,8 +204,10 @@ def under_load(
         batcher = simulated.Batcher(simulated.Settings(**settings), list(schedule), clock=loop.time)
         transport = Simulated(batcher, metrics, broken)
         with tempfile.TemporaryDirectory() as scratch, Journal(Path(scratch) / "responses.jsonl") as journal:
-            more = {"concurrency": concurrency, "most": most, "observer": outcome, "clock": loop.time}
-            runner = VirtualRunner(["http://simulated/v1"], transport, journal, **more)
+            runner = VirtualRunner(
+                ["http://simulated/v1"], transport, journal,
+                concurrency=concurrency, most=most, observer=outcome, clock=loop.time,
+            )  # fmt: skip
             asking = asyncio.create_task(runner.run(requests()))
             await asyncio.wait([asking], timeout=seconds)
             asking.cancel()
