@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
-from stories import Told
+from stories import AnnotatedStory
 from tokenizers import Tokenizer
 from tokens import GLUE, loaded
 
@@ -99,7 +99,7 @@ class Packer:
         items: Sequence[Item],
         strategy: str,
         *,
-        told: Told | None = None,
+        told: AnnotatedStory | None = None,
         bare: bool = False,
         compact: bool = True,
         change: float = 1.0,
@@ -156,7 +156,7 @@ class Packer:
             story, branches, self._notes(max(items, key=lambda item: len(item.choices)), ends, told) if told else []
         )
 
-    def _source(self, told: Told, name: str, sentence: int | None, ends: list[int]) -> tuple[int, int] | None:
+    def _source(self, told: AnnotatedStory, name: str, sentence: int | None, ends: list[int]) -> tuple[int, int] | None:
         """The place (0, token) of the sentence from which somebody has a belief; None where there is none.
 
         It is the last sentence that lets them know something; in a chain, this `sentence` if it does.
@@ -175,7 +175,7 @@ class Packer:
         """The token that stands for a sentence: the last digit of its number, counted from 1."""
         return self.ids(str(sentence + 1))[-1]
 
-    def _notes(self, item: Item, ends: list[int], told: Told) -> list[Note]:
+    def _notes(self, item: Item, ends: list[int], told: AnnotatedStory) -> list[Note]:
         """What each sentence of the story lets whom know, at the line break that ends it."""
         told_labels = sorted({one.what for one in told.learned if one.what is not None})
         texts = [choice.removeprefix("the ") for choice in item.choices if choice != UNKNOWN]

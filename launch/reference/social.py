@@ -17,7 +17,7 @@ from typing import Any
 
 import words
 import yaml
-from stories import Learned, Told
+from stories import AnnotatedStory, Learned
 
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.benchmarks.worlds.draft import Draft
@@ -215,7 +215,7 @@ EXTRAS: Mapping[tuple[str, str], Callable[[Words], object]] = {
 """What families have besides roles and questions, made of the words of one story."""
 
 
-def tell(rng: random.Random, name: str, *, held_out: bool = False) -> Told:
+def tell(rng: random.Random, name: str, *, held_out: bool = False) -> AnnotatedStory:
     """One random world story with its questions, and what each sentence lets whom know; it depends on `rng` alone."""
     family = rng.choice(FAMILIES)
     while (told := _tell(rng, name, family, held_out)) is None:
@@ -223,7 +223,7 @@ def tell(rng: random.Random, name: str, *, held_out: bool = False) -> Told:
     return told
 
 
-def _tell(rng: random.Random, name: str, chosen: str, held_out: bool) -> Told | None:
+def _tell(rng: random.Random, name: str, chosen: str, held_out: bool) -> AnnotatedStory | None:
     """A world story of the chosen family; None where it could not be told without a run of the release."""
     family = BY_NAME[chosen]
     lexicon = Lessons(built_in(), rng, held_out=held_out)
@@ -236,7 +236,9 @@ def _tell(rng: random.Random, name: str, chosen: str, held_out: bool) -> Told | 
         return None
     world, made = mended, [_shaped(item, held_out) for item in items(mended, lexicon)]
     hinted = [item for item in made if item.factors["order"] in (0, 1) and item.factors["kind"] in HINTED]
-    return Told(made, learned(world, next(iter(world.facts))), {item.id: _asked(item, world) for item in hinted})
+    return AnnotatedStory(
+        made, learned(world, next(iter(world.facts))), {item.id: _asked(item, world) for item in hinted}
+    )
 
 
 def _mended(world: World, lexicon: Lexicon) -> World | None:

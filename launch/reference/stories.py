@@ -59,7 +59,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Told:
+class AnnotatedStory:
     """A story with its questions, what each sentence lets whom know, and by item id whom it asks about ("" is the
     world).
     """
@@ -78,7 +78,7 @@ def tell(
     most: int | None = None,
     short: Short | None = None,
     relay: bool = False,
-) -> Told:
+) -> AnnotatedStory:
     """One random story with all its questions, each with its choices in another order; it depends on `rng` alone.
 
     rng: the source of all random choices. name: of the story, with which the items' ids begin.
@@ -136,7 +136,7 @@ def tell(
     asked = {
         item.id: "" if kind == "reality" else names[key] for item, (kind, key) in zip(items, questions, strict=True)
     }
-    return Told(items, _learned(events, slots, names), asked)
+    return AnnotatedStory(items, _learned(events, slots, names), asked)
 
 
 def _learned(events: list[list[str]], slots: dict[str, str], names: dict[str, str]) -> tuple[Learned, ...]:

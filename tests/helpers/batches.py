@@ -12,7 +12,7 @@ import orjson
 from tests.conftest import completion, fill, free
 
 Body = dict[str, Any]
-Told = Callable[[str, Body], dict[str, Any]]
+Answerer = Callable[[str, Body], dict[str, Any]]
 
 
 def answer(body: Body) -> Body:
@@ -62,7 +62,7 @@ def failed(name: str, code: str) -> dict[str, Any]:
     return {"id": "b", "custom_id": name, "response": None, "error": {"code": code, "message": "it was not asked"}}
 
 
-def answered(requests: Iterable[Path], out: Path, told: Told = ok, *, seed: int = 0) -> Path:
+def answered(requests: Iterable[Path], out: Path, told: Answerer = ok, *, seed: int = 0) -> Path:
     """Answer all requests of these files in any order, and return the file of the results."""
     lines = [orjson.dumps(told(one["custom_id"], one["body"])) + b"\n" for path in requests for one in asked(path)]
     random.Random(seed).shuffle(lines)

@@ -56,7 +56,7 @@ class Sets(NamedTuple):
         return f"Q1 {belief} Q2 {reality}"
 
 
-class Told(NamedTuple):
+class CurrentStory(NamedTuple):
     """A story as it is now: its name (class and version) and its two questions, both of the unswapped version."""
 
     name: str
@@ -104,7 +104,7 @@ def code(story: str) -> str:
     return hashlib.sha256(f"{SEED}:{story}".encode()).hexdigest()[:6]
 
 
-def stories(stage: Stage) -> dict[str, Told]:
+def stories(stage: Stage) -> dict[str, CurrentStory]:
     """The unswapped stories of a stage by their codes. Raises ValueError where two have the same code."""
     symbols = {slot.label: symbol for symbol, slot in stage.file.labels.items()} | {UNKNOWN: "u"}
     by_name: dict[str, dict[str, Item]] = {}
@@ -112,7 +112,7 @@ def stories(stage: Stage) -> dict[str, Told]:
         if not item.factors["swapped"]:
             by_name.setdefault(item.id.rsplit("/", 2)[0], {})[str(item.factors["question_kind"])] = item
     told = {
-        code(name): Told(name.split("/", 1)[1], pair["belief"], pair["reality"], symbols)
+        code(name): CurrentStory(name.split("/", 1)[1], pair["belief"], pair["reality"], symbols)
         for name, pair in by_name.items()
     }
     if len(told) < len(by_name):
@@ -163,7 +163,7 @@ def reply(path: Path, entries: Mapping[str, Entry]) -> dict[str, tuple[tuple[tup
     return found
 
 
-def gold_lines(told: Mapping[str, Told], entries: Mapping[str, Entry], stage: str) -> Iterator[str]:
+def gold_lines(told: Mapping[str, CurrentStory], entries: Mapping[str, Entry], stage: str) -> Iterator[str]:
     """The lines of a file of gold for the stories of a sheet, as they are now: first the labels, then a line a story.
     Raises ValueError for a story that the sheet tells otherwise."""
     for index, (key, entry) in enumerate(sorted(entries.items())):
@@ -240,7 +240,9 @@ def readings(folder: Path, now: Sequence[Stage] | None = None) -> list[Reading]:
     return found
 
 
-def _joined(path: Path, entries: Mapping[str, Entry], right: Path, told: Mapping[str, Told]) -> Iterator[Reading]:
+def _joined(
+    path: Path, entries: Mapping[str, Entry], right: Path, told: Mapping[str, CurrentStory]
+) -> Iterator[Reading]:
     stage, reader = named(path)
     symbols, of_story = gold(right)
     for key, (labels, remark) in sorted(reply(path, entries).items()):
