@@ -56,11 +56,8 @@ SAID_EVERY = 5.0
 LOOK = 1 << 22
 """After so many bytes it is looked whether something is to be said, or the joining is to be stopped."""
 
-_TIME = (1 << 42) - 1
-"""The bits of a moment, in milliseconds since 1970; they last until the year 2109."""
-
-_ENDED, _FINAL = 1 << 63, 1 << 62
-"""The bits of a row's mark that say whether it ended its conversation, and whether it is a reply that stays."""
+_NEVER = 1 << 62
+"""A moment, in milliseconds since 1970, that comes after all others."""
 
 
 class PaceReporter:
@@ -135,29 +132,27 @@ class KnownRows:
             raise ConfigError(f"{path}:{number}: holds more than {1 << ARMS:,} kinds of samples; restore the file")
         return key_of(place, arm)
 
-    def mark(self, row: Row) -> int:
-        """What a row does for its conversation, and when it came: bits by which conversations are compared."""
-        if row["status"] not in FINAL:
-            return 0
-        ends = row.get(CLOSES) is not None if self.talking[row["strategy"]] else True
+    def ends(self, row: Row) -> bool:
+        """Whether a row with a final reply ends a conversation that was to be asked."""
         wanted = 0 <= (row.get("sample") or 0) < self.repeats
-        return _FINAL | (_ENDED if ends and wanted else 0) | _TIME - _moment(row.get("time"))
+        return wanted and (not self.talking[row["strategy"]] or row.get(CLOSES) is not None)
 
 
 @lru_cache(maxsize=64)
 def _moment(time: Any) -> int:
     """A time of a journal in milliseconds since 1970; what is no time comes last."""
     try:
-        return min(max(int(datetime.fromisoformat(time).timestamp() * 1000), 0), _TIME)
+        return max(int(datetime.fromisoformat(time).timestamp() * 1000), 0)
     except (TypeError, ValueError, OverflowError):
-        return _TIME
+        return _NEVER
 
 
 class JournalIndex(NamedTuple):
     """A journal that was read as far as it had whole lines, whoever still writes to it.
 
-    file: the file, pinned at that length. keys: the conversation of each row. talks: one row for each conversation,
-    with its `key`, its `rank`, the higher the better, and the `mix` of its rows' digests.
+    file: the file, pinned at that length. keys: the conversation of each row. talks: one row for each conversation:
+    its `key`, whether it has `ended`, how many of its rows are `replies` and `tries`, when the `first` reply came, and
+    the `mix` of its rows' digests.
     """
 
     file: FileSnapshot
@@ -184,41 +179,29 @@ def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalInd
         file = FileSnapshot(path, whole_length(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    keys, marks, mixes = array("Q"), array("Q"), array("Q")
+    keys, final, ended, times, mixes = array("Q"), array("B"), array("B"), array("q"), array("Q")
     for number, _, line in file.lines():
         row = parse_row(path, number, line)
         keys.append(asked.key(path, number, row))
-        marks.append(asked.mark(row))
+        final.append(row["status"] in FINAL)
+        ended.append(final[-1] and asked.ends(row))
+        times.append(_moment(row.get("time")) if final[-1] else _NEVER)
         mixes.append(int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little"))
         pace.add(len(line))
     rows = pl.DataFrame(
-        {"key": keys, "mark": marks, "mix": mixes}, schema=dict.fromkeys(("key", "mark", "mix"), pl.UInt64)
+        {"key": keys, "final": final, "ended": ended, "time": times, "mix": mixes},
+        schema={"key": pl.UInt64, "final": pl.UInt8, "ended": pl.UInt8, "time": pl.Int64, "mix": pl.UInt64},
     )
-    return JournalIndex(file, rows["key"], _rank_conversations(rows))
-
-
-def _rank_conversations(rows: pl.DataFrame) -> pl.DataFrame:
-    """The conversations of these rows, which come in the order of their file."""
-    one = pl.lit(1, pl.UInt64)
-    if rows["key"].n_unique() < rows.height:  # in another order the same rows mean something else
-        at = pl.int_range(pl.len(), dtype=pl.UInt64).over("key")
-        rows = rows.with_columns(at=at, mix=pl.col("mix") * (at * 2 + 1))
-        ended, final = pl.col("mark") >= _ENDED, pl.col("mark") % _ENDED >= _FINAL
-        rows = rows.group_by("key").agg(
-            ended=ended.any(),
-            replies=final.sum().cast(pl.UInt64).clip(0, 1023),
-            first=(pl.col("mark").filter(final) % (1 << 42)).max().fill_null(0),
-            tries=pl.len().cast(pl.UInt64).clip(0, 1023),
-            mix=pl.col("mix").sum(),
-        )
-    else:
-        ended, final = pl.col("mark") >= _ENDED, pl.col("mark") % _ENDED >= _FINAL
-        rows = rows.select(
-            "key", "mix", ended=ended, replies=final.cast(pl.UInt64), first=pl.col("mark") % (1 << 42), tries=one
-        )
-    open_ = pl.when("ended").then(pl.lit(0, pl.UInt64)).otherwise(one)
-    rank = (one - open_) * _ENDED + open_ * pl.col("replies") * (1 << 52) + pl.col("first") * (1 << 10)
-    return rows.select("key", "mix", rank=rank + open_ * pl.col("tries"))
+    at = pl.int_range(pl.len(), dtype=pl.UInt64).over("key")
+    talks = rows.with_columns(mix=pl.col("mix") * (at * 2 + 1))  # in another order the same rows mean something else
+    talks = talks.group_by("key").agg(
+        pl.col("ended").max(),
+        replies=pl.col("final").sum().cast(pl.UInt32),
+        first=pl.col("time").min(),
+        tries=pl.len().cast(pl.UInt32),
+        mix=pl.col("mix").sum(),
+    )
+    return JournalIndex(file, rows["key"], talks)
 
 
 class JoinedRows(NamedTuple):
@@ -240,17 +223,19 @@ def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
     if not journals:
         return JoinedRows((), 0, 0)
     talks = pl.concat([one.talks.with_columns(source=pl.lit(n, pl.UInt32)) for n, one in enumerate(journals)])
-    ended = (pl.col("rank") >= _ENDED).sum()
     several = talks.filter(pl.col("key").is_duplicated()) if len(journals) > 1 else talks.clear()
-    chosen = several.sort("key", "rank", "mix", "source", descending=[False, True, True, False]).unique(
-        "key", keep="first", maintain_order=True
+    unfinished = pl.col("ended") == 0
+    order = {"key": False, "ended": True, "replies": True, "first": False, "tries": True, "mix": True, "source": False}
+    chosen = (
+        several.with_columns(pl.when(unfinished).then(name).otherwise(0).alias(name) for name in ("replies", "tries"))
+        .sort(list(order), descending=list(order.values()))
+        .unique("key", keep="first", maintain_order=True)
     )
     lost = several.join(chosen, on=["key", "source"], how="anti")
-    count, total = talks.height, talks.select(ended).item()
     return JoinedRows(
         tuple(lost.filter(pl.col("source") == n)["key"] for n in range(len(journals))),
-        count - lost.height,
-        total - lost.select(ended).item(),
+        talks.height - lost.height,
+        int(talks["ended"].sum() - lost["ended"].sum()),
     )
 
 

@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,79 +39,33 @@ from tomserve.serving.probe import WaitPolicy
 Numbers = npt.NDArray[np.int64]
 
 TOLERANCE = 0.05
-"""By this share a part may be larger than the smallest possible largest part, where a better cut lies near."""
+"""By this share a part may be larger than an even one, where a better cut lies near."""
 
 
 def part_ends(weights: Sequence[int] | Numbers, sharing: Sequence[int] | Numbers, parts: int) -> list[int]:
     """Where each part ends: part k holds the weights from the end of part k - 1 up to, but not including, its own.
 
-    The largest part is made as small as contiguous pieces allow (parametric search by bisection; exact, as weights are
-    whole numbers); within a tolerance every cut goes where two neighbours have least in common.
+    Each cut lies where two neighbours have least in common, within TOLERANCE of an even share around the place of an
+    even cut, so that no part is larger than an even one by more than that and one weight.
 
     weights [n]: of each piece, whole numbers from 0. sharing [n]: how much each piece has in common with the one before
-    it, which a cut between the two loses; the first number means nothing. parts: how many, from 1 to n. Each part holds
-    at least one piece, and at most (1 + TOLERANCE) times as much as the largest part of the evenest cut, rounded up.
+    it, which a cut between the two loses. parts: how many, from 1 to n; each holds at least one piece.
     """
     sums = np.concatenate(([0], np.cumsum(np.asarray(weights, dtype=np.int64))))
     shared = np.asarray(sharing, dtype=np.int64)
-    count = len(sums) - 1
-    if not 1 <= parts <= count:
-        raise ValueError(f"{parts} parts of {count} pieces")
-    most = int(smallest_largest_part(sums, parts) * (1 + TOLERANCE)) + 1
-    firsts = _firsts(sums, parts, most)
-    found, start = [], 0
+    count, even = len(sums) - 1, int(sums[-1]) / parts
+    ends = [0]
     for number in range(1, parts):
-        low = max(start + 1, firsts[parts - number])
-        high = min(_reach(sums, start, most), count - (parts - number))
-        ideal = int(sums[-1]) * number / parts
-        slack = TOLERANCE / 2 * int(sums[-1]) / parts
-        near_low = min(max(low, int(np.searchsorted(sums, ideal - slack, "left"))), high)
-        near_high = max(min(high, int(np.searchsorted(sums, ideal + slack, "right")) - 1), near_low)
-        window = np.arange(near_low, near_high + 1)
-        # The least shared comes first, and among equals the place that is nearest to an even cut.
-        order = np.lexsort((np.abs(sums[window] - ideal), shared[window]))
-        start = int(window[order[0]])
-        found.append(start)
-    return [*found, count]
-
-
-def smallest_largest_part(sums: Numbers, parts: int) -> int:
-    """How heavy the largest of so many contiguous parts is at least. sums [n + 1]: of the first 0, 1, ... n weights."""
-    total = int(sums[-1])
-    low = max(-(-total // parts), int(np.max(np.diff(sums), initial=0)))
-    high = total
-    while low < high:
-        middle = (low + high) // 2
-        if count_needed_parts(sums, middle, parts) <= parts:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def count_needed_parts(sums: Numbers, most: int, limit: int | None = None) -> int:
-    """How many contiguous parts of at most `most` it takes; a piece that is heavier than that is a part of its own.
-
-    limit: stop counting once there are more parts than this.
-    """
-    start, count, last = 0, 0, len(sums) - 1
-    while start < last and (limit is None or count <= limit):
-        start = max(start + 1, _reach(sums, start, most))
-        count += 1
-    return count
-
-
-def _reach(sums: Numbers, start: int, most: int) -> int:
-    """Where a part that begins at `start` has to end at the latest."""
-    return int(np.searchsorted(sums, int(sums[start]) + most, "right")) - 1
-
-
-def _firsts(sums: Numbers, parts: int, most: int) -> list[int]:
-    """For 0, 1, ... parts, the first place from which on so many parts of at most `most` hold all that follows."""
-    firsts: list[Any] = [len(sums) - 1]
-    for _ in range(parts):
-        firsts.append(int(np.searchsorted(sums, int(sums[firsts[-1]]) - most, "left")))
-    return firsts
+        ideal, slack = number * even, TOLERANCE / 2 * even
+        low, high = ends[-1] + 1, count - (parts - number)
+        window = np.arange(np.searchsorted(sums, ideal - slack, "left"), np.searchsorted(sums, ideal + slack, "right"))
+        if not len(window):  # one heavy piece reaches over all of it
+            place = int(np.searchsorted(sums, ideal))
+            window = np.array([place - 1 if ideal - sums[place - 1] < sums[place] - ideal else place])
+        window = np.unique(np.clip(window, low, high))
+        # Of equally good places the one that is nearest to an even cut.
+        ends.append(int(window[np.lexsort((np.abs(sums[window] - ideal), shared[window]))[0]]))
+    return [*ends[1:], count]
 
 
 def divide(
@@ -218,15 +171,14 @@ class _Units:
         if parts is not None:
             return min(parts, len(self.originals))
         assert part_tokens is not None
-        sums = np.concatenate(([0], np.cumsum(self.weights)))
-        found = count_needed_parts(sums, part_tokens * BYTES_A_TOKEN, MOST)
+        tokens = int(np.sum(self.weights)) // BYTES_A_TOKEN
+        found = -(-tokens // part_tokens)
         if found > MOST:
-            tokens = int(sums[-1]) // BYTES_A_TOKEN
             raise ConfigError(
                 f"--part-tokens {part_tokens}: makes more than {MOST:,} parts of {tokens:,} tokens; expected at least "
                 f"{-(-tokens // MOST):,}"
             )
-        return found
+        return max(1, min(found, len(self.originals)))
 
     def assign_parts(self, parts: int) -> Sequence[int]:
         """The part of each item [n], from 0."""
