@@ -59,7 +59,7 @@ KINDS = (
     Kind("left alone", concurrency=64, calm=True, size=3),
     Kind("two servers", endpoints=2, concurrency=96),
     Kind("fan-out", turns=7),
-    Kind("aiohttp", transport="aiohttp"),
+    Kind("openai", transport="openai"),
     Kind("two servers, two turns, left alone", turns=2, endpoints=2, concurrency=64, calm=True, size=3),
 )
 

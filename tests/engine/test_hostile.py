@@ -14,13 +14,12 @@ import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Behaviour, Hostile, completion, response
-from tomserve.engine import sync_http
 from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, parse_retry_after, read_reply
 from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ServerError
 from tomserve.items import write_items
 from tomserve.serving.endpoint import probe_endpoint
-from tomserve.serving.probe import Probe, is_healthy
+from tomserve.serving.probe import MOST_BYTES, Probe, is_healthy
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
 
 KEY = "sk-0123456789"
@@ -102,8 +101,8 @@ def test_no_redirect_is_followed(name: str) -> None:
         with Hostile(lambda: [away]) as server:
             assert asyncio.run(sent(name, server.url))[0].status == "http_307"
             assert b"accept-encoding: identity" in server.heard[0].lower()
-            with Probe(server.url, KEY) as probe, pytest.raises(ServerError, match="HTTP 307"):
-                probe.models()
+            with pytest.raises(ServerError, match="HTTP 307"):
+                Probe(server.url, KEY).models()
             assert not is_healthy(server.url.removesuffix("/v1"), 1.0)
     assert other.heard == []
 
@@ -144,7 +143,8 @@ def test_the_command_takes_a_transport(endpoint: Endpoint, cli, tmp_path: Path) 
 def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
     def asked(behaviour: Behaviour) -> list[str]:
         seconds = 0.3 if behaviour.waits else 60.0
-        with Hostile(behaviour.saying) as server, Probe(server.url, KEY, timeout=seconds) as probe:
+        with Hostile(behaviour.saying) as server:
+            probe = Probe(server.url, KEY, timeout=seconds)
             said = []
             for ask in (probe.models, lambda: probe.check_fields("tiny", "s", {"prompt_logprobs": 1})):
                 with pytest.raises(ServerError) as error:
@@ -153,21 +153,22 @@ def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
             assert probe.version() is None
             assert probe.count_prompt_tokens("tiny", [{"role": "user", "content": "hi"}]) is None
             assert is_healthy(server.url.removesuffix("/v1"), 0.3) in (True, False)
-        assert server.sent < 5 * (3 * sync_http.MOST + BUFFERS)
+        assert server.sent < 5 * (3 * MOST_BYTES + BUFFERS)
         return said
 
     with ThreadPoolExecutor(16) as pool:
         for said in pool.map(asked, NO_ANSWER.values()):
             assert all(text.isprintable() and len(text) < 1000 for text in said)
-    with Hostile(lambda: [response(ANSWER)]) as server, Probe(server.url, KEY) as probe:
+    with Hostile(lambda: [response(ANSWER)]) as server:
+        probe = Probe(server.url, KEY)
         assert (probe.models(), probe.version(), probe.count_prompt_tokens("tiny", [])) == ([{"id": "tiny"}], "1", 3)
 
 
 def test_a_name_that_nobody_looks_up_takes_no_longer_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [][: over.wait(60)])
-    with Probe("http://a.invalid:8000/v1", KEY, timeout=0.1) as probe, pytest.raises(ServerError, match="in time"):
-        probe.models()
+    with pytest.raises(ServerError, match="in time"):
+        Probe("http://a.invalid:8000/v1", KEY, timeout=0.1).models()
     over.set()
 
 
@@ -184,7 +185,8 @@ def test_a_name_that_nobody_looks_up_takes_no_longer_than_the_time(monkeypatch: 
 )
 def test_lists_of_models_that_nobody_has(models, said: str) -> None:
     raw = response(orjson.dumps({"data": models()}))
-    with Hostile(lambda: [raw]) as server, Probe(server.url, KEY) as probe:
+    with Hostile(lambda: [raw]) as server:
+        probe = Probe(server.url, KEY)
         with pytest.raises(ServerError, match=said) as error:
             probe.choose([])
         with pytest.raises(ServerError) as other:

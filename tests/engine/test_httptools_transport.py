@@ -10,8 +10,7 @@ import pytest
 from tests.conftest import Endpoint
 from tests.helpers.asking import request
 from tests.helpers.hostile import ANSWER, Hostile, chunked, completion, response
-from tomserve.engine import aiohttp_transport, httptools_transport, transports
-from tomserve.engine.aiohttp_transport import AiohttpTransport
+from tomserve.engine import httptools_transport, transports
 from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, decompress
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
@@ -187,15 +186,3 @@ def test_the_loop_is_that_of_uvloop_and_without_it_asyncios(monkeypatch: pytest.
     assert transports.run_loop(name()).startswith("uvloop")
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
     assert transports.run_loop(name()).startswith("asyncio")
-
-
-def test_the_default_is_httptools_and_aiohttp_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def made() -> tuple[object, ...]:
-        found = tuple(transports.make_transport(name) for name in transports.TRANSPORTS[:2])
-        for one in found:
-            await one.close()
-        return found
-
-    assert tuple(map(type, transports.run_loop(made()))) == (HttptoolsTransport, AiohttpTransport)
-    monkeypatch.setitem(__import__("sys").modules, "tomserve.engine.httptools_transport", None)
-    assert tuple(map(type, transports.run_loop(made()))) == (aiohttp_transport.AiohttpTransport,) * 2

@@ -164,4 +164,4 @@ def finished(items: Sequence[Item], strategies: str | Sequence[str], place: Path
     """A finished run of a scripted model that was asked these questions, in that folder."""
     with running() as server:
         server.script = Answerer(items, wrong=wrong)
-        return tomserve.ask(items, strategies, base_url=server.url, run=place, transport="aiohttp").folder
+        return tomserve.ask(items, strategies, base_url=server.url, run=place, transport="openai").folder

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAZY = (
-    *("aiohttp", "altair", "httptools", "httpx", "jinja2", "openai", "polars", "rich.console", "rich.table"),
+    *("altair", "httptools", "httpx", "jinja2", "openai", "polars", "rich.console", "rich.table"),
     *("scipy.optimize", "scipy.stats", "uvloop", "vl_convert"),
 )
 """What modules of tomserve import in the functions that need it, and not when they are imported themselves."""

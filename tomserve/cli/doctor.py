@@ -116,7 +116,7 @@ def _vllm() -> str:
 
 def _endpoint(url: str) -> str:
     endpoint, key = normalize_url(url), api_key()
-    with Probe(endpoint, key) as probe:
-        models = format_models([model["id"] for model in probe.models()])
-        told = f"serves {models}; engine version {probe.version() or 'not told'}"
-        return "; ".join([told, *find_plain_http([endpoint], key)])
+    probe = Probe(endpoint, key)
+    models = format_models([model["id"] for model in probe.models()])
+    told = f"serves {models}; engine version {probe.version() or 'not told'}"
+    return "; ".join([told, *find_plain_http([endpoint], key)])

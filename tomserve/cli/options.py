@@ -186,9 +186,7 @@ BaseUrlOption = Annotated[
 ]
 TransportOption = Annotated[
     str,
-    typer.Option(
-        help="Library that sends requests: httptools, aiohttp, or openai (OpenAI's own, for hosted providers)."
-    ),
+    typer.Option(help="Library that sends requests: httptools, or openai (OpenAI's own, for hosted providers)."),
 ]
 ConcurrencyOption = Annotated[
     int | None,

@@ -106,9 +106,7 @@ def work(
         float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=65536, help="Requests that are out at once.")] = None,
-    transport: Annotated[
-        str | None, typer.Option(help="Library that sends requests: httptools, aiohttp, or openai.")
-    ] = None,
+    transport: Annotated[str | None, typer.Option(help="Library that sends requests: httptools, or openai.")] = None,
     hedge: Annotated[
         float | None, typer.Option(min=1, help="Seconds after which a question is also put to another endpoint.")
     ] = None,

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
+from urllib.parse import SplitResult, urlsplit
 
 import aiohappyeyeballs
 import httptools
-import yarl
 
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
 from tomserve.engine.redact import clean_text
@@ -265,18 +265,18 @@ class Site:
     looked: float = 0.0
 
     @classmethod
-    def of(cls, url: yarl.URL, key: str | None) -> Site:
+    def of(cls, url: SplitResult, key: str | None) -> Site:
         """That of a URL. key: the API key to send."""
-        host = url.host_port_subcomponent or ""
+        host = url.netloc
         lines = [f"Host: {host}", "Accept: application/json", "Accept-Encoding: identity", "User-Agent: tomserve"]
         lines += [f"Authorization: Bearer {key}"] if key else []
-        secure, proxy = url.scheme == "https", proxy_for(str(url))
+        secure, proxy = url.scheme == "https", proxy_for(url.geturl())
         absolute = b"" if proxy is None or secure else f"{url.scheme}://{host}".encode()
         lines += [f"Proxy-Authorization: {proxy.login}"] if absolute and proxy is not None and proxy.login else []
         if any(mark in line for line in lines for mark in "\r\n"):
             raise ValueError("a host or an API key holds a line break")
         head = "".join(f"{line}\r\n" for line in lines).encode()
-        return cls(url.host or "", url.port or 80, secure, head, proxy, absolute)
+        return cls(url.hostname or "", _port(url), secure, head, proxy, absolute)
 
     @property
     def peer(self) -> tuple[str, int]:
@@ -323,7 +323,7 @@ class HttptoolsTransport:
         self._timeouts = timeouts or Timeouts()
         self._stall = self._timeouts.stall if self._timeouts.stall < self._timeouts.total else None
         self._deadlines = Deadlines(self._timeouts.total, api_key, self._tidy)
-        self._sites: dict[tuple[str, str, int | None], Site] = {}
+        self._sites: dict[tuple[str, str, int], Site] = {}
         self._posts: dict[str, tuple[Site, bytes]] = {}
 
     def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
@@ -370,30 +370,30 @@ class HttptoolsTransport:
 
     async def _get(self, address: str) -> Response | None:
         """The response to a GET, or None where none comes in time."""
-        url = yarl.URL(address)
+        url = urlsplit(address)
         site = self._site(url)
         try:
             async with asyncio.timeout(SHORTLY):
                 connection = site.idle(time.monotonic()) or await self._connect(site)
                 response = await connection.request(
-                    b"GET %b%b HTTP/1.1\r\n%b\r\n" % (site.absolute, url.raw_path.encode(), site.head)
+                    b"GET %b%b HTTP/1.1\r\n%b\r\n" % (site.absolute, url.path.encode(), site.head)
                 )
         except OSError:  # TimeoutError is one
             return None
         site.keep(connection)
         return response
 
-    def _site(self, url: yarl.URL) -> Site:
-        where = (url.scheme, url.host or "", url.port)
+    def _site(self, url: SplitResult) -> Site:
+        where = (url.scheme, url.hostname or "", _port(url))
         if where not in self._sites:
             self._sites[where] = Site.of(url, self._key)
         return self._sites[where]
 
     def _post(self, endpoint: str) -> tuple[Site, bytes]:
         """The site of an endpoint, and its request up to the length of the body."""
-        url = yarl.URL(f"{endpoint}/chat/completions")
+        url = urlsplit(f"{endpoint}/chat/completions")
         site = self._site(url)
-        line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, url.raw_path.encode())
+        line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, url.path.encode())
         return site, line + site.head + b"Content-Type: application/json\r\nContent-Length: "
 
     async def _connect(self, site: Site) -> Connection:
@@ -440,6 +440,10 @@ class HttptoolsTransport:
         for site in self._sites.values():
             site.tidy(now)
         return any(site.free for site in self._sites.values())
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
 
 
 async def open_tunnel(connected: socket.socket, host: str, port: int, login: str | None) -> None:

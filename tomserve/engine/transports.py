@@ -5,6 +5,7 @@ that a process can hold.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,33 +14,23 @@ if TYPE_CHECKING:
     from tomserve.engine.transport import Timeouts, Transport
 
 
-HTTPTOOLS, AIOHTTP, OPENAI = "httptools", "aiohttp", "openai"
-TRANSPORTS = (HTTPTOOLS, AIOHTTP, OPENAI)
+DEFAULT = "httptools"  # it takes the least CPU time
+TRANSPORTS = (DEFAULT, "openai")
 """Their names: each is that of the library which sends requests or reads replies."""
-
-DEFAULT = HTTPTOOLS
-"""The one that takes the least CPU time. Where its library cannot be imported, aiohttp does its work."""
 
 
 def make_transport(name: str, api_key: str | None = None, timeouts: Timeouts | None = None) -> Transport:
-    """Make the transport of a name. api_key: sent as a bearer token. timeouts: in seconds.
+    """Make the transport of a name; the API key is sent as a bearer token.
 
     Raises MachineError where the package openai is wanted and missing.
     """
-    if name == OPENAI:
+    if name == "openai":
         from tomserve.engine.openai_transport import OpenAITransport
 
         return OpenAITransport(api_key, timeouts)
-    if name == HTTPTOOLS:
-        try:
-            from tomserve.engine.httptools_transport import HttptoolsTransport
-        except ImportError:  # no build of httptools for this machine
-            pass
-        else:
-            return HttptoolsTransport(api_key, timeouts)
-    from tomserve.engine.aiohttp_transport import AiohttpTransport
+    from tomserve.engine.httptools_transport import HttptoolsTransport
 
-    return AiohttpTransport(api_key, timeouts)
+    return HttptoolsTransport(api_key, timeouts)
 
 
 T = TypeVar("T")
@@ -47,18 +38,13 @@ T = TypeVar("T")
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in a loop of its own, as asyncio.run does, and return what it returns."""
-    with asyncio.Runner(loop_factory=_factory()) as runner:
-        return runner.run(work)
-
-
-def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes a loop of uvloop; None, for asyncio's own, where uvloop is missing, as on Windows."""
-    try:
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):  # without uvloop, as on Windows, asyncio's own loop is used
         import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
 
 
 SPARE = 128

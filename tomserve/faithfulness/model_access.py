@@ -301,19 +301,19 @@ class ModelAccess:
     @contextlib.contextmanager
     def counting(self, listener: Listener) -> Iterator[Count]:
         """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
-        with PrefillProbe(self.target.endpoints[0], keys.api_key()) as probe:
-            if probe.count_text_tokens(self.target.model, "one two three") is None:
-                listener.message("the server counts no tokens, so that the length of filler is estimated")
-                yield estimate_tokens
-                return
+        probe = PrefillProbe(self.target.endpoints[0], keys.api_key())
+        if probe.count_text_tokens(self.target.model, "one two three") is None:
+            listener.message("the server counts no tokens, so that the length of filler is estimated")
+            yield estimate_tokens
+            return
 
-            def count(text: str) -> int:
-                if text not in self._counts:
-                    found = probe.count_text_tokens(self.target.model, text) if text else 0
-                    self._counts[text] = estimate_tokens(text) if found is None else found
-                return self._counts[text]
+        def count(text: str) -> int:
+            if text not in self._counts:
+                found = probe.count_text_tokens(self.target.model, text) if text else 0
+                self._counts[text] = estimate_tokens(text) if found is None else found
+            return self._counts[text]
 
-            yield count
+        yield count
 
 
 def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy) -> Target:
@@ -361,10 +361,10 @@ def reach_model(
         server, started = servers.of(chosen, run.path, note)
         found = ModelAccess(started, source, server.gone)
     for address in found.target.endpoints:
-        with PrefillProbe(address, keys.api_key(), connection.timeout, waiting) as probe:
-            probe.check_chat(found.target.model, source.sampling.extra)
-    with PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting) as probe:
-        found.prefill_support = probe.choice_field(found.target.model, found.answering.extra)
+        probe = PrefillProbe(address, keys.api_key(), connection.timeout, waiting)
+        probe.check_chat(found.target.model, source.sampling.extra)
+    probe = PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting)
+    found.prefill_support = probe.choice_field(found.target.model, found.answering.extra)
     return found
 
 
@@ -384,8 +384,8 @@ def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: 
 
     held_by: the field by which it held replies then. Raises RunMismatchError where it does not.
     """
-    with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
-        reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
+    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting)
+    reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     if reason is None and reached.prefill_support != held_by:
         reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.prefill_support or 'a schema'}"
     if reason is not None:
@@ -410,12 +410,12 @@ def find_ways(
     if settings.shown == CALL or (all(found[0] == CALL for found in able.values()) and settings.shown == AUTO):
         return lambda chain: (CALL,)
     refused: dict[str, str] = {}
-    with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
-        general = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
-        for name, chain in first.items():
-            reason = general or _refusal(probe, reached, chain)
-            if reason is not None and PREFILL in able[name]:
-                refused[name] = reason
+    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting)
+    general = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
+    for name, chain in first.items():
+        reason = general or _refusal(probe, reached, chain)
+        if reason is not None and PREFILL in able[name]:
+            refused[name] = reason
     if refused and settings.shown == PREFILL:
         raise ServerError(
             f"the server does not continue a reply that is begun ({next(iter(refused.values()))}); leave --shown out, "

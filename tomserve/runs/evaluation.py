@@ -140,15 +140,15 @@ def check_endpoints(
     """
     longest = None
     for address in chosen.endpoints:
-        with Probe(address, keys.api_key(), timeout, waiting) as probe:
-            probe.check_chat(chosen.model, sampling.extra)
-            for strategy, fields in _own_fields(questions):
-                probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
-            if address == chosen.endpoints[0]:
-                prompts = _longest_prompts(questions)
-                longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
-                if longest is None and (cut := _find_cut(probe, chosen.model, _longest_prompts(questions), sampling)):
-                    note(f"warning: {cut}")
+        probe = Probe(address, keys.api_key(), timeout, waiting)
+        probe.check_chat(chosen.model, sampling.extra)
+        for strategy, fields in _own_fields(questions):
+            probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
+        if address == chosen.endpoints[0]:
+            prompts = _longest_prompts(questions)
+            longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
+            if longest is None and (cut := _find_cut(probe, chosen.model, _longest_prompts(questions), sampling)):
+                note(f"warning: {cut}")
     return longest
 
 

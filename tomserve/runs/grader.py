@@ -475,8 +475,8 @@ def read_run(
 def check_chat(reader: Reader) -> None:
     """Raise ServerError where a server of the reader refuses to chat, before it is asked hundreds of times."""
     for address in reader.target.endpoints:
-        with Probe(address, keys.api_key(), 60.0) as probe:
-            probe.check_chat(reader.target.model, reader.sampling.extra)
+        probe = Probe(address, keys.api_key(), 60.0)
+        probe.check_chat(reader.target.model, reader.sampling.extra)
 
 
 class _Journal(Journal):

@@ -237,8 +237,8 @@ def probe_endpoint(
 ) -> dict[str, Any]:
     """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
     `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
-    with Probe(endpoint, api_key(), timeout, waiting) as probe:
-        served, version = probe.choose(wanted), probe.version()
+    probe = Probe(endpoint, api_key(), timeout, waiting)
+    served, version = probe.choose(wanted), probe.version()
     context, root = served.get("max_model_len"), served.get("root")
     return {
         "model": served["id"],

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
+import httpx
+import orjson
+
+from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation
-from tomserve.engine.redact import MASKED, clean_text
+from tomserve.engine.redact import MASKED, Redactor, clean_text
 from tomserve.engine.retry import RetryPolicy, announced_wait
-from tomserve.engine.sync_http import SyncClient, SyncResponse
-from tomserve.engine.transport import MOST_TOKENS, Reply, error_text, parse_retry_after
+from tomserve.engine.transport import MAX_HEAD, MOST_TOKENS, UNENCODED, Reply, decompress, error_text, parse_retry_after
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.status import BUSY, http
 
@@ -76,7 +80,7 @@ class WaitPolicy:
             self.sleep(min(left, SLICE))
         self.check()
 
-    def ask(self, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
+    def ask(self, endpoint: str, ask: Callable[[], httpx.Response]) -> httpx.Response:
         """Ask until the server refuses no longer with 429 or 503, and return its response.
 
         Raises ServerError where it still refuses after the seconds allowed. Without the user's own number, a pause that
@@ -130,17 +134,107 @@ LISTED = 10
 """How many models a message names at most."""
 
 
+MOST_BYTES = 4 * 2**20  # of a response; the longest lists of models have about a million
+CONNECT = 10.0  # seconds that connecting may take
+
+
+def send_request(
+    method: str,
+    url: str,
+    body: Mapping[str, Any] | None = None,
+    *,
+    key: str | None = None,
+    seconds: float = 60.0,
+    about: str = "",
+) -> httpx.Response:
+    """Send a request and return the response, whatever its status; no redirect is followed.
+
+    body: sent as JSON. key: sent as a bearer token, and masked in what errors say. seconds: for all of it, from looking
+    up the name to the last piece of the body. about: the server as errors name it, by default the URL. Raises
+    ServerError where no whole response comes in time and within the limits, ConfigError for a proxy or certificates
+    that cannot be used.
+    """
+    about, mask = about or url, Redactor(key)
+    headers = {"Accept": "application/json", "Accept-Encoding": UNENCODED, "User-Agent": "tomserve"}
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    headers |= {"Content-Type": "application/json"} if body is not None else {}
+    proxy = proxy_for(url)
+    login = {"Proxy-Authorization": proxy.login} if proxy is not None and proxy.login else None
+    client = httpx.Client(
+        verify=certificates() if url.startswith("https:") else False,  # without TLS nothing is verified
+        proxy=None if proxy is None else httpx.Proxy(proxy.url, headers=login),
+        trust_env=False,
+        timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT)),
+    )
+    content = None if body is None else orjson.dumps(body)
+    steps: list[str] = []
+    found: list[httpx.Response | Exception] = []
+
+    def exchange() -> None:
+        try:
+            trace = {"trace": lambda step, _: steps.append(step)}
+            with client, client.stream(method, url, headers=headers, content=content, extensions=trace) as response:
+                found.append(_read_response(response))
+        except Exception as error:
+            found.append(error)
+
+    # httpx limits each step alone, and looking up a name not at all; so nobody waits for the thread any longer.
+    thread = threading.Thread(target=exchange, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    answer = found[0] if found else None
+    if isinstance(answer, httpx.Response):
+        return answer
+    client.close()
+    why = clean_text(" ".join(mask(str(answer)).split()), 300) or type(answer).__name__
+    if answer is None and not any(step.endswith("connect_tcp.complete") for step in steps):
+        answer, why = httpx.ConnectTimeout(""), f"no connection in time, {seconds:g} s"
+    match answer:
+        case httpx.ConnectError() if "SSL" in why:
+            raise ServerError(f"{about}: TLS failed ({why}); {tls_advice(answer)}")
+        case httpx.ConnectError() | httpx.ConnectTimeout():
+            hint = "start one with `make serve`, or check host and port"
+            raise ServerError(f"{about}: no server answers there ({why}); {hint}")
+        case httpx.ProxyError():
+            raise ServerError(f"{about}: the proxy does not let tomserve through ({why})")
+        case None | httpx.TimeoutException():
+            hint = "it may be loading or busy: try again later, or raise --timeout"
+            raise ServerError(f"{about}: a server is there, but did not answer in time; {hint}")
+        case httpx.TransportError() | httpx.InvalidURL() | ValueError():
+            raise ServerError(f"{about}: does not speak HTTP as an OpenAI-compatible server does ({why})")
+    raise answer
+
+
+def _read_response(response: httpx.Response) -> httpx.Response:
+    """The response with its body read, within the limits. Raises ValueError beyond them."""
+    too_long = f"its answer is longer than {MOST_BYTES // 2**20} MiB"
+    if sum(len(name) + len(value) + 4 for name, value in response.headers.raw) > MAX_HEAD:
+        raise ValueError("the headers have no end")
+    raw = bytearray()
+    for piece in response.iter_raw():
+        raw += piece
+        if len(raw) > MOST_BYTES:
+            raise ValueError(too_long)
+    try:
+        whole = decompress(bytes(raw), response.headers.get("content-encoding", "").encode("latin-1"), MOST_BYTES)
+    except ValueError as error:
+        raise ValueError(f"its answer claims to be encoded as {str(error)!r}, which was not asked for") from None
+    if whole is None:
+        raise ValueError(too_long)
+    kept = {name: value for name, value in response.headers.items() if name in ("content-type", "retry-after")}
+    return httpx.Response(response.status_code, headers=kept, content=whole)
+
+
 def is_healthy(root: str, timeout: float) -> bool:
     """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
     try:
-        with SyncClient(seconds=timeout) as exchange:
-            return exchange.request("GET", f"{root}/health").status_code == 200
+        return send_request("GET", f"{root}/health", seconds=timeout).status_code == 200
     except ServerError:
         return False
 
 
 class Probe:
-    """Asks one endpoint about itself. Use it as a context manager, which closes its connection.
+    """Asks one endpoint about itself.
 
     endpoint: the address, usually ending in ``/v1``, as `normalize_url` gives it. api_key: sent in the header and shown
     nowhere. timeout: seconds that an answer may take from beginning to end. waiting: how to wait where it refuses with
@@ -151,26 +245,20 @@ class Probe:
         self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: WaitPolicy | None = None
     ) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
-        self._key, self._waiting = api_key, waiting
-        self._exchange = SyncClient(api_key, timeout)
+        self._key, self._timeout, self._waiting = api_key, timeout, waiting
+        self._mask = Redactor(api_key)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._exchange.__exit__(*raised)
-
-    def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> SyncResponse:
+    def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         """The answer of the server; one that refuses for being busy is asked again as `waiting` says.
 
         Raises ServerError where none comes.
         """
-        ask = partial(self._exchange.request, method, url, body, self.endpoint)
+        ask = partial(send_request, method, url, body, key=self._key, seconds=self._timeout, about=self.endpoint)
         return ask() if self._waiting is None else self._waiting.ask(self.endpoint, ask)
 
-    def _data(self, answer: SyncResponse) -> Any:
+    def _data(self, answer: httpx.Response) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
-        if (data := self._exchange.mask.redact_json(answer.json())) is None:
+        if (data := self._mask.redact_json(orjson.loads(answer.content))) is None:
             raise ValueError("it is nothing, nests too deeply, or holds the key where no text is")
         return data
 
@@ -191,7 +279,7 @@ class Probe:
             if not all(isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_ID for name in names):
                 raise ValueError("the id of a model is no printable text of usual length")
         except (KeyError, TypeError, ValueError):
-            kind = self._exchange.mask(response.headers.get("content-type", "no content type"))
+            kind = self._mask(response.headers.get("content-type", "no content type"))
             raise ServerError(
                 f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave HTTP {response.status_code}, "
                 f"{clean_text(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
@@ -279,26 +367,26 @@ class Probe:
         wanted = "prompt_logprobs"
         answer: Any = None
         with contextlib.suppress(ValueError):
-            answer = response.json()
+            answer = orjson.loads(response.content)
         if wanted in fields and not (isinstance(answer, dict) and answer.get(wanted)):
             raise ServerError(
                 f"{self.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
                 f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
             )
 
-    def _reason(self, response: SyncResponse) -> str:
+    def _reason(self, response: httpx.Response) -> str:
         """What the server says in the body of a refusal, without the key."""
         try:
-            reason = error_text(response.json())
+            reason = error_text(orjson.loads(response.content))
         except ValueError:
             reason = response.text
-        return clean_text(" ".join(self._exchange.mask(reason).split()), LONGEST_TOLD)
+        return clean_text(" ".join(self._mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
         """The number of tokens that the server counts in what a request to /tokenize holds, or None."""
         try:
             response = self._ask("POST", f"{self.root}/tokenize", body)
-            count = response.json()["count"] if response.status_code == 200 else None
+            count = orjson.loads(response.content)["count"] if response.status_code == 200 else None
         except (ServerError, ValueError, KeyError, TypeError):
             return None
         return count if type(count) is int and 0 <= count < MOST_TOKENS else None
@@ -355,7 +443,9 @@ class Probe:
         body = {"model": model, "messages": list(messages), "temperature": 0, **(extra or {}), "max_tokens": 1}
         seen = Truncation()
         with contextlib.suppress(ServerError, ValueError, KeyError, TypeError):
-            tokens = self._ask("POST", f"{self.endpoint}/chat/completions", body).json()["usage"]["prompt_tokens"]
+            tokens = orjson.loads(self._ask("POST", f"{self.endpoint}/chat/completions", body).content)["usage"][
+                "prompt_tokens"
+            ]
             if type(tokens) is int and 0 < tokens < MOST_TOKENS:
                 seen.add("".join(message["content"] for message in messages), tokens)
         return describe_truncation(seen.summarize())
@@ -434,7 +524,7 @@ class PrefillProbe(Probe):
         if code != 200:
             return f"HTTP {code}: {self._reason(response)}", None
         try:
-            return None, response.json()
+            return None, orjson.loads(response.content)
         except ValueError:
             return None, None
 

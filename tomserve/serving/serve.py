@@ -296,8 +296,8 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
                 started.append(stack.enter_context(_RunningReplica.begin(replica, wanted, several=len(replicas) > 1)))
             wait_healthy([one.server for one in started], tell)
             for one in started:
-                with Probe(one.server.url, keys.server_key(wanted.host, insecure=True)) as probe:
-                    probe.check_chat(preset.served_name)
+                probe = Probe(one.server.url, keys.server_key(wanted.host, insecure=True))
+                probe.check_chat(preset.served_name)
             for one in started:
                 one.write_record(tell)
                 tell(f"serving {preset.served_name} at {one.server.url}")

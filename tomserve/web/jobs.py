@@ -24,12 +24,12 @@ from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.text import sanitize, say
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import Redactor
-from tomserve.engine.sync_http import SyncClient
 from tomserve.errors import ConfigError, NoSuchRunError, ServerError
 from tomserve.runs.progress import lock_holder
 from tomserve.runs.runfolder import JOURNAL
 from tomserve.serving import keys, registry
 from tomserve.serving.endpoint import REFERENCE, normalize_url, redact_url
+from tomserve.serving.probe import send_request
 from tomserve.web import queue, run_index
 from tomserve.web.queue import Entries, Entry
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State, safe_path
@@ -233,8 +233,7 @@ def waiting_reason(experiment: Experiment, folder: Path) -> str:
 def _endpoint_reason(url: str) -> str:
     """Why nothing can be asked at an address now; "" where something answers there, whatever it says."""
     try:
-        with SyncClient(seconds=SECONDS) as exchange:
-            status = exchange.request("GET", f"{url}/models").status_code
+        status = send_request("GET", f"{url}/models", seconds=SECONDS).status_code
     except (ServerError, ConfigError):
         return f"no server answers at {redact_url(url)} yet"
     return f"the server at {redact_url(url)} is busy, or still loads" if status in LOADS else ""

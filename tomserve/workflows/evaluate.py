@@ -56,7 +56,7 @@ class AskOptions(TypedDict, total=False):
     revision
         The exact version of the model, for servers that do not report it.
     transport
-        "httptools", "aiohttp", or "openai" to send requests by the openai package ["httptools"].
+        "httptools", or "openai" to send requests by the openai package ["httptools"].
 
     These options say what is asked:
 
@@ -110,7 +110,7 @@ class AskOptions(TypedDict, total=False):
     base_url: str | Sequence[str] | None
     model: str | None
     revision: str | None
-    transport: Literal["httptools", "aiohttp", "openai"]
+    transport: Literal["httptools", "openai"]
     path: Place | None
     gold: str | None
     where: str | Sequence[str] | None

@@ -353,7 +353,7 @@ class FunctionalOptions(TypedDict, total=False):
         The server's address, or a list of addresses of servers with the same model [a server that runs on this machine,
         else a small one that is started for you].
     transport
-        "httptools", "aiohttp", or "openai" to send requests by the openai package, for hosted models ["httptools"].
+        "httptools", or "openai" to send requests by the openai package, for hosted models ["httptools"].
     weights
         The model's weights: a folder, a preset or "ORG/NAME" on the hub; "none" for no mechanism [those of a server
         that is started for this, else none].
@@ -385,7 +385,7 @@ class FunctionalOptions(TypedDict, total=False):
     """
 
     base_url: str | Sequence[str] | None
-    transport: Literal["httptools", "aiohttp", "openai"]
+    transport: Literal["httptools", "openai"]
     weights: Place | None
     benchmarks: Sequence[str] | None
     where: Sequence[str] | None

@@ -315,8 +315,8 @@ def models_at(address: str, key: str, settings: Settings) -> list[str]:
         if bound is None or (bound and normalize_url(bound) != place):
             raise ConfigError(f"key: {key} may not be sent to {place}; choose none, or another")
         secret = os.environ.get(key) or None
-    with Probe(place, secret, MODELS_PATIENCE) as probe:
-        return [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
+    probe = Probe(place, secret, MODELS_PATIENCE)
+    return [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
 
 
 def model_pace(lines: Iterable[RunEntry], model: str | None) -> tuple[float, str] | None:
