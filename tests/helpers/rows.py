@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats import clustered, failures
-from tomserve.stats.clusters import cluster_means
+from tomserve.stats.clusters import cluster_means, matched_cells
 from tomserve.stats.effects import Effect
 from tomserve.stats.proportions import Interval
 
@@ -31,6 +31,11 @@ def repeated_share(values: npt.ArrayLike, cluster: npt.ArrayLike) -> Interval:
 def unmatched_effect(outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike) -> Effect:
     arm = np.asarray(treated, dtype=np.intp)
     return clustered.unmatched_effect(*cluster_means(np.asarray(outcome, dtype=float), np.asarray(cluster), arm))
+
+
+def matched_effect(*columns: npt.ArrayLike) -> Effect:
+    """columns: outcome, treated, cluster, stratum."""
+    return clustered.cells_effect(matched_cells(*columns))
 
 
 def matched_failures(*columns: npt.ArrayLike) -> failures.Failures:

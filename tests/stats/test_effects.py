@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.drawn import study
-from tests.helpers.rows import unmatched_effect
-from tomserve.stats.clustered import matched_effect, paired_effect
+from tests.helpers.rows import matched_effect, unmatched_effect
+from tomserve.stats.clustered import paired_effect
 from tomserve.stats.effects import Effect, inverted_p
 from tomserve.stats.strata import pooled_effect, these_strata_effect
 

@@ -19,7 +19,6 @@ from tomserve.stats.power import (
     least_number,
     minimum_detectable_effect,
     model_power,
-    plan,
     spread_of,
 )
 
@@ -55,8 +54,6 @@ def test_what_no_effect_can_reach_is_undefined() -> None:
     assert math.isnan(minimum_detectable_effect(7, math.nan))
     assert detectable_sd(7, power=0.04) == 0.0, "less power than the level needs no effect"
     assert [round(detectable_sd(m), 2) for m in (7, 4)] == [1.27, 2.13]
-    assert [plan(m).attainable for m in (5, 6)] == [False, True]
-    assert plan(7, 0.2, family=10).minimum_detectable_effect == minimum_detectable_effect(7, 0.2, family=10)
     with pytest.raises(ValueError, match="expected two numbers"):
         detectable_sd(7, alpha=0.0)
 

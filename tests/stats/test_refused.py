@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.helpers.rows import matched_effect
 from tomserve.stats.accuracy import task_mean
 from tomserve.stats.association import phi
-from tomserve.stats.clustered import matched_effect, paired_effect
+from tomserve.stats.clustered import paired_effect
 from tomserve.stats.paired import mcnemar, moderate_tests
 from tomserve.stats.selection import above_all, sign_flips
 from tomserve.stats.stability import stability

@@ -14,42 +14,29 @@ from tomserve.stats.distributions import binomial_pmf, normal_cdf, t_quantile
 from tomserve.stats.proportions import Interval, wilson
 
 Floats = npt.NDArray[np.float64]
-
-RESAMPLES = 2000
-"""How many times the clusters are drawn anew."""
-
-FEW = 5
-"""With fewer right or fewer wrong answers the bootstrap hardly varies, and another interval stands beside it."""
-
-BELOW = 0.975
-"""A task is below chance where so large a share of the draws is; then the clip is no matter of luck."""
-
+RESAMPLES = 2000  # How many times the clusters are drawn anew
+FEW = 5  # With fewer right or fewer wrong answers the bootstrap hardly varies, and another interval stands beside it
+BELOW = 0.975  # A task is below chance where so large a share of the draws is; then the clip is no matter of luck
 _AT_ONCE = 250
 
 
 def correct_for_chance(share: float, chance: float) -> float:
-    """A share corrected for chance, from 0 to 1; nan where one of them is, or where chance is 1.
-
-    A share p where a blind guess scores c becomes clip((p - c) / (1 - c), 0, 1): 0 for whoever guesses, 1 for whoever
-    is always right. Because of the clip the corrected share of somebody who guesses is a little above 0 on average.
-    """
+    """clip((share - chance) / (1 - chance), 0, 1): 0 for whoever guesses, 1 for whoever is always right; nan where one
+    of them is nan or chance is 1. The clip leaves somebody who guesses a little above 0 on average."""
     if math.isnan(share) or math.isnan(chance) or chance >= 1:
         return math.nan
     return min(1.0, max(0.0, (share - chance) / (1 - chance)))
 
 
 def guesser_mean(chance: npt.ArrayLike, task: npt.ArrayLike) -> float:
-    """The corrected mean over task types (`task_mean`) that a blind guesser has on average on these very questions.
+    """The corrected mean over task types (`task_mean`) that a blind guesser has on average on these questions: above 0,
+    since the clip keeps what luck adds. Exact, by convolving binomials.
 
-    It is above 0, since the clip keeps what luck adds to a task and not what it takes away, and the more so the fewer
-    questions a task has. Exact: the number of right answers of a task is a sum of binomials, one for each chance that
-    its questions have, whose probabilities are convolved.
+    chance: of each question, in [0, 1). task: its type [questions]. nan without questions or where a chance is not
+    known. Raises ValueError for columns of unequal length.
 
-        >>> guesser_mean([0.5, 0.5], ["a", "a"])  # two right by one in four, which counts 1; one right counts 0
-        0.25
-
-    chance: what a blind guess scores at each question, in [0, 1) [questions]. task: its type [questions]. nan where
-    there is no question, or a chance is not known. Raises ValueError for columns of unequal length.
+    >>> guesser_mean([0.5, 0.5], ["a", "a"])  # two right by one in four, which counts 1; one right counts 0
+    0.25
     """
     guess, tasks = np.asarray(chance, dtype=float), np.asarray(task)
     if len(guess) != len(tasks):
@@ -69,12 +56,7 @@ def guesser_mean(chance: npt.ArrayLike, task: npt.ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class TaskMean:
-    """What `task_mean` finds.
-
-    estimate: of each side [sides]. draws: the same of clusters drawn anew [resamples, sides]. least: the same without
-    the clip of tasks that may be at chance [resamples, sides], for lower bounds. few_bounds: the bounds of a further
-    interval where there are few right or few wrong answers, else nan [sides, 2]. tasks, clusters: their numbers.
-    """
+    """What `task_mean` finds, by side."""
 
     estimate: Floats
     draws: Floats
@@ -89,11 +71,9 @@ class TaskMean:
         return _interval(float(self.estimate[side]), draws, self.few_bounds[side], level, self.clusters)
 
     def difference(self, side: int, other: int, level: float = 0.95) -> Interval:
-        """The estimate of a side minus that of another, over the same clusters drawn anew.
-
-        The clip raises either side where it may be at chance: the lower bound is without it for this side, the upper
-        one for the other. Where a side has an interval beside its own, the difference has one too, from the intervals
-        of both sides as if they were independent (Donner and Zou, Stat Methods Med Res 21:347, 2012)."""
+        """The estimate of a side minus that of another, over the same draws. The clip raises either side where it may
+        be at chance, so the lower bound is without it for this side, the upper one for the other. Where a side has few
+        bounds, those of both are combined as if independent (Donner and Zou, Stat Methods Med Res 21:347, 2012)."""
         value = float(self.estimate[side] - self.estimate[other])
         draws = self.differences(side, other)
         beside = np.full(2, np.nan)
@@ -119,20 +99,13 @@ def task_mean(
 ) -> TaskMean:
     """The mean over task types of the shares right, each corrected for chance, for further clusters like these.
 
-    Every task type counts once, however many questions it has. The interval is a percentile bootstrap over clusters
-    (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, sections 3.8 and 5.3), whose questions may be
-    of several tasks, with percentiles that are expanded for the number of clusters (Hesterberg, Am Stat 69:371, 2015),
-    since plain ones cover too seldom where these are few; it assumes independent clusters. Of somebody who guesses the
-    clip leaves only what is above chance, so that the lower bound takes tasks that may be at chance without the clip.
-    Where all of a side's answers but fewer than FEW are right, or wrong, the interval also holds Wilson's for n =
-    clusters, corrected in the same way, since clusters that are all alike would otherwise claim certainty.
+    A percentile bootstrap over independent clusters (Davison and Hinkley 1997, sections 3.8 and 5.3), whose questions
+    may be of several tasks, with percentiles expanded for their number (Hesterberg, Am Stat 69:371, 2015). The lower
+    bound takes tasks that may be at chance without the clip. Where fewer than FEW answers of a side are right, or
+    wrong, the interval also holds Wilson's for n = clusters, corrected likewise.
 
-    right: 1 or 0 of each answer [answers], or of several sides that answered the same questions [answers, sides].
-    chance: what a blind guess scores at each question, in [0, 1) [answers]. task, cluster: of each answer [answers].
-    resamples: how many times clusters are drawn. seed: of these draws.
-
-    Raises ValueError for columns of unequal length, and where there is no answer.
-    """
+    right: 1 or 0 [answers] or [answers, sides]. chance: in [0, 1) [answers]. task, cluster: [answers]. Raises
+    ValueError for columns of unequal length, or without answers."""
     sides = np.asarray(right, dtype=float)
     sides = sides[:, None] if sides.ndim == 1 else sides
     guess, tasks, clusters = np.asarray(chance, dtype=float), np.asarray(task), np.asarray(cluster)
@@ -195,11 +168,8 @@ def _interval(
 
 
 def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interval:
-    """The mean of the estimates of several independent sets of clusters, such as benchmarks, each counted once.
-
-    The sets are taken as they are: the interval speaks for further clusters of these sets and not for further sets.
-    parts: of each set, with equally many resamples. Raises ValueError where there is none.
-    """
+    """The mean of the estimates of several independent sets of clusters (benchmarks), each counted once, for further
+    clusters of these sets. parts: with equally many resamples. Raises ValueError where there is none."""
     if not parts:
         raise ValueError("mean_of needs at least one part")
     value = float(np.mean([part.estimate[side] for part in parts]))
@@ -216,35 +186,25 @@ def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interv
     return Interval(found.estimate, found.low, found.high, f"bootstrap of the clusters of {len(parts)} sets")
 
 
+# How often clusters are drawn anew for an interval, from which seed, and how many of these draws are held at once.
 DRAWS, SEED, PART = 2000, 0, 200
-"""How often clusters are drawn anew for an interval, from which seed, and how many of these draws are held at once."""
 
 
 def macro_f1(right: Sequence[int], given: Sequence[int | None]) -> float:
-    """The macro-averaged F1 of answers; nan without answers.
+    """The macro-averaged F1, 2 x right / (times right answer + times given), over the classes that are right or given
+    at least once; nan without answers. A missing answer costs recall.
 
-    The F1 of a class is 2 x right / (times it is the right answer + times it is given): the harmonic mean of precision
-    and recall. The macro average is the mean over the classes that are the right answer or are given at least once,
-    whatever their size, so that a constant answer earns little where classes are many. An answer that is missing is
-    given to no class, and so costs recall.
-
-    right, given: for each question the number of the right class and of the one given, None where none is [questions].
-    Raises ValueError for sequences of unequal length.
-    """
+    right, given: numbers of classes, None where nothing is given [questions]. Raises ValueError for unequal lengths."""
     return float(_average_f1(_counts(right, given, np.zeros(len(right), dtype=np.int64)).sum(axis=0)))
 
 
 def macro_f1_interval(
     right: Sequence[int], given: Sequence[int | None], cluster: npt.ArrayLike, level: float = 0.95
 ) -> Interval:
-    """The interval of the macro-averaged F1 for further clusters like these: percentiles of DRAWS values, each from as
-    many clusters as there are, drawn with replacement (Efron and Tibshirani 1993, chapter 13).
+    """The interval of `macro_f1` for further clusters: percentiles of DRAWS resamples of clusters (Efron and Tibshirani
+    1993, chapter 13), or Wilson's for the share right with n = clusters where no draw differs from another.
 
-    right, given: as for `macro_f1`. cluster: a whole number for each question [questions]. level: of confidence. Where
-    no draw differs from another, as where every answer is right, the draws say nothing of what is not yet seen, and the
-    interval is Wilson's for the share of right answers with the number of clusters for that of questions. Raises
-    ValueError for sequences of unequal length, or without questions.
-    """
+    cluster: a whole number for each question. Raises ValueError for unequal lengths or without questions."""
     counts = _counts(right, given, np.asarray(cluster))
     units = len(counts)
     if not units:
@@ -265,20 +225,15 @@ def macro_f1_interval(
 
 
 def constant_f1(right: Sequence[int]) -> tuple[int, float]:
-    """The class that earns most where it is always given, and the macro-averaged F1 that it earns.
-
-    right: the right classes [questions]. Raises ValueError without questions.
-    """
+    """The class that earns most where it is always given, and the F1 that it earns. Raises ValueError without
+    questions."""
     sizes = np.bincount(right)
     best = int(sizes.argmax())
     return best, macro_f1(right, [best] * len(right))
 
 
 def guessed_f1(right: Sequence[int], classes: int) -> float:
-    """What a blind guess among the classes earns, where questions are many.
-
-    right: the right classes [questions]. classes: how many there are to guess among.
-    """
+    """What a blind guess among so many classes earns, where questions are many."""
     shares = np.bincount(right, minlength=classes) / len(right)
     return float(np.mean(2 * shares / classes / (shares + 1 / classes)))
 

@@ -13,18 +13,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-Labels = frozenset[str]
-"""The set of labels that one annotator gives to one unit (here a sentence)."""
+Labels = frozenset[str]  # The set of labels that one annotator gives to one unit (here a sentence)
 
 
 def masi_distance(a: Labels, b: Labels) -> float:
-    """Distance of two label sets in [0, 1]: 1 - J x M, with J the Jaccard index and M the monotonicity.
+    """1 - Jaccard index x monotonicity (1 for equal sets, 2/3 where one contains the other, 1/3 where they overlap).
 
-    J is the size of the intersection over the size of the union. M is 1 for equal sets, 2/3 where one contains the
-    other, 1/3 where they overlap otherwise, and 0 where they share nothing.
-
-        >>> round(masi_distance(frozenset("x"), frozenset("xy")), 3)
-        0.667
+    >>> round(masi_distance(frozenset("x"), frozenset("xy")), 3)
+    0.667
     """
     if a == b:
         return 0.0
@@ -38,16 +34,10 @@ def masi_distance(a: Labels, b: Labels) -> float:
 def krippendorff_alpha(
     pairs: Sequence[tuple[Labels, Labels]], distance: Callable[[Labels, Labels], float] = masi_distance
 ) -> float:
-    """Krippendorff's alpha of two annotators: 1 - observed / expected disagreement; 1 is perfect, 0 is chance.
+    """1 - observed / expected disagreement of two annotators: 1 is perfect, 0 is chance; nan where all values are
+    equal.
 
-    The observed disagreement is the mean distance within pairs; the expected one is the mean distance over all pairs
-    that can be formed of the pooled values of both. It treats the annotators as interchangeable and makes no claim
-    beyond these units; for an interval, resample whole tasks. The result is nan where all values are equal, because
-    chance could not disagree either.
-
-    pairs: one (first annotator, second annotator) pair a unit, without gaps.
-    distance: a symmetric distance of two label sets that is 0 for equal sets.
-    """
+    pairs: one (first, second) a unit, without gaps. distance: symmetric, 0 for equal sets."""
     pool = Counter(value for pair in pairs for value in pair)
     total = sum(pool.values())
     if len(pool) < 2:
@@ -63,12 +53,8 @@ def resampled_alpha(
     seed: int,
     distance: Callable[[Labels, Labels], float] = masi_distance,
 ) -> tuple[float, float]:
-    """A 95% interval of Krippendorff's alpha by resampling groups of units that depend on each other: the 2.5th and the
-    97.5th percentile of so many seeded draws (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter
-    13). Both are nan where alpha is undefined in every draw. Few groups make such an interval too short.
-
-    groups: the pairs of each group, as `krippendorff_alpha` takes them; one group at least has a pair.
-    """
+    """A 95% percentile interval of alpha by so many seeded draws of groups of units that depend on each other (Efron
+    and Tibshirani 1993, chapter 13); nan where alpha is undefined in every draw. Few groups make it too short."""
     chosen = np.random.default_rng(seed).multinomial(len(groups), [1 / len(groups)] * len(groups), size=draws)
     alphas = drawn_alphas(groups, chosen, distance)
     alphas = alphas[np.isfinite(alphas)]
@@ -83,10 +69,8 @@ def drawn_alphas(
     chosen: npt.NDArray[np.int64],
     distance: Callable[[Labels, Labels], float] = masi_distance,
 ) -> npt.NDArray[np.float64]:
-    """Krippendorff's alpha of each draw of groups, [draws]; nan or infinite where it is undefined.
-
-    groups, distance: as for `resampled_alpha`. chosen: how often each group is in each draw, [draws, groups].
-    """
+    """Alpha of each draw of groups [draws]; not finite where undefined. chosen: how often each group is drawn [draws,
+    groups]."""
     distinct = sorted({pair for group in groups for pair in group}, key=lambda pair: [sorted(one) for one in pair])
     values = sorted({value for pair in distinct for value in pair}, key=sorted)
     place = {pair: index for index, pair in enumerate(distinct)}

@@ -1,10 +1,6 @@
-"""Association of properties of chains with right answers: phi and its attainable range, AUC, and their jackknife over
-groups.
-
-Also versions within classes, the jackknife over stages, and the placebo split. All are associations, not effects: the
-chain and the answer come from one reply. Columns are parallel with one row for each item; rows with a nan in any
-column used are left out. nan means "undefined": a constant column is associated with nothing.
-"""
+"""Association of properties of chains with right answers (phi, AUC, within classes too), their jackknife over stages,
+and the placebo split. All are associations, not effects: chain and answer come from one reply. Columns are parallel
+[items]; rows with a nan are left out. nan means undefined, as where a column is constant."""
 
 from __future__ import annotations
 
@@ -20,19 +16,14 @@ from tomserve.stats.paired import varies
 from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
+# A jackknife computes its replicates anew while rows x groups is at most this; beyond, it subtracts each group's sums.
 MOST_ROWS_RECOMPUTED = 1_000_000
-"""A jackknife computes its replicates anew while rows x groups is at most this; beyond, it subtracts each group's sums.
-"""
 
 
 @dataclass(frozen=True)
 class Phi:
-    """Phi (Pearson's correlation) of two 0/1 columns, the range that their shares of ones allow, and the 2x2 counts.
-
-    `p`: chi-square without Yates' correction, as published; it takes items as independent, so it is too small where
-    they share a task. `minimum`, `maximum`: the attainable range, see `phi_range`. `both`, `only_x`, `only_y`,
-    `neither`: items.
-    """
+    """Pearson's correlation of two 0/1 columns; its p by chi-square without Yates' correction, as published, which
+    takes items as independent; the range that the shares of ones allow (`phi_range`); and the numbers of items."""
 
     phi: float
     p: float
@@ -46,11 +37,8 @@ class Phi:
 
 @dataclass(frozen=True)
 class Separation:
-    """How well a score of the chain separates right from wrong answers.
-
-    `auc`: chance in [0, 1] that a right answer has a higher score than a wrong one, ties half; .5 is none.
-    `point_biserial`: correlation of score and outcome in [-1, 1]. `right`, `wrong`: numbers of answers.
-    """
+    """How well a score separates right from wrong answers: `auc` (ties half; .5 is none) and the correlation with the
+    outcome."""
 
     auc: float
     point_biserial: float
@@ -60,11 +48,8 @@ class Separation:
 
 @dataclass(frozen=True)
 class PlaceboPart:
-    """The difference cot - vanilla among the items with one kind of chain.
-
-    `items`: how many; `effect`: observed mean difference in [-1, 1]; `null`, `null_sd`: mean and standard deviation of
-    that difference if chain and answer were unrelated. See `placebo_split`.
-    """
+    """The mean difference cot - vanilla among items with one kind of chain, and its mean and SD if chain and answer
+    were unrelated."""
 
     items: int
     effect: float
@@ -74,25 +59,14 @@ class PlaceboPart:
 
 @dataclass(frozen=True)
 class PlaceboSplit:
-    """The difference cot - vanilla by kind of chain; descriptive only. The chain is written after the treatment (it is
-    the treatment's outcome, too), so that neither part estimates an effect of CoT prompting.
-    """
+    """The difference by kind of chain; descriptive only, since the chain is an outcome of the treatment, too."""
 
     proper: PlaceboPart
     improper: PlaceboPart
 
 
 def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> Phi:
-    """Phi of two 0/1 columns with its attainable range, for the items at hand.
-
-    x, y: the columns [items]; rows with a nan are left out.
-
-    Where a column is constant all but the counts are nan. Raises ValueError for columns of unequal length.
-
-        >>> result = phi([1, 1, 1, 0, 0], [1, 1, 1, 1, 0])
-        >>> round(result.phi, 3), round(result.maximum, 3)
-        (0.612, 0.612)
-    """
+    """Phi of two 0/1 columns [items]. Raises ValueError for columns of unequal length."""
     x, y = _columns(x, y)
     both, only_x = int(np.sum((x > 0) & (y > 0))), int(np.sum((x > 0) & (y == 0)))
     only_y, neither = int(np.sum((x == 0) & (y > 0))), int(np.sum((x == 0) & (y == 0)))
@@ -105,14 +79,11 @@ def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> Phi:
 
 
 def phi_range(a: float, b: float) -> tuple[float, float]:
-    """Least and greatest phi that two shares of ones, a and b, allow; nan, nan where one of them is 0 or 1.
+    """Least and greatest phi that two shares of ones allow (Davenport and El-Sanhoury, Educ Psychol Meas 51:821, 1991);
+    nan where one of them is 0 or 1.
 
-    The greatest, sqrt(a (1 - b) / (b (1 - a))) for a <= b, has every one of the rarer column beside a one of the other.
-    A phi well below 1 may therefore be the greatest possible (Davenport and El-Sanhoury, Educ Psychol Meas 51:821,
-    1991).
-
-        >>> [round(bound, 3) for bound in phi_range(0.5, 0.8)]
-        [-0.5, 0.5]
+    >>> [round(bound, 3) for bound in phi_range(0.5, 0.8)]
+    [-0.5, 0.5]
     """
     if not (0 < a < 1 and 0 < b < 1):
         return math.nan, math.nan
@@ -123,16 +94,9 @@ def phi_range(a: float, b: float) -> tuple[float, float]:
 
 
 def separation(score: npt.ArrayLike, right: npt.ArrayLike) -> Separation:
-    """AUC of a score for right against wrong answers, beside the point-biserial correlation, for the items at hand.
-
-    The AUC is U / (n1 n0) of the Mann-Whitney test (Hanley and McNeil, Radiology 143:29, 1982), as that of scipy's
-    `mannwhitneyu`.
-
-    score, right: the scores and the 0/1 outcomes [items]; rows with a nan are left out.
-
-    Both are nan for a constant score, or where answers are all right or all wrong. Raises ValueError for columns of
-    unequal length.
-    """
+    """AUC of a score for right (1) against wrong (0) answers, U / (n1 n0) of the Mann-Whitney test (Hanley and McNeil,
+    Radiology 143:29, 1982), beside the point-biserial correlation; nan for a constant column. Raises ValueError for
+    columns of unequal length."""
     s, y = _columns(score, right)
     n1, n0 = int(np.sum(y > 0)), int(np.sum(y == 0))
     r = _correlation(s, y)
@@ -142,16 +106,8 @@ def separation(score: npt.ArrayLike, right: npt.ArrayLike) -> Separation:
 
 
 def within_correlation(x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLike) -> float:
-    """Pooled within-stratum correlation (phi, for 0/1 columns): Pearson's r of the deviations from the stratum means.
-
-    Pooling classes of unequal difficulty creates a correlation even where no class has any; this one is free of it. It
-    assumes that the association is alike in all strata. nan where a column is constant within every stratum.
-
-    x, y: the columns [items]; rows with a nan are left out.
-    stratum: the class of each item [items].
-
-    Raises ValueError for columns of unequal length.
-    """
+    """Pearson's r of the deviations from the stratum means, which classes of unequal difficulty do not create; nan
+    where a column is constant within every stratum. Raises ValueError for columns of unequal length."""
     x, y, codes = _code_strata(x, y, stratum)
     if not x.size:
         return math.nan
@@ -160,16 +116,8 @@ def within_correlation(x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLik
 
 
 def within_auc(score: npt.ArrayLike, right: npt.ArrayLike, stratum: npt.ArrayLike) -> float:
-    """AUC from pairs of answers of the same stratum only: the sum over strata of U over the sum of n1 n0.
-
-    It compares no answer with one of another class, so that classes of unequal difficulty add nothing to it. nan where
-    no stratum has both right and wrong answers, or the score is constant in each that has.
-
-    score, right: the scores and the 0/1 outcomes [items]; rows with a nan are left out.
-    stratum: the class of each item [items].
-
-    Raises ValueError for columns of unequal length.
-    """
+    """AUC from pairs of answers of the same stratum only; nan where no stratum has both outcomes and several scores.
+    Raises ValueError for columns of unequal length."""
     s, y, codes = _code_strata(score, right, stratum)
     total, pairs, informative = 0.0, 0, False
     for code in np.unique(codes):
@@ -189,24 +137,13 @@ def jackknife(
     scale: tuple[float, float] = (-1.0, 1.0),
     without: Callable[..., Floats] | None = None,
 ) -> Interval:
-    """Interval of `statistic(*columns)` for new groups (stages), by leaving out each group in turn.
+    """Interval of `statistic(*columns)` for new groups (stages), by leaving out each in turn: the jackknife's error
+    (Efron and Tibshirani 1993, chapter 11) on the scale of Fisher's atanh, with t and groups - 1 df. It assumes
+    independent groups and a smooth statistic, and may cover too little with few groups.
 
-    The error is the jackknife's, sqrt((m - 1)/m sum (replicate - their mean)^2) for m groups (Efron and Tibshirani, "An
-    Introduction to the Bootstrap", 1993, chapter 11), used with t and m - 1 df. It assumes independent groups and a
-    statistic that is smooth in them; with few groups it can cover much less often than it says. It is computed on the
-    scale of Fisher's atanh, which keeps the bounds inside the statistic's own range.
-
-    statistic: function of the columns that returns one number.
-    columns: its arguments, parallel [items].
-    group: the group (stage) of each item [items].
-    level: of confidence, .95 by default.
-    scale: the range of the statistic: (-1, 1) for correlations, the default; (0, 1) for an AUC.
-    without: function of the columns and of group codes from 0 that gives all replicates at once (see
-        tomserve.stats.association); used where computing them anew would visit more than MOST_ROWS_RECOMPUTED rows.
-
-    The bounds are nan with fewer than three groups, or where the statistic or a replicate is undefined or at an end of
-    its range. Raises ValueError for columns of unequal length.
-    """
+    columns, group: parallel [items]. scale: the range of the statistic. without: gives all replicates at once from the
+    columns and group codes from 0; used beyond MOST_ROWS_RECOMPUTED rows. The bounds are nan with fewer than three
+    groups, or where a replicate is undefined or at an end of the range. Raises ValueError for unequal lengths."""
     arrays = [np.asarray(column) for column in columns]
     groups = np.asarray(group)
     if len({array.shape[0] for array in [*arrays, groups]}) != 1:
@@ -232,20 +169,11 @@ def jackknife(
 
 
 def placebo_split(vanilla: npt.ArrayLike, cot: npt.ArrayLike, proper: npt.ArrayLike) -> PlaceboSplit:
-    """Difference cot - vanilla among items with proper and with improper chains, each beside its null; descriptive
-    only.
+    """Difference cot - vanilla among items with proper and with improper chains, each beside its null, in which CoT
+    answers are permuted among items of equal vanilla outcome: exact hypergeometric mean and SD, items taken as
+    independent.
 
-    Choosing items by their chain is choosing by an outcome of CoT prompting, so that the two parts differ even without
-    any effect of it. The null is what a part would show if chain and answer were unrelated: CoT answers are permuted
-    among items of equal vanilla outcome. Its mean and SD are exact, not simulated: among the n items of a vanilla
-    outcome v, of which k are in the part, the sum of k permuted answers is hypergeometric with mean k c and variance k
-    c (1 - c) (n - k) / (n - 1), where c = mean(cot | v). The SD takes items as independent.
-
-    vanilla, cot: 0/1 outcomes under either prompting [items]; rows with a nan are left out.
-    proper: whether the item's CoT chain is proper, 0/1 [items].
-
-    Raises ValueError for columns of unequal length.
-    """
+    vanilla, cot, proper: 0/1 [items]. Raises ValueError for columns of unequal length."""
     v, c, p = _columns(vanilla, cot, proper)
     return PlaceboSplit(_part(v, c, p > 0), _part(v, c, p == 0))
 
@@ -302,21 +230,15 @@ def _code_strata(
 
 
 Codes = npt.NDArray[np.intp]
+# A column counts as constant where its variation is below this share of the whole variation: subtracting leaves such
+# rounding errors of equal values.
 NOTHING = 1e-12
-"""A column counts as constant where its variation is below this share of the whole variation: subtracting leaves such
-rounding errors of equal values.
-"""
 
 
 def correlations(x: Floats, y: Floats, group: Codes, stratum: Codes | None = None) -> Floats:
-    """Pearson's r of x and y without each group in turn (phi, where both are 0/1); see
-    `association.within_correlation`.
+    """Pearson's r of x and y without each group in turn; with strata that of the deviations from the stratum means.
 
-    x, y: the two columns, floats [rows].
-    group: code of the group of each row [rows].
-    stratum: code of the stratum of each row [rows]; where given, the correlation is that of the deviations from the
-        stratum means.
-    """
+    x, y: floats [rows]. group, stratum: codes from 0 [rows]."""
     groups = int(group.max()) + 1
     known = ~(np.isnan(x) | np.isnan(y))
     x, y, group = x[known], y[known], group[known]
@@ -343,12 +265,7 @@ def correlations(x: Floats, y: Floats, group: Codes, stratum: Codes | None = Non
 
 
 def aucs(score: Floats, right: Floats, group: Codes) -> Floats:
-    """AUC without each group in turn: the chance that a right answer has a higher score than a wrong one, ties half.
-
-    score: the score of each answer, floats [rows].
-    right: 1 for a right answer, 0 for a wrong one [rows].
-    group: code of the group of each row [rows].
-    """
+    """AUC without each group in turn. score, right (1 or 0), group (codes from 0): [rows]."""
     undefined = np.isnan(correlations(score, right, group))
     known = ~(np.isnan(score) | np.isnan(right))
     good, of_group, groups = right[known] > 0, group[known], int(group.max()) + 1
@@ -374,14 +291,7 @@ def _below(counts: Floats) -> Floats:
 
 
 def _within(good: npt.NDArray[np.bool_], rank: Codes, code: Codes, ranks: int, groups: int) -> Floats:
-    """By group, the pairs of a right and a wrong answer of that group in which the right one scores higher, ties half.
-
-    These pairs lose both of their rows when the group is left out, so that subtracting each row's pairs counts them
-    twice.
-
-    good: whether a row is a right answer; rank: the rank of its score; code: its group; ranks, groups: how many there
-        are.
-    """
+    """By group, its pairs of a right and a wrong answer in which the right one scores higher, ties half."""
     cells, cell = np.unique(code * ranks + rank, return_inverse=True)
     group_of = cells // ranks
     right, wrong = (np.bincount(cell[flag], minlength=cells.size).astype(float) for flag in (good, ~good))

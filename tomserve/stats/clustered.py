@@ -1,12 +1,8 @@
-"""Shares and effects with intervals where answers come in clusters (tasks, stories) and clusters in strata (stages,
-families).
+"""Shares and effects with intervals where answers come in clusters (tasks, stories) and clusters in strata (stages).
 
-Inputs are parallel columns with one row for each answer (outcome, treated, cluster, stratum; an outcome of nan is left
-out), or sums over clusters, which are all that the estimates need. Effects are differences of probability in [-1, 1].
-What takes a stratum speaks for *new strata*, of which those at hand are a sample; what takes none, and
-`tomserve.stats.strata`, for further clusters of *these strata*. The two are never mixed. Analysing one mean a cluster
-(Hayes and Moulton, "Cluster Randomised Trials", 2009, chapter 10) needs no model of how answers within a cluster depend
-on each other.
+Inputs are parallel columns [answers] (an outcome of nan is left out), or sums over clusters. Effects are differences of
+probability. What takes a stratum speaks for new strata; what takes none, and `tomserve.stats.strata`, for further
+clusters of these strata. One mean a cluster is analysed (Hayes and Moulton, "Cluster Randomised Trials", 2009, ch. 10).
 """
 
 from __future__ import annotations
@@ -24,7 +20,6 @@ from tomserve.stats.clusters import (
     check_same_length,
     effective_n,
     effective_n_of,
-    matched_cells,
     means_of_units,
     unit_means,
 )
@@ -50,12 +45,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums over the items of each cluster, sorted by unit [clusters].
-
-    unit: the unit of the cluster (itself, or the stratum that it lies in), coded from 0 without gaps; a cluster that
-    lies in two strata is one in each. items: how many it has. treated, control: the sums of their outcomes under both
-    conditions. changed: the sum of the differences without their signs.
-    """
+    """Sums over the items of each cluster, sorted by unit (itself, or its stratum), coded from 0 without gaps
+    [clusters]."""
 
     unit: Codes
     items: npt.NDArray[np.int64]
@@ -69,7 +60,7 @@ class PairSums:
         return int(self.unit[-1]) + 1 if self.unit.size else 0
 
     def by_unit(self, sums: Floats) -> Floats:
-        """By unit the mean of its clusters' means. sums: of each cluster, over its items [clusters]."""
+        """By unit the mean of its clusters' means. sums: over each cluster's items [clusters]."""
         return means_of_units(sums / self.items, self.unit, self.units)
 
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -83,7 +74,7 @@ def pair_sums(
     cluster: npt.ArrayLike,
     stratum: npt.ArrayLike | None = None,
 ) -> PairSums:
-    """The sums of items with their outcomes; parameters as `paired_effect` has them. Raises ValueError as that does."""
+    """The sums of items with their outcomes; parameters and errors as for `paired_effect`."""
     t, c, clusters = (
         np.asarray(treated_outcome, dtype=float),
         np.asarray(control_outcome, dtype=float),
@@ -108,66 +99,40 @@ def paired_effect(
     stratum: npt.ArrayLike | None = None,
     level: float = 0.95,
 ) -> Effect:
-    """Effect of two conditions on the same items, such as two prompting strategies: the mean of the units' differences.
+    """Effect of two conditions on the same items: the mean of the units' differences.
 
-    Without `stratum` the units are clusters, and the population is further clusters of these strata. With it they are
-    strata, each a mean of its clusters' means, and the population is new strata. Units are assumed independent, and the
-    mean of their differences about normal (t interval and t test, units - 1 df); the sign-flip test needs symmetric
-    differences only. Where the differences do not vary, above all where no answer changed, the interval is Tango's
-    score interval for an effective number of pairs (one, for one unit), which assumes that changes are correlated by .1
-    within a unit; where fewer than five answers changed it is the smallest interval that holds both. The ratio is
-    `inverted_ratio`.
+    Without `stratum` the units are clusters, for further clusters of these strata; with it strata, each a mean of its
+    clusters' means, for new strata. t interval and test, units - 1 df, for independent units; the sign-flip test needs
+    symmetric differences only. Where differences do not vary the interval is Tango's for an effective number of pairs
+    (correlated by .1 within a unit); where fewer than five answers changed, the smallest that holds both.
 
-    treated_outcome, control_outcome: of the same items in the same order [items]; an item with a nan in either is left
-        out.
-    cluster: cluster of each item [items].
-    stratum: stratum of each item [items], or None.
-    level: of confidence, .95 by default.
-
-    Raises ValueError for columns of unequal length.
-    """
+    treated_outcome, control_outcome: of the same items [items], nan left out. cluster, stratum: [items]. Raises
+    ValueError for columns of unequal length."""
     return pairs_effect(
         pair_sums(treated_outcome, control_outcome, cluster, stratum), level, strata=stratum is not None
     )
 
 
 def pairs_effect(pairs: PairSums, level: float = 0.95, *, strata: bool = False) -> Effect:
-    """The effect of `paired_effect` from sums over clusters.
-
-    strata: whether the units are strata rather than clusters, which only the words about the method need.
-    """
+    """The effect of `paired_effect` from sums. strata: whether units are strata, which only the method's words need."""
     t, c = pairs.by_unit(pairs.treated), pairs.by_unit(pairs.control)
     return unit_effect(t, c, _design(pairs, t - c, strata=strata), level)
 
 
 def pairs_intervals(pairs: PairSums, *, strata: bool = False) -> Callable[[float], Interval]:
-    """The interval of `pairs_effect` as a function of the level alone, for whoever wants it at many levels.
-
-    strata: as there.
-
-    >>> summed = pair_sums([1, 1, 0, 1], [0, 1, 0, 0], ["a", "a", "b", "b"])
-    >>> interval, effect = pairs_intervals(summed)(0.9), pairs_effect(summed, 0.9)
-    >>> (interval.low, interval.high) == (effect.low, effect.high)
-    True
-    """
+    """The interval of `pairs_effect` as a function of the level alone."""
     d = pairs.by_unit(pairs.treated) - pairs.by_unit(pairs.control)
     design = _design(pairs, d, strata=strata)
     return lambda level: unit_interval(d, design, level)
 
 
 def margin_intervals(pairs: PairSums, *, strata: bool = False) -> Callable[[float], Interval]:
-    """Intervals for tests against a margin, as a function of the level: the smallest that hold the interval of
-    `pairs_effect` and Tango's score interval for the number of independent pairs with the same error.
+    """Intervals for tests against a margin, as a function of the level: the smallest that hold that of `pairs_effect`
+    and Tango's for the number of independent pairs with the same error.
 
-    Most pairs do not differ, so that the mean of few clusters is skewed, and a t interval ends too near to it on the
-    side of the rare, large differences: with 20 unequal clusters and a share of .98 a one-sided test at .025 by the t
-    interval alone errs in a tenth of the studies (bench/margin_coverage.py). A score interval measures the distance to
-    a bound by the spread that there would be at that bound. Its pairs are those whose mean would have the error that
-    the units' differences show, at most as many as if all pairs were independent, times the squared ratio of the normal
-    to the t quantile, as for `tomserve.stats.clustered`.
-
-    strata: as for `pairs_effect`.
-    """
+    With few clusters and rare, large differences a t interval ends too near to the mean (bench/margin_coverage.py); a
+    score interval measures by the spread that there would be at the bound. Its pairs are those whose mean would have
+    the units' error, at most all pairs, times the squared ratio of the normal to the t quantile."""
     plain = pairs_intervals(pairs, strata=strata)
     d, m = pairs.by_unit(pairs.treated) - pairs.by_unit(pairs.control), pairs.units
     if m < 2 or not varies(d):
@@ -207,45 +172,25 @@ def _design(pairs: PairSums, d: Floats, *, strata: bool) -> Design:
 
 
 def pairs_estimate(pairs: PairSums) -> float:
-    """The estimate of `pairs_effect` alone, without interval and tests; nan where there is no unit."""
+    """The estimate of `pairs_effect` alone; nan where there is no unit."""
     t, c = pairs.by_unit(pairs.treated), pairs.by_unit(pairs.control)
     return float((t - c).mean()) if t.size else math.nan
 
 
 def bounds(pairs: PairSums, failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike) -> tuple[float, float]:
-    """The least and the greatest estimate that failures leave possible, as `paired.missing_bounds` has them.
-
-    pairs: with the sums of the outcomes of what did not fail. failed_treated, failed_control: how many items of each
-    cluster failed under either condition [clusters].
-    """
+    """The least and the greatest estimate that failures leave possible (`paired.missing_bounds`). pairs: sums of what
+    did not fail. failed_treated, failed_control: numbers of failures [clusters]."""
     t, c = pairs.treated + np.asarray(failed_treated), pairs.control + np.asarray(failed_control)
     return pairs_estimate(replace(pairs, control=c)), pairs_estimate(replace(pairs, treated=t))
 
 
-def matched_effect(
-    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike, level: float = 0.95
-) -> Effect:
-    """Effect for new strata: the mean over strata of treated - control, each arm's probability a mean of cluster means.
-
-    It suits one class against the `none` tasks of the same stages, with about one task a stage in either arm; for all
-    classes together see `strata.pooled_effect`. It assumes that the strata are independent draws of the stages to come.
-    The t interval and t test (strata - 1 df) assume further that the mean difference is about normal, the sign-flip
-    test that differences are symmetric around zero. Where the differences do not vary, or there is one stratum, the
-    interval is Newcombe's for an effective number of answers (one, for one stratum), which assumes that they are
-    correlated by .1 within a stratum and arm; with fewer than five right or fewer than five wrong answers it is the
-    smallest interval that holds both. The ratio is `inverted_ratio`.
-
-    outcome, treated, cluster, stratum: columns as the module describes [answers]; strata without both arms are left
-        out.
-    level: of confidence, .95 by default.
-
-    Raises ValueError for columns of unequal length.
-    """
-    return cells_effect(matched_cells(outcome, treated, cluster, stratum), level)
-
-
 def cells_effect(cells: Cells, level: float = 0.95) -> Effect:
-    """The effect of `matched_effect` from the cells of strata and arms, which are all that it is made of."""
+    """Effect for new strata: the mean over strata with both arms of treated - control, each a mean of cluster means.
+
+    For one class against the `none` tasks of the same stages; for all together see `strata.pooled_effect`. t interval
+    and test, strata - 1 df, for independent strata; sign flips need symmetric differences only. Where differences do
+    not vary, the interval is Newcombe's for an effective number of answers (correlated by .1 within a stratum and arm);
+    with fewer than five right or wrong answers the smallest that holds both. The ratio is `inverted_ratio`."""
     arms = tuple(int(count) for count in cells.counts.sum(axis=0))
     method = f", {len(cells.means)} strata matched" + (f", {cells.dropped} unmatched left out" if cells.dropped else "")
     t, c, right = cells.means[:, 1], cells.means[:, 0], float(cells.right.sum())
@@ -258,16 +203,11 @@ def cells_effect(cells: Cells, level: float = 0.95) -> Effect:
 
 
 def unmatched_effect(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Effect:
-    """Effect between two sets of different clusters: the difference of the means of their cluster means.
+    """Effect between two sets of different clusters, for further clusters of both kinds: Welch's t (Biometrika 34:28,
+    1947) over their means, or Newcombe's interval for effective numbers of answers without variance. There is no sign
+    to flip.
 
-    The population is further clusters of both kinds. Interval and p are Welch's t test (Biometrika 34:28, 1947; scipy's
-    `ttest_ind`), which assumes independent clusters and means that are about normal, but no equal variances. With zero
-    variance in both arms, or an arm of one cluster, the interval is Newcombe's for an effective number of answers, as
-    in `matched_effect`. Without pairs there is no sign to flip, so p_sign_flip and p_smallest are nan.
-
-    means, of_arm, sizes: of each cluster its mean outcome, 1 where it is treated and 0 where not, and its number of
-    answers [clusters].
-    """
+    means, of_arm (1 treated, 0 not), sizes: of each cluster [clusters]."""
     t, c = means[of_arm == 1], means[of_arm == 0]
     n1, n0 = t.size, c.size
     if not n1 or not n0:
@@ -297,19 +237,11 @@ def unmatched_effect(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer
 def clustered_share(
     right: float, sizes: npt.NDArray[np.integer], icc: float | None = None, level: float = 0.95
 ) -> Interval:
-    """Share k/n of right answers with Wilson's interval for further clusters drawn as these were.
+    """Share of right answers with Wilson's interval for further independent clusters. n is the number of clusters,
+    which is conservative, or with `icc` (best pooled over classes) `clusters.effective_n`.
 
-    It assumes independent clusters. Without `icc` n in Wilson's interval is the number of clusters, which is
-    conservative (as if all answers of a cluster were equal) and suits a class with few tasks, or clusters of two or
-    three answers. With it n is `clusters.effective_n`: the answers divided by the design effect that the correlation
-    implies. The correlation is best pooled over classes (`clusters.intraclass`), and is assumed to hold for this class.
-
-    right: the number of right answers. sizes: the numbers of answers of all clusters [clusters].
-    icc: the intra-class correlation, in [0, 1]; nan where it is unknown, which counts as 1; None to count clusters.
-    level: of confidence, .95 by default.
-
-    nan where there is no answer. Raises ValueError for an icc outside [0, 1].
-    """
+    right: their number. sizes: answers of each cluster [clusters]. icc: in [0, 1], nan counts as 1, None to count
+    clusters. nan without answers. Raises ValueError for another icc."""
     total = int(sizes.sum())
     if icc is None or not total:
         return counted_share(right, total, sizes.size, level)
@@ -319,24 +251,14 @@ def clustered_share(
 
 
 def counted_share(right: float, total: int, clusters: int, level: float = 0.95) -> Interval:
-    """The share of `clustered_share` from the numbers of right answers, of answers and of clusters."""
+    """The share of `clustered_share` without an icc, from the numbers of right answers, of answers and of clusters."""
     return wilson(right / total * clusters, clusters, level) if total else wilson(0, 0, level)
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """Mean of any numbers, such as chain scores, with a t interval for further clusters drawn as these were.
-
-    The error is cluster-robust, from the sums of residuals within each of the m clusters, with the factor m / (m - 1)
-    and m - 1 df (Cameron and Miller, J Hum Resour 50:317, 2015). It assumes independent clusters, and enough of them
-    for the mean to be about normal.
-
-    values: one number an answer [answers], on any scale; nan values are left out.
-    cluster: cluster of each answer [answers].
-    level: of confidence, .95 by default.
-
-    The bounds are nan where they are undefined: with fewer than two clusters, or no spread between them, where a width
-    of zero would claim certainty. Raises ValueError for columns of unequal length.
-    """
+    """Mean of any numbers with a cluster-robust t interval, m / (m - 1) and m - 1 df (Cameron and Miller, J Hum Resour
+    50:317, 2015), for further independent clusters. values: nan left out [answers]. The bounds are nan with one cluster
+    or no spread. Raises ValueError for columns of unequal length."""
     y, clusters = np.asarray(values, dtype=float), np.asarray(cluster)
     check_same_length(y, clusters)
     known = ~np.isnan(y)
@@ -345,8 +267,7 @@ def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float =
 
 
 def sums_mean(sums: Floats, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
-    """The mean of `clustered_mean` from the sum of the values of each cluster and their number, which is above zero
-    [clusters]."""
+    """The mean of `clustered_mean` from the sum and the number, above zero, of the values of each cluster."""
     total, m = int(sizes.sum()), sums.size
     if not total:
         return Interval(math.nan, math.nan, math.nan, "undefined: no values")
@@ -362,18 +283,8 @@ def sums_mean(sums: Floats, sizes: npt.NDArray[np.integer], level: float = 0.95)
 def new_units_share(
     outcome: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None = None, level: float = 0.95
 ) -> Interval:
-    """Share of right answers to expect in new strata (without `stratum`, in new clusters): the mean of the units'
-    means.
-
-    The t interval on the logit scale with units - 1 df (Rust and Rao, Stat Methods Med Res 5:283, 1996) stays in [0, 1]
-    and covers better near 0 and 1 than t on the share itself (bench/coverage.py prints both). It assumes that the units
-    are independent draws of those to come. With zero variance, or one unit, the interval is Wilson's with n = units.
-
-    outcome, cluster, stratum: columns as the module describes [answers].
-    level: of confidence, .95 by default.
-
-    nan where there is no answer. Raises ValueError for columns of unequal length.
-    """
+    """Share of right answers to expect in new strata (without `stratum`, new clusters): `units_share` of the units'
+    means. Raises ValueError for columns of unequal length."""
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
     strata = clusters if stratum is None else np.asarray(stratum)
     check_same_length(y, clusters, strata)
@@ -383,7 +294,9 @@ def new_units_share(
 
 
 def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """The interval of `new_units_share` from the units' own means, each in [0, 1] [units]; assumptions as there."""
+    """The mean of the units' means, in [0, 1] [units], with a t interval on the logit scale (Rust and Rao, Stat Methods
+    Med Res 5:283, 1996), units - 1 df, for independent units; Wilson's with n = units without variance. nan without
+    units."""
     means = np.asarray(means, dtype=float)
     m = means.size
     if not m:
@@ -406,12 +319,8 @@ def _expit(x: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSums:
-    """What the interval needs of the clusters, so that they can be counted file by file.
-
-    clusters, answers, right: how many there are of each. right_squares: the sum over the clusters of the squared
-    numbers of right answers. products: that of right answers times answers. squares: that of the squared numbers of
-    answers.
-    """
+    """Sums over the clusters of their numbers of answers and right answers, of the squares of both, and of their
+    products."""
 
     clusters: int
     answers: float
@@ -422,19 +331,12 @@ class ClusterSums:
 
 
 def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """The share of a 0/1 outcome over answers that come in clusters, each answer counted once.
+    """The share of a 0/1 outcome over answers in clusters, each answer counted once.
 
-    The error of the share is cluster-robust, from the sums of residuals within each of the m clusters. The interval is
-    Wilson's for the number of independent answers with the same error, at most that of all answers, which is made
-    smaller by the squared ratio of the normal to the t quantile with m - 1 df, as the error is estimated (Korn and
-    Graubard, Surv Methodol 24:193, 1998; for Wilson's interval Franco, Little, Louis and Slud, J Surv Stat Methodol
-    7:334, 2019). Where fewer than five answers are of the kind, or of the other, the error says hardly anything: then
-    they count at most for as many as a correlation of .1 within clusters leaves, and a single cluster counts once.
-
-    outcome: 1 or 0, nan = left out [answers]. cluster: the cluster of each answer [answers]. level: of confidence.
-
-    The interval is nan where there is no answer. Raises ValueError for columns of unequal length.
-    """
+    Wilson's interval for the number of independent answers with the same cluster-robust error, times the squared ratio
+    of the normal to the t quantile (Korn and Graubard, Surv Methodol 24:193, 1998; Franco et al., J Surv Stat Methodol
+    7:334, 2019). With fewer than five of a kind they count at most as a correlation of .1 within clusters says.
+    outcome, cluster: [answers]. nan without answers. Raises ValueError for columns of unequal length."""
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
     check_same_length(y, clusters)
     known = ~np.isnan(y)
@@ -448,7 +350,7 @@ def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float 
 
 
 def summed_share(sums: ClusterSums, level: float = 0.95) -> Interval:
-    """The share of `designed_share` from sums over the clusters; nan where there is no answer."""
+    """The share of `designed_share` from sums over the clusters."""
     total, m = sums.answers, sums.clusters
     if not total:
         return wilson(0, 0, level)
@@ -468,21 +370,12 @@ def summed_share(sums: ClusterSums, level: float = 0.95) -> Interval:
 
 
 def repeated_share(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
-    """The mean of shares, one for each item, with an interval for further items of further clusters, sampled anew.
+    """The mean of shares, one for each item, for further items of further clusters, sampled anew: cluster-robust
+    (`sums_mean`) on the logit scale with clusters - 1 df; the spread between clusters holds the chance of clusters,
+    items and samples. Wilson's with n = clusters where all have the same share.
 
-    Samples are nested in items and items in clusters, so that the spread between clusters holds the chance of all
-    three, and no correlation has to be estimated. The error is cluster-robust (`clustered_mean`; Cameron and Miller, J
-    Hum Resour 50:317, 2015), taken to the logit scale by the delta method as for proportions in surveys (Rust and Rao,
-    Stat Methods Med Res 5:283, 1996), with a t quantile of clusters - 1 df: it stays in [0, 1] and covers better near 0
-    and 1 (bench/coverage.py, section samples). It assumes independent clusters. Where all clusters have the same share,
-    or there is one, the interval is Wilson's with n = clusters.
-
-    sums: of each cluster the sum over its items of the share of samples that are right, in [0, 1]; or of 0 and 1, where
-        something is said of all samples of an item together [clusters].
-    sizes: the numbers of items, each above zero [clusters]. level: of confidence, .95 by default.
-
-    nan where there is no cluster.
-    """
+    sums: of each cluster over its items of the share of samples right, or of 0 and 1. sizes: numbers of items
+    [clusters]."""
     found, clusters = sums_mean(sums, sizes, level), sums.size
     share = found.estimate
     if math.isnan(share):

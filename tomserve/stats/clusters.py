@@ -1,8 +1,4 @@
-"""Means by cluster, stratum and arm, the intra-class correlation, and the effective number of answers.
-
-Questions about one story are neither copies of each other nor independent. Their intra-class correlation says where
-between the two they lie: with 0 every answer counts, with 1 a story of sixteen questions counts once.
-"""
+"""Means by cluster, stratum and arm, the intra-class correlation, and the effective number of answers."""
 
 from __future__ import annotations
 
@@ -18,11 +14,8 @@ Codes = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Cells:
-    """Mean outcome of each stratum and arm, a mean of its clusters' means, for the strata that have both arms.
-
-    `means`, `counts` (of clusters), `answers` and `right` (numbers of answers, and of right ones): [strata, 2], columns
-    control and treated. `dropped`: number of strata without one of the arms, which say nothing about the contrast.
-    """
+    """Mean outcome of each stratum and arm, a mean of its clusters' means, for the strata with both arms; each [strata,
+    2], control and treated."""
 
     means: Floats
     counts: npt.NDArray[np.int64]
@@ -34,12 +27,7 @@ class Cells:
 def matched_cells(
     outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike
 ) -> Cells:
-    """Mean outcome by stratum and arm, for the strata that have both arms (see `Cells`).
-
-    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers].
-
-    Raises ValueError for columns of unequal length.
-    """
+    """Mean outcome by stratum and arm (see `Cells`), from columns [answers]. Raises ValueError for unequal lengths."""
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
     check_same_length(y, arm, clusters, strata)
@@ -52,11 +40,8 @@ def matched_cells(
 
 
 def cells_of(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.number]) -> Cells:
-    """The same from the means of clusters, at least one, which is all that a cell is made of.
-
-    means, of_cell, sizes: of each cluster within an arm its mean outcome, twice the code of its stratum (from 0) plus 1
-    where it is treated, and its number of answers [clusters].
-    """
+    """The same from the means of clusters, at least one. of_cell: twice the code of the stratum plus 1 where treated.
+    sizes: numbers of answers [clusters]."""
     size = 2 * (int(of_cell.max()) // 2 + 1)
     counts = np.bincount(of_cell, minlength=size).reshape(-1, 2)
     sums, answers, right = (
@@ -74,10 +59,7 @@ def cells_of(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.number]) -> Ce
 
 
 def cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:
-    """Mean outcome of each cluster within each group, where a cluster may have answers in several groups.
-
-    Returns parallel arrays: the means, the groups they belong to, and the numbers of answers. `group`: codes from 0.
-    """
+    """Means of each cluster within each group (codes from 0), with their groups and numbers of answers."""
     if not y.size:
         return np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     names, codes = np.unique(clusters, return_inverse=True)
@@ -95,8 +77,7 @@ def unit_means(
 
 
 def means_of_units(means: Floats, of_unit: Codes, units: int) -> Floats:
-    """By unit the mean of its clusters' means. means, of_unit: of each cluster [clusters]; units: how many there are,
-    coded from 0."""
+    """By unit (coded from 0) the mean of its clusters' means [clusters]."""
     counts = np.bincount(of_unit, minlength=units)
     return np.asarray(np.bincount(of_unit, weights=means, minlength=units) / np.maximum(counts, 1), dtype=float)
 
@@ -108,23 +89,15 @@ def check_same_length(*columns: npt.NDArray[np.generic]) -> None:
 
 
 def intraclass(outcome: npt.ArrayLike, cluster: npt.ArrayLike, group: npt.ArrayLike) -> float:
-    """Intra-class correlation of the outcomes within clusters, from one analysis of variance pooled over groups.
+    """Intra-class correlation within clusters, from one analysis of variance pooled over groups, cut to [0, 1]: (MSB -
+    MSW) / (MSB + (n0 - 1) MSW) (Donner, Int Stat Rev 54:67, 1986; Ridout et al., Biometrics 55:137, 1999). Groups
+    (classes) may differ in level only; a cluster is another one in each.
 
-    (MSB - MSW) / (MSB + (n0 - 1) MSW), where MSB and MSW are the mean squares between clusters of a group and within
-    clusters, and n0 the usual mean cluster size for unequal clusters (Donner, Int Stat Rev 54:67, 1986; for binary
-    outcomes Ridout, Demetrio and Firth, Biometrics 55:137, 1999). It is cut to [0, 1]. It assumes that the correlation
-    is alike in all groups (classes), of which each has too few clusters for an estimate of its own, and that groups
-    differ in level only. A cluster is taken as another one in each group in which it has answers.
+    outcome (nan left out), cluster, group: [answers]. nan where no group has two clusters, no cluster two answers, or
+    nothing varies. Raises ValueError for columns of unequal length.
 
-    outcome: 1 right, 0 wrong, nan left out [answers].
-    cluster: the task or story of each answer [answers].
-    group: the class of each answer [answers].
-
-    nan where it cannot be estimated: no group has two clusters, no cluster two answers, or nothing varies. Raises
-    ValueError for columns of unequal length.
-
-        >>> round(intraclass([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], ["x"] * 6), 3)
-        0.5
+    >>> round(intraclass([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], ["x"] * 6), 3)
+    0.5
     """
     y, clusters, groups = np.asarray(outcome, dtype=float), np.asarray(cluster), np.asarray(group)
     check_same_length(y, clusters, groups)
@@ -151,17 +124,11 @@ def intraclass(outcome: npt.ArrayLike, cluster: npt.ArrayLike, group: npt.ArrayL
 
 
 def effective_n(sizes: npt.ArrayLike, icc: float) -> float:
-    """For how many independent answers clusters of these sizes count, given the intra-class correlation.
+    """For how many independent answers clusters of these sizes count: n / (1 + (sum of squared sizes / n - 1) icc)
+    (Kish, "Survey Sampling", 1965, section 8.2), from the number of clusters (also for an icc of nan) up to n.
 
-    n / (1 + (sum of squared sizes / n - 1) icc): Kish's design effect for clusters of unequal sizes (Kish, "Survey
-    Sampling", 1965, section 8.2; Donner, Birkett and Buck, Am J Epidemiol 114:906, 1981), for a mean in which every
-    answer counts the same. It is never fewer than the clusters, nor more than the answers.
-
-    sizes: number of answers of each cluster, above zero [clusters].
-    icc: in [0, 1]; where it is unknown (nan) every cluster counts once.
-
-        >>> effective_n([16] * 7, 0.2)
-        28.0
+    >>> effective_n([16] * 7, 0.2)
+    28.0
     """
     n = np.asarray(sizes, dtype=float)
     if not n.size:
@@ -170,8 +137,8 @@ def effective_n(sizes: npt.ArrayLike, icc: float) -> float:
 
 
 def effective_n_of(total: float, clusters: int, squares: float, icc: float) -> float:
-    """The number of `effective_n` from the numbers of answers and of clusters, above zero, and the sum of the squared
-    numbers of answers of the clusters."""
+    """The same from the numbers of answers and clusters, above zero, and the sum of the squared sizes. Raises
+    ValueError for an icc outside [0, 1]."""
     if math.isnan(icc):
         return float(clusters)
     if not 0 <= icc <= 1:

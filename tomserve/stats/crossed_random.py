@@ -1,11 +1,8 @@
-"""Shares and differences of answers that people gave to stories: both people and stories are samples.
+"""Shares and differences of answers that people gave to stories, where both are samples, crossed with each other.
 
-Answers of one person go together, and so do answers about one story (or task), and neither is nested in the other. The
-errors are two-way cluster-robust (Cameron, Gelbach and Miller, J Bus Econ Stat 29:238, 2011): V = V_people + V_stories
-- V_both, each from the sums of the answers' contributions within a person, a story, or a pair of the two, with the
-factor G / (G - 1) for G groups. Where that is less than one of the first two, which chance can bring about, the larger
-of these counts. The quantile is Student's t with one degree of freedom less than the smaller number of groups. How well
-the intervals cover is measured in tests/stats/test_crossed_random.py.
+Two-way cluster-robust errors (Cameron, Gelbach and Miller, J Bus Econ Stat 29:238, 2011): V_people + V_stories -
+V_both, at least the larger of the first two, each with G / (G - 1), and t with the smaller number of groups - 1 df.
+Columns are parallel [answers]. tests/stats/test_crossed_random.py measures how well they cover.
 
 >>> found = crossed_share([1, 1, 0, 1, 1, 0], ["p", "p", "q", "q", "r", "r"], ["a", "b", "a", "c", "b", "c"])
 >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
@@ -28,15 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def crossed_share(right: npt.ArrayLike, people: npt.ArrayLike, stories: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """The share of right answers, with an interval for further people like these about further stories like these.
-
-    right: 1 or 0 for each answer [answers]. people, stories: who gave it, and the story or task that it is about
-    [answers]. level: of confidence.
-
-    The bounds are taken to the logit scale by the delta method, so that they stay within 0 and 1. Where all answers are
-    right or all wrong, they are Wilson's with the smaller number of groups for n. nan without any answer, and bounds of
-    nan with fewer than two people or stories.
-    """
+    """The share of right answers (1 or 0) for further people and stories, on the logit scale; Wilson's with the smaller
+    number of groups where all are right or all wrong; nan bounds with fewer than two people or stories."""
     y = np.asarray(right, dtype=float)
     if not y.size:
         return Interval(math.nan, math.nan, math.nan, "undefined: no answers")
@@ -53,10 +43,7 @@ def crossed_share(right: npt.ArrayLike, people: npt.ArrayLike, stories: npt.Arra
 
 
 def crossed_mean(values: npt.ArrayLike, people: npt.ArrayLike, stories: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """The mean of any numbers, such as a person's answer (1 or 0) minus a model's answer to the same question.
-
-    Parameters as for `crossed_share`; the bounds are nan where they are undefined.
-    """
+    """The mean of any numbers, such as a person's answer minus a model's; nan where undefined."""
     y = np.asarray(values, dtype=float)
     if not y.size:
         return Interval(math.nan, math.nan, math.nan, "undefined: no answers")
@@ -67,13 +54,7 @@ def crossed_mean(values: npt.ArrayLike, people: npt.ArrayLike, stories: npt.Arra
 def crossed_difference(
     values: npt.ArrayLike, treated: npt.ArrayLike, people: npt.ArrayLike, stories: npt.ArrayLike, level: float = 0.95
 ) -> Interval:
-    """The mean of the treated answers minus that of the others, such as of two classes of stories.
-
-    A person who has answers on both sides counts as one person, so that what is particular to the person cancels.
-
-    values: one number an answer [answers]. treated: whether it belongs to the first side [answers]. Other parameters as
-    for `crossed_share`. nan where one side has no answer.
-    """
+    """The mean of the treated answers minus that of the others; what is particular to a person cancels."""
     y, arm = np.asarray(values, dtype=float), np.asarray(treated, dtype=bool)
     if not arm.any() or arm.all():
         return Interval(math.nan, math.nan, math.nan, "undefined: one side has no answers")
@@ -83,13 +64,9 @@ def crossed_difference(
 
 
 def shared_weights(second: npt.ArrayLike, questions: npt.ArrayLike) -> Floats:
-    """What each answer of two groups counts where they are compared on the questions that both answered [answers].
-
-    A question with a and b answers of the two groups counts a b / (a + b) (Mantel and Haenszel's weight), which its
-    answers of either group share. The weights of each group add up to 1; they are 0 where the other has no answer.
-
-    second: whether an answer is of the second group [answers]. questions: which it answers [answers].
-    """
+    """What each answer of two groups counts where they are compared on the questions that both answered: a b / (a + b)
+    a question (Mantel and Haenszel), shared by the answers of either group. The weights of each group add up to 1.
+    second: whether an answer is of the second group."""
     arm = np.asarray(second, dtype=bool)
     _, question = np.unique(np.asarray(questions), return_inverse=True)
     second_, first = (np.bincount(question[side], minlength=question.max(initial=0) + 1) for side in (arm, ~arm))
@@ -107,19 +84,10 @@ def crossed_groups(
     questions: npt.ArrayLike,
     level: float = 0.95,
 ) -> Interval:
-    """The mean of the second group's answers minus that of the first, where different people answered the same
-    questions.
-
-    Questions count by `shared_weights`, so that swapping the groups changes the sign alone. Both groups are samples:
-    the variance over people is that within the first group plus that within the second, each with its own G / (G - 1).
-    Stories are shared, so that what is particular to a story cancels. The degrees of freedom over people are those of
-    Welch and Satterthwaite.
-
-    values: one number an answer [answers]. second: whether it is of the second group [answers]. people: who gave it;
-    one name in both groups is two people [answers]. stories, questions: what it is about; a story has one or more
-    questions [answers]. nan where the groups have no question in common, bounds of nan with fewer than two people in a
-    group, or fewer than two stories.
-    """
+    """The mean of the second group's answers minus the first's, where different people answered the same questions,
+    weighted by `shared_weights`. The variance over people is the sum of both groups'; stories are shared, so that what
+    is particular to one cancels; df by Welch and Satterthwaite. nan without a common question, nan bounds with fewer
+    than two people in a group or two stories."""
     y, arm, weights = np.asarray(values, dtype=float), np.asarray(second, dtype=bool), shared_weights(second, questions)
     kept = weights > 0
     if not kept.any():
@@ -147,7 +115,7 @@ def crossed_groups(
 
 
 def p_value(found: Interval, level: float = 0.95) -> float:
-    """The two-sided p that belongs to an interval of a mean or difference of this module; nan where it has none."""
+    """The two-sided p of an interval of a mean or difference of this module; nan where it has none."""
     if math.isnan(found.low) or found.high == found.low:
         return math.nan
     df = int(found.method.split(" df")[0].rsplit(" ", 1)[1])

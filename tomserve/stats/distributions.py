@@ -1,9 +1,5 @@
-"""Quantiles and tails of the normal, t, chi-squared, beta and binomial distributions, and where a function is zero.
-
-scipy.stats has them too, by the same functions. Importing it takes half a second, longer than most tables take to be
-computed, and a single value costs a hundred times as much there. Numbers are the same to rounding (tests/stats). Even
-scipy.special is imported where it is used, so that commands which compute no interval start without it.
-"""
+"""Quantiles and tails of distributions, and where a function is zero, by scipy.special, which is imported where it is
+used: scipy.stats takes half a second to import, and a hundred times as long for a value. tests/stats compares them."""
 
 from __future__ import annotations
 
@@ -16,20 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Number = TypeVar("Number", float, Floats)
-"""A number, or an array of numbers; what comes back has the same shape."""
+Number = TypeVar("Number", float, Floats)  # A number, or an array of numbers; what comes back has the same shape
 
 
 @lru_cache(maxsize=64)
 def normal_quantile(p: float) -> float:
-    """The value below which a standard normal variable lies with probability p."""
     from scipy.special import ndtri
 
     return float(ndtri(p))
 
 
 def normal_cdf(x: float) -> float:
-    """The probability that a standard normal variable is at most x."""
     from scipy.special import ndtr
 
     return float(ndtr(x))
@@ -37,23 +30,19 @@ def normal_cdf(x: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(p: float, df: float) -> float:
-    """The value below which Student's t with df degrees of freedom lies with probability p; normal for infinite df."""
+    """The quantile of Student's t; normal for infinite df."""
     return float(t_quantiles(p, np.asarray(df, dtype=float)))
 
 
 def freedom(level: float, df: float) -> float:
-    """What an estimate with an estimated error counts for beside one whose error is known, in an interval of this
-    level: the squared ratio of the normal to the t quantile, at most 1.
-
-    >>> round(freedom(0.95, 9), 3)
-    0.751
-    """
+    """The squared ratio of the normal to the t quantile, at most 1: what an estimated error counts for beside a known
+    one."""
     whole = t_quantile(0.5 + level / 2, df)
     return min(1.0, (normal_quantile(0.5 + level / 2) / whole) ** 2) if whole > 0 else 1.0
 
 
 def t_quantiles(p: float, df: Floats) -> Floats:
-    """The values of `t_quantile` for several degrees of freedom [any shape]; nan where there are none above 0."""
+    """`t_quantile` for several degrees of freedom [any shape]; nan where there are none above 0."""
     from scipy.special import ndtri, stdtrit
 
     limited = np.where(np.isinf(df), 1.0, df)
@@ -75,36 +64,31 @@ def t_tails(t: Number, df: Number) -> Number:
 
 
 def t_power(limit: float, df: float, shift: float) -> tuple[float, float]:
-    """The probabilities that a noncentral t (df degrees of freedom, noncentrality `shift`) is below -limit, and above
-    limit; nan where one of them is too unlikely to be computed."""
+    """The probabilities that a noncentral t is below -limit and above limit; nan where too unlikely to be computed."""
     from scipy.special import nctdtr
 
     return float(nctdtr(df, shift, -limit)), 1.0 - float(nctdtr(df, shift, limit))
 
 
 def chi2_tail(x: float, df: float) -> float:
-    """The probability that a chi-squared variable with df degrees of freedom is above x."""
     from scipy.special import chdtrc
 
     return float(chdtrc(df, x))
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """The value below which a beta variable with these parameters lies with probability p."""
     from scipy.special import betaincinv
 
     return float(betaincinv(a, b, p))
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
-    """The probability of at most k successes in n trials."""
     from scipy.special import bdtr
 
     return float(bdtr(k, n, p))
 
 
 def binomial_pmf(k: npt.ArrayLike, n: int, p: float) -> Floats:
-    """The probabilities of exactly k successes in n trials [as k]."""
     from scipy.special import gammaln, xlog1py, xlogy
 
     count = np.asarray(k, dtype=float)
@@ -127,9 +111,8 @@ def t_interval(estimate: float, error: float, df: float, level: float = 0.95) ->
 
 
 def find_root(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that rises through zero between two values does so, by halving, to the last digit; the nearer of
-    both ends where it never does.
-    """
+    """Where a function that rises through zero between two values does so, to the last digit; the nearer end where it
+    never does."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

@@ -1,11 +1,6 @@
-"""Tests against a margin: whether one condition is not worse than another by more than the margin, and whether the two
-are the same within it.
-
-That a difference is not significant does not show that there is none. These tests turn the question round: what has to
-be refuted is that the difference is as large as the margin (Schuirmann, J Pharmacokinet Biopharm 15:657, 1987; Lakens,
-Soc Psychol Personal Sci 8:355, 2017, introduces them). They are read off the intervals of an effect at several levels,
-so that they agree with the interval that stands beside them, whatever it was computed from: for the t interval of the
-differences of clusters they are one-sided t tests of these.
+"""Tests against a margin: whether one condition is not worse than another by more than it, and whether two are the same
+within it (Schuirmann, J Pharmacokinet Biopharm 15:657, 1987; Lakens, Soc Psychol Personal Sci 8:355, 2017). They are
+read off the intervals of an effect at several levels, so that they agree with the interval beside them.
 
 >>> from tomserve.stats.clustered import pair_sums, pairs_intervals
 >>> same = [1, 0] * 60
@@ -26,10 +21,9 @@ from tomserve.stats.distributions import normal_quantile
 from tomserve.stats.power import MOST_UNITS, count_units
 from tomserve.stats.proportions import tango_variance
 
+# The levels of the one-sided test of non-inferiority and of each of the two tests of equivalence. So non-inferiority is
+# read off the 95% interval, and equivalence off the 90% interval.
 ONE_SIDED, TOST = 0.025, 0.05
-"""The levels of the one-sided test of non-inferiority and of each of the two tests of equivalence. So non-inferiority
-is read off the 95% interval, and equivalence off the 90% interval."""
-
 VERDICTS = {
     "equivalent": "the difference is smaller than the margin, in either direction",
     "better": "B is clearly right more often",
@@ -39,8 +33,7 @@ VERDICTS = {
 }
 """What can be shown of B minus A, and what it says."""
 
-STEPS = 40
-"""How often the search for a p halves what is left of it: to 12 decimals."""
+STEPS = 40  # How often the search for a p halves what is left of it: to 12 decimals
 
 
 class Bounds(Protocol):
@@ -57,15 +50,9 @@ class Bounds(Protocol):
 
 @dataclass(frozen=True)
 class MarginTest:
-    """What tests against a margin show of a difference.
-
-    margin: the largest difference that does not matter, a share above 0. low, high: the 95% interval of the difference.
-    low_90, high_90: its 90% interval. p_not_inferior: of the hypothesis that the difference is -margin or less; it is
-    at most .025 exactly where `low` lies above -margin. p_equivalent: of the hypothesis that the difference is margin
-    or more in either direction, the larger of two one-sided p; it is at most .05 exactly where the 90% interval lies
-    within the margin. verdict: one of VERDICTS. All but the margin and the verdict, which is then "undecided", are nan
-    where the difference has no interval.
-    """
+    """What tests against a margin show; nan and "undecided" where the difference has no interval. p_not_inferior is at
+    most .025 exactly where `low` lies above -margin, p_equivalent at most .05 exactly where the 90% interval lies
+    within the margin."""
 
     margin: float
     low: float
@@ -78,11 +65,8 @@ class MarginTest:
 
 
 def compare_margin(interval: Callable[[float], Bounds], margin: float) -> MarginTest:
-    """Test a difference against a margin.
-
-    interval: gives the two-sided interval of the difference at a level of confidence; one at a lower level lies within
-    one at a higher level. margin: above 0 and below 1. Raises ValueError for another margin.
-    """
+    """Test a difference, whose two-sided interval `interval` gives by level, against a margin between 0 and 1. Raises
+    ValueError for another margin."""
     if not 0 < margin < 1:
         raise ValueError(f"margin {margin}: expected a share above 0 and below 1, such as 0.02 for two points")
     wide, narrow = interval(1 - 2 * ONE_SIDED), interval(1 - 2 * TOST)
@@ -117,20 +101,15 @@ def verdict(wide: Bounds, narrow: Bounds, margin: float) -> str:
 
 
 def one_sided_p(clear: Callable[[float], bool], beyond: Callable[[float], bool], level: float) -> float:
-    """The p of a one-sided test: the least level at which the interval, whose level is twice as far from 1, is clear of
-    a bound.
-
-    clear: whether the two-sided interval at a level lies wholly on the side of the bound that the test is to show.
-    beyond: whether it lies wholly on the other side. level: of the test, which the search begins with, so that p is at
-    most this exactly where the test rejects. Where the estimate itself lies on the other side, p is above one half.
-    """
+    """The least level at which the interval, whose level is twice as far from 1, is clear of a bound. clear, beyond:
+    whether it lies wholly on the side to be shown, or on the other. The search begins with `level`, so that p is at
+    most this exactly where the test rejects."""
     if clear(_LEAST):
         return _least(clear, level)
     return 1 - _least(beyond, level) if beyond(_LEAST) else 0.5
 
 
-_LEAST = 1e-9
-"""A level at which an interval is hardly more than its estimate."""
+_LEAST = 1e-9  # A level at which an interval is hardly more than its estimate
 
 
 def _least(excludes: Callable[[float], bool], level: float) -> float:
@@ -146,15 +125,10 @@ def units_for_margin(
     margin: float, sd: float, changed: float | None = None, power: float = 0.8
 ) -> tuple[int | None, int | None]:
     """How many units show, with this power, that a condition is not inferior, and that two are equivalent, if there is
-    no difference.
+    no difference; None where 100,000 do not suffice. Equivalence takes both tests (Julious, Stat Med 23:1921, 2004).
 
-    margin: as in `compare_margin`. sd: of the units' differences. changed: the share of right or wrong answers that
-    differ between the conditions, where they are tested by `clustered.margin_intervals`: these measure the distance to
-    the margin by the spread that there would be if the difference were the margin (`tango_variance`), which is the
-    larger the fewer answers differ; None where the spread is the same everywhere. power: in (0, 1).
-
-    Equivalence takes both tests, so that each is given half of the chance to fail (Julious, Stat Med 23:1921, 2004).
-    None where 100,000 units do not suffice, or the spread is not known.
+    sd: of the units' differences. changed: the share of answers that differ, for `clustered.margin_intervals`, which
+    measure by the spread at the margin (`tango_variance`); None where the spread is the same everywhere.
 
     >>> units_for_margin(0.05, 0.2), units_for_margin(0.05, 0.2, changed=0.04)
     ((128, 139), (194, 195))

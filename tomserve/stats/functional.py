@@ -1,13 +1,10 @@
 """The score of functional Theory of Mind (`ftom-1`) over three layers: behaviour B, mechanism C and stability S.
 
-B is the mean over types of task of the share right, corrected for chance (tomserve.stats.accuracy). C is how much
-more a perspective-taking map moves a model's answers than the largest control does, as a share of what putting the
-target state itself in place reaches; layer and strength are chosen on other scenarios (tomserve.stats.selection). S
-is the mean over the kinds of variants T1 to T4 of the share answered like the original. FToM = .5 B + .3 C + .2 S is
-defined only where all three are; FToM_BS = (.5 B + .2 S)/.7 also where the mechanism cannot be measured, so that it
-alone ranks open and closed models together. Definitions follow Mohanty et al., "Functional Theory of Mind Evaluation
-in Large Language Models", with the corrections that docs/explanation/functional.md gives reasons for.
-"""
+B is the mean over types of task of the share right, corrected for chance. C is how much more a perspective-taking map
+moves answers than the largest control, as a share of what putting the target state itself in place reaches; layer and
+strength are chosen on other scenarios. S is the mean over the kinds of variants of the share answered like the
+original. FToM = .5 B + .3 C + .2 S where all are defined; FToM_BS = (.5 B + .2 S)/.7 also where C is not. Definitions
+follow Mohanty et al.; docs/explanation/functional.md gives the corrections."""
 
 from __future__ import annotations
 
@@ -27,24 +24,17 @@ from tomserve.stats.stability import weighted_share
 
 Floats = npt.NDArray[np.float64]
 Names = npt.NDArray[np.str_]
-
-SPLITS, SPLITS_AGAIN = 20, 8
-"""Into how many random halves scenarios are parted for the estimate of C, and in each draw."""
-FEW_ITEMS = 50
-"""With fewer eligible items nothing is said of a model's mechanism."""
-FEW_PAIRS = 8
-"""With fewer pairs of a kind of variant, one of them would be a large part of S."""
-FEW_SCENARIOS = 8
-"""With fewer scenarios they cannot be parted into those that choose and those that are measured."""
-BELOW = 0.975
-"""A task is below chance where so large a share of the draws is; it then counts as 0 in all of them."""
+SPLITS, SPLITS_AGAIN = 20, 8  # Into how many random halves scenarios are parted for the estimate of C, and in each draw
+FEW_ITEMS = 50  # With fewer eligible items nothing is said of a model's mechanism
+FEW_PAIRS = 8  # With fewer pairs of a kind of variant, one of them would be a large part of S
+FEW_SCENARIOS = 8  # With fewer scenarios they cannot be parted into those that choose and those that are measured
+BELOW = 0.975  # A task is below chance where so large a share of the draws is; it then counts as 0 in all of them
 _AT_ONCE = 250
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The answers that B counts: right, 1 or 0 [n]; chance, what a blind guess scores at the question, in [0, 1) [n];
-    task, its type [n]; scenario, what it is about [n]."""
+    """The answers that B counts: right (1 or 0), a blind guess's chance in [0, 1), type of task, scenario [n]."""
 
     right: npt.ArrayLike
     chance: npt.ArrayLike
@@ -54,11 +44,8 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Net effects on the eligible items, in every cell of layer and strength: of the map [n, cells], of every control
-    [n, cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
-    where some lack a cell and are not among the n. broken: the share of answers that change where nothing is added,
-    which has to be 0, and None where that was not measured. lacking: why nothing can be counted although there are net
-    effects, empty where there is no such reason."""
+    """Net effects on the eligible items in every cell of layer and strength, of the map, of every control, and of the
+    direct patch (the ceiling) [n, cells]; scenario [n]."""
 
     net: npt.ArrayLike
     controls: Mapping[str, npt.ArrayLike]
@@ -71,8 +58,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class Stability:
-    """Pairs of an original and a variant: same, whether both are answered alike [n]; kind of variant [n]; scenario [n].
-    kinds: those that have to be there, each with FEW_PAIRS pairs."""
+    """Pairs of an original and a variant: whether both are answered alike, kind of variant, scenario [n]."""
 
     same: npt.ArrayLike
     kind: npt.ArrayLike
@@ -82,8 +68,8 @@ class Stability:
 
 @dataclass(frozen=True)
 class LayerEstimate:
-    """One layer: its interval; its draws around the estimate, not cut at 0 and 1 (None where undefined); why it is
-    undefined; and of C the two sides, whose ratio it is."""
+    """One layer: its interval; its draws around the estimate, not cut at 0 and 1; why it is undefined; the two sides of
+    C."""
 
     interval: Interval
     draws: Floats | None = None
@@ -93,12 +79,10 @@ class LayerEstimate:
 
 
 def scenario_names(part: Behaviour | Mechanism | Stability) -> Names:
-    """The scenario of each row of a layer, as text [n]."""
     return np.asarray(part.scenario, dtype=np.str_)
 
 
 def undefined_layer(why: str, adjusted: float = math.nan, ceiling: float = math.nan) -> LayerEstimate:
-    """A layer that cannot be counted. why: in a few words. adjusted, ceiling: of C, where they are known."""
     return LayerEstimate(Interval(*UNDEFINED, method=f"undefined: {why}"), None, why, adjusted, ceiling)
 
 
@@ -108,8 +92,7 @@ def _around(estimate: float, draws: Floats) -> Floats:
 
 
 def behaviour(part: Behaviour, weights: Floats) -> LayerEstimate:
-    """B, for weights of its scenarios in the order of their names [draws, scenarios]. Raises ValueError for columns of
-    unequal length."""
+    """B, for weights of its scenarios in the order of their names [draws, scenarios]."""
     right, chance = np.asarray(part.right, dtype=float), np.asarray(part.chance, dtype=float)
     if not right.size:
         return undefined_layer("no answers")
@@ -140,8 +123,7 @@ def _correct_shares(weights: Floats, sums: Floats) -> Floats:
 
 
 def stability(part: Stability, weights: Floats) -> LayerEstimate:
-    """S, for weights of its scenarios in the order of their names [draws, scenarios]. Raises ValueError for columns of
-    unequal length."""
+    """S, for weights of its scenarios in the order of their names [draws, scenarios]."""
     kinds = np.asarray(part.kind, dtype=np.str_)
     if absent := [name for name in part.kinds if name not in set(kinds.tolist())]:
         return undefined_layer(f"no variants of the kinds {', '.join(absent)}" if len(absent) < len(part.kinds) else
@@ -167,7 +149,7 @@ def stability(part: Stability, weights: Floats) -> LayerEstimate:
 
 def mechanism(part: Mechanism, weights: Floats) -> LayerEstimate:
     """C, for weights of its scenarios in the order of their names [draws, scenarios]: adjusted / ceiling, both measured
-    on the same halves. Raises ValueError for columns of unequal length."""
+    on the same halves."""
     m = weights.shape[1]
     if part.items < FEW_ITEMS:
         return undefined_layer(f"{part.items} eligible items, and {FEW_ITEMS} are needed")
@@ -207,21 +189,15 @@ def _chunks(weights: Floats) -> Iterator[Floats]:
         yield weights[start : start + _AT_ONCE]
 
 
-DRAWS = 1000
-"""How many times all scenarios are weighted anew."""
+DRAWS = 1000  # How many times all scenarios are weighted anew
 LAYERS = ("b", "c", "s")
-OTHERS = "ftom-1 with weights"
-"""How the name of a formula with other weights begins."""
+OTHERS = "ftom-1 with weights"  # How the name of a formula with other weights begins
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A score by name: the weights of B, C and S, not negative and of the sum 1.
-
-    A name stands for its weights: `ftom-1` is .5, .3, .2 and nothing else, and "ftom-1 with weights ..." says its own
-    (see `weighted_formula`). Raises ValueError for other weights, and for such a name with other weights than it stands
-    for.
-    """
+    """A score by name: the weights of B, C and S, not negative and of the sum 1. A name stands for its weights:
+    `ftom-1` for .5, .3, .2, "ftom-1 with weights ..." for its own. Raises ValueError otherwise."""
 
     name: str = "ftom-1"
     weights: tuple[float, float, float] = (0.5, 0.3, 0.2)
@@ -239,24 +215,22 @@ class Formula:
             )
 
     def full(self, b: float, c: float, s: float) -> float:
-        """The score of all three layers, each from 0 to 1; nan where one is."""
+        """The score of all three layers; nan where one is."""
         return math.fsum(w * part for w, part in zip(self.weights, (b, c, s), strict=True))
 
     def without_c(self, b: float, s: float) -> float:
-        """The score of B and S alone, with their weights divided by their sum; nan where one is nan, or both weights
-        are 0."""
+        """The score of B and S alone, by their weights; nan where one is nan, or both weights are 0."""
         b_weight, _, s_weight = self.weights
         total = b_weight + s_weight
         return (b_weight * b + s_weight * s) / total if total > 0 else math.nan
 
 
-FTOM_1 = Formula()
-"""The score by its name and version."""
+FTOM_1 = Formula()  # The score by its name and version
 
 
 def weighted_formula(b: float, c: float, s: float) -> Formula:
-    """The formula with these weights, under a name that says them with as many digits as they have; `ftom-1` only for
-    its own. Raises ValueError for weights that are negative or do not sum to 1."""
+    """The formula with these weights, under a name that says them. Raises ValueError for negative weights or another
+    sum."""
     weights = (b + 0.0, c + 0.0, s + 0.0)  # -0.0 becomes 0.0
     return FTOM_1 if weights == FTOM_1.weights else Formula(_name(weights), weights)
 
@@ -278,14 +252,7 @@ class ModelLayers:
 
 @dataclass(frozen=True)
 class ModelScore:
-    """The layers and scores of one model, each with its 95% interval; nan where undefined.
-
-    adjusted, ceiling: the two sides of C, whose ratio it is. draws: the layers and scores ("b", "c", "s", "ftom",
-    "ftom_bs") for scenarios weighted anew, around their estimates and neither corrected at 0 nor at 1, so that models
-    can be compared over the same draws (tomserve.stats.ranks) [draws]; those without an interval are left out.
-    missing_layers: why a layer is undefined, by its name. few: of how many scenarios a layer is, where these are too
-    few for an interval or a rank.
-    """
+    """The layers and scores of one model with 95% intervals; nan where undefined."""
 
     b: Interval
     c: Interval
@@ -307,22 +274,16 @@ def score_models(
     seed: int = 0,
     bayesian: bool = True,
 ) -> dict[str, ModelScore]:
-    """The layers and scores of models, with intervals for further scenarios like these.
+    """The layers and scores of models, with intervals for further scenarios like these (neither other benchmarks nor
+    other controls).
 
-    Every draw weights all scenarios anew, and a scenario has the same weight in every layer and for every model that
-    has it, with all that belongs to it: the Bayesian bootstrap (Rubin, Ann Stat 9:130, 1981) over clusters, whose
-    weights are independent exponentials, or, with bayesian=False, the multinomial one. The intervals of B and S are
-    those of their own studies (`accuracy.task_mean`, `stability.weighted_share`); that of C is its estimate plus and
-    minus Student's t times the spread of the draws, in which cells are chosen again. A score's interval adds those of
-    its layers in squares, with the correlations that the draws show (`weighted_sum`), so that it is honest where a
-    layer does not vary at all (all variants kept), where a bootstrap has no width; simulated coverage decided this
-    (bench/functional_coverage.py). They speak for further scenarios, and neither for other benchmarks nor for other
-    controls.
+    Every draw weights all scenarios anew, alike in every layer and for every model: the Bayesian bootstrap (Rubin, Ann
+    Stat 9:130, 1981) or, with bayesian=False, the multinomial one. B and S have the intervals of their own studies; C
+    its estimate plus and minus t times the spread of the draws, in which cells are chosen again. A score's interval is
+    `weighted_sum`, honest where a layer does not vary (bench/functional_coverage.py).
 
-    models: by name. formula: the weights. draws, seed: of the bootstrap. A layer that cannot be counted is nan, and
-    `missing_layers` says why; one of fewer than FEW_SCENARIOS scenarios has an estimate and neither interval nor draws,
-    since no number of draws makes a few scenarios many. Raises ValueError for columns of unequal length.
-    """
+    A layer that cannot be counted is nan, with the reason in `missing_layers`; one of fewer than FEW_SCENARIOS
+    scenarios has no interval and no draws. Raises ValueError for columns of unequal length."""
     every = sorted(
         {str(name) for one in models.values() for part in _parts(one) for name in np.unique(scenario_names(part))}
     )
@@ -340,12 +301,8 @@ def scenario_weights(scenarios: int, draws: int, seed: int = 0, *, bayesian: boo
 
 
 def weighted_sum(parts: Sequence[Interval], weights: Sequence[float], correlation: npt.ArrayLike) -> Interval:
-    """A weighted sum of estimates from their intervals and correlations; in [0, 1] where the weights sum to 1.
-
-    The method of variance estimates recovery for sums (Zou, Huang and Zhang, Comput Stat Data Anal 53:3755, 2009):
-    distances to the lower bounds are added in squares, and so are those to the upper ones. parts: of each [k]. weights:
-    not negative [k]. correlation: of the estimates [k, k].
-    """
+    """A weighted sum of estimates from their intervals and correlations [k, k], cut to [0, 1]: distances to the bounds
+    added in squares (Zou, Huang and Zhang, Comput Stat Data Anal 53:3755, 2009)."""
     w, r = np.asarray(weights, dtype=float), np.asarray(correlation, dtype=float)
     value = math.fsum(float(a) * one.estimate for a, one in zip(w, parts, strict=True))
     if not all(math.isfinite(end) for one in parts for end in (one.low, one.high)):
@@ -406,7 +363,7 @@ def _sum_layers(
 
 
 def correlation(draws: Sequence[Floats]) -> Floats:
-    """Correlations of the draws of k estimates, [draws] each, as a matrix [k, k]; 0 where one does not vary."""
+    """Correlations of the draws of k estimates [k, k]; 0 where one does not vary."""
     values = np.array(draws)
     values = values - values.mean(axis=1, keepdims=True)
     sizes = np.sqrt((values**2).sum(axis=1))

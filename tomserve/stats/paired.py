@@ -1,12 +1,5 @@
-"""Tests of paired differences: sign flips, McNemar, Cochran's Q, t and moderated t tests, with corrections for
-multiple tests.
-
-What is passed in as one value counts as one independent unit; for questions that share a story pass the difference of
-each cluster or stratum.
-
-Sign flips: Fisher, "The Design of Experiments", 1935, section 21. Moderated t: limma's empirical Bayes (Smyth, Stat
-Appl Genet Mol Biol 3:3, 2004, sections 3 to 6).
-"""
+"""Tests of paired differences: sign flips, McNemar, Cochran's Q, t and moderated t tests (limma; Smyth, Stat Appl Genet
+Mol Biol 3:3, 2004, sections 3 to 6), with corrections for several tests. One value is one independent unit."""
 
 from __future__ import annotations
 
@@ -30,32 +23,19 @@ from tomserve.stats.distributions import (
 from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
-CELLS = 2**18
-"""The most random numbers held at once: 2 MB, a few times over, for a million units as for twenty."""
-
-SINGLY = 1024
-"""Up to so many units, every unit is flipped by itself."""
-
+CELLS = 2**18  # The most random numbers held at once: 2 MB, a few times over, for a million units as for twenty
+SINGLY = 1024  # Up to so many units, every unit is flipped by itself
+# Means closer than this are ties: differences are rounded to twelve decimals, while means of shares that are not equal
+# are further apart.
 ROUNDED = 1e-11
-"""Means closer than this are ties: differences are rounded to twelve decimals, while means of shares that are not equal
-are further apart.
-"""
-
-_WORTH = 32
-"""One binomial draw takes about as long as flipping this many units one by one."""
+_WORTH = 32  # One binomial draw takes about as long as flipping this many units one by one
 
 
 def sign_flip_p(differences: Floats, draws: int, seed: int) -> float:
-    """Two-sided p of the hypothesis that the differences are symmetric around zero, by random sign flips of their mean.
-
-    It is twice the smaller tail, where a tail is (1 + draws at least as extreme) / (1 + draws), so that it is never 0
-    and the test keeps its level with any number of draws (Phipson and Smyth, Stat Appl Genet Mol Biol 9:39, 2010). It
-    assumes that the units are independent. Means that differ from the observed one by rounding only count as ties.
-
-    differences: one number a unit [units], none of them zero or missing.
-    draws: number of random sign patterns.
-    seed: of the random numbers; the same seed gives the same p.
-    """
+    """Two-sided p of symmetry around zero, by random sign flips of the mean: twice the smaller tail, (1 + draws as
+    extreme) / (1 + draws) (Phipson and Smyth, Stat Appl Genet Mol Biol 9:39, 2010). differences: not zero [units]. As
+    scipy's `permutation_test` with the same seed, but that units of equal size are flipped together where they are
+    many."""
     observed, rng = float(np.mean(differences)), np.random.default_rng(seed)
     sizes, counts = _sizes(differences)
     if sizes.size * _WORTH <= differences.size:
@@ -75,18 +55,14 @@ def batch_size(width: int) -> int:
 
 
 def batches(draws: int, width: int) -> Iterator[int]:
-    """Yield the sizes of the batches in which `draws` draws of `width` random numbers each are made; they add up to
-    `draws`.
-    """
+    """Yield the sizes of the batches in which `draws` draws of `width` random numbers each are made."""
     size = batch_size(width)
     for start in range(0, draws, size):
         yield min(size, draws - start)
 
 
 def _sizes(differences: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """The absolute sizes of the differences, each once, and how many units have it. Few units are returned as they are,
-    each with a count of one.
-    """
+    """The absolute sizes of the differences, each once, and how many units have it."""
     if differences.size <= SINGLY:
         return differences, np.ones(differences.size, dtype=np.int64)
     # rounded to twelve decimals, so that shares that differ by rounding only fall together
@@ -95,8 +71,7 @@ def _sizes(differences: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
 
 def _singly(differences: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Null means in batches, every unit flipped by itself: the last bit of a random word decides its sign, which is
-    what scipy does with the same generator.
-    """
+    what scipy does with the same generator."""
     for rows in batches(draws, differences.size):
         keep = rng.integers(0, 2**32, size=(rows, differences.size), dtype=np.uint32) & 1
         signed = np.ascontiguousarray(np.where(keep, differences, -differences).T)
@@ -114,7 +89,6 @@ def _by_size(sizes: Floats, counts: npt.NDArray[np.int64], draws: int, rng: np.r
 
 
 def step_up(p: Floats, *, by: bool) -> Floats:
-    """The p values adjusted by Benjamini and Hochberg, or by Benjamini and Yekutieli [tests]."""
     order = np.argsort(p)
     ranks = np.arange(1, p.size + 1)
     raised = p[order] * (p.size / ranks) * (np.sum(1 / ranks) if by else 1.0)
@@ -124,41 +98,20 @@ def step_up(p: Floats, *, by: bool) -> Floats:
 
 
 def holm(p: Floats) -> Floats:
-    """The p values adjusted by Holm: each times the number of tests that are left when it is its turn [tests]."""
     order = np.argsort(p)
     found = np.empty(p.size)
     found[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
     return found
 
 
+# Up to so many differences all 2^16 sign patterns are enumerated; of more, as many are drawn at random.
 EXACT_UNITS = 16
-"""Up to so many differences all 2^16 sign patterns are enumerated; of more, as many are drawn at random."""
-
-
-@dataclass(frozen=True)
-class SignFlip:
-    """Result of a two-sided sign-flip test of symmetry around zero.
-
-    `mean`: of the differences; `p`: of the test; `smallest`: the least p that so many units can give, whatever the
-    data; `units`: number of differences, of which `nonzero` differ from zero; `exact`: whether all patterns were
-    enumerated.
-    """
-
-    mean: float
-    p: float
-    smallest: float
-    units: int
-    nonzero: int
-    exact: bool
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """Items by their outcomes under two conditions, and the exact and mid-p tests of gained = lost.
-
-    `both`: right under both conditions; `gained`: only under treatment; `lost`: only under control; `neither`: under
-    none. Both p values treat items as independent, so where items share a task they are descriptive.
-    """
+    """Numbers of items by their outcomes under two conditions, and the exact and mid-p tests of gained = lost, which
+    take items as independent."""
 
     both: int
     gained: int
@@ -170,10 +123,7 @@ class McNemar:
 
 @dataclass(frozen=True)
 class CochranQ:
-    """Cochran's Q over k strategies with its chi-square p (k - 1 df).
-
-    `informative`: number of items on which the strategies differ; the others do not enter Q.
-    """
+    """Cochran's Q with its chi-square p; informative: on how many items the strategies differ."""
 
     q: float
     p: float
@@ -182,56 +132,37 @@ class CochranQ:
 
 
 def smallest_p(units: int) -> float:
-    """Least two-sided p that a sign-flip test over so many units can give: 2/2^m for m units, whatever the data.
-
-    It is .016 for 7 units and .125 for 4; 1 for one unit and nan for none. Beyond 16 units signs are drawn at random,
-    65,535 times, so that it is never below 2/65536.
-    """
+    """Least two-sided p of a sign-flip test over so many units: 2/2^m, with at most 16 units' worth of patterns; nan
+    for none."""
     return math.nan if units < 1 else min(1.0, 2.0 ** (1 - min(units, EXACT_UNITS)))
 
 
-def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
-    """Test the hypothesis that the differences of independent units are symmetric around zero, by their mean.
+def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> float:
+    """p of the two-sided test that the differences of independent units are symmetric around zero, by their mean
+    (Fisher, "The Design of Experiments", 1935, section 21): all sign patterns of up to 16 nonzero differences, else
+    65,535 drawn ones. nan is left out; 1 where all are zero, nan where there is none.
 
-    Under that hypothesis every pattern of signs is equally likely (Fisher, "The Design of Experiments", 1935, section
-    21); nothing else is assumed about the distribution. Up to 16 nonzero differences all patterns are enumerated (a
-    zero is its own mirror image and changes no p); beyond, 65,535 patterns are drawn.
-
-    differences: one number a unit [units]; missing ones (nan) are left out.
-    seed: of the random patterns, 0 by default.
-
-    p is 1 where all differences are zero, nan where there is none.
-
-        >>> sign_flip([0.5, 0.25, 0.5, 1.0]).p
-        0.125
+    >>> sign_flip([0.5, 0.25, 0.5, 1.0])
+    0.125
     """
     d = _known(differences)
     if not d.size:
-        return SignFlip(math.nan, math.nan, math.nan, 0, 0, True)
+        return math.nan
     moved = d[d != 0]
-    if not moved.size:
-        p, exact = 1.0, True
-    elif moved.size <= EXACT_UNITS:
+    if moved.size <= EXACT_UNITS:
+        if not moved.size:
+            return 1.0
         patterns = np.arange(2 ** (moved.size - 1))  # the first sign is fixed: reversing all signs keeps |sum|
         signs = 1 - 2 * (patterns[:, None] >> np.arange(moved.size) & 1)
         sums, observed = np.abs(signs @ moved), abs(moved.sum())
         # a margin relative to the sum, so that ties with the observed pattern count in whatever order numbers are added
-        p, exact = float(np.mean(sums >= observed - 1e-9 * np.abs(moved).sum())), True
-    else:
-        p, exact = sign_flip_p(moved, 2**EXACT_UNITS - 1, seed), False
-    return SignFlip(float(d.mean()), p, smallest_p(d.size), int(d.size), int(moved.size), exact)
+        return float(np.mean(sums >= observed - 1e-9 * np.abs(moved).sum()))
+    return sign_flip_p(moved, 2**EXACT_UNITS - 1, seed)
 
 
 def mean_interval(differences: npt.ArrayLike, level: float = 0.95, fallback: Interval | None = None) -> Interval:
-    """t interval of the mean difference for the population that the units are drawn from, cut to [-1, 1].
-
-    It assumes independent units whose mean is about normal (scipy's `ttest_1samp`, m - 1 df for m units).
-
-    differences: one difference of probabilities a unit [units]; missing ones (nan) are left out.
-    level: of confidence, .95 by default.
-    fallback: returned, with the mean as its estimate, where the t interval is undefined: with fewer than two units, or
-        where all differences are equal and a width of zero would claim certainty. Without it the bounds are nan there.
-    """
+    """t interval of the mean difference [units], nan left out, cut to [-1, 1] (scipy's `ttest_1samp`). fallback:
+    returned, around the mean, with fewer than two units or without variance; without it the bounds are nan there."""
     d = _known(differences)
     if not d.size:
         return Interval(math.nan, math.nan, math.nan, "undefined: no units")
@@ -247,9 +178,7 @@ def mean_interval(differences: npt.ArrayLike, level: float = 0.95, fallback: Int
 
 
 def t_p(differences: npt.ArrayLike) -> float:
-    """Two-sided p of a one-sample t test that the mean difference is zero; nan for fewer than two units or zero
-    variance. Assumes independent units whose mean is about normal; missing (nan) differences are left out.
-    """
+    """Two-sided p of a one-sample t test of a mean of zero; nan for fewer than two units or zero variance."""
     d = _known(differences)
     if d.size < 2 or not varies(d):
         return math.nan
@@ -262,16 +191,8 @@ def varies(values: Floats) -> bool:
 
 
 def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
-    """McNemar's exact and mid-p tests that two conditions are right equally often on the same items.
-
-    The exact test is binomial on the items where the conditions differ (as statsmodels' `mcnemar(exact=True)`); mid-p =
-    exact - P(b; b + c, 1/2), and where b = c it is 1 - P/2 (Fagerland, Lydersen and Laake, BMC Med Res Methodol 13:91,
-    2013). Both assume independent items. Without items that differ both p are 1; without items they are nan.
-
-    treated, control: 0/1 outcomes of the same items in the same order [items]; items with a nan in either are left out.
-
-    Raises ValueError for columns of unequal length.
-    """
+    """McNemar's exact and mid-p tests from 0/1 outcomes of the same items [items], nan left out. Raises ValueError for
+    columns of unequal length."""
     t, c = _pair(treated, control)
     both, gained = int(np.sum((t > 0) & (c > 0))), int(np.sum((t > 0) & (c == 0)))
     lost, neither = int(np.sum((t == 0) & (c > 0))), int(np.sum((t == 0) & (c == 0)))
@@ -279,7 +200,9 @@ def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
 
 
 def mcnemar_of(both: int, gained: int, lost: int, neither: int) -> McNemar:
-    """The tests of `mcnemar` from the numbers of items by their outcomes."""
+    """The same from numbers of items: binomial on those that differ (scipy's `binomtest`); mid-p = exact - P(b; b + c,
+    1/2), 1 - P/2 where b = c (Fagerland et al., BMC Med Res Methodol 13:91, 2013). 1 where none differs, nan without
+    items."""
     if not both + gained + lost + neither:
         return McNemar(0, 0, 0, 0, math.nan, math.nan)
     if not gained + lost:
@@ -291,16 +214,9 @@ def mcnemar_of(both: int, gained: int, lost: int, neither: int) -> McNemar:
 
 
 def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
-    """Cochran's Q test that k strategies are right equally often on the same items (Biometrika 37:256, 1950;
-    as statsmodels' `cochrans_q`).
-
-    It assumes independent items and many of them, so within tasks it is descriptive, as McNemar's test is. Where no
-    strategy ever differs from another, q is 0 and p is 1.
-
-    outcomes: 0/1 table [items, strategies]; rows with a nan are left out.
-
-    Raises ValueError unless the table has at least two columns.
-    """
+    """Cochran's Q test that k strategies are right equally often on the same items (Biometrika 37:256, 1950), taken as
+    independent; q is 0 and p 1 where none ever differs. outcomes: 0/1 [items, strategies], rows with a nan left out.
+    Raises ValueError unless there are two columns."""
     table = np.asarray(outcomes, dtype=float)
     if table.ndim != 2 or table.shape[1] < 2:
         raise ValueError(f"shape {table.shape}: expected items x strategies, two or more strategies")
@@ -318,24 +234,15 @@ def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
 
 
 def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh") -> list[float]:
-    """Adjusted p values of one family of tests, so that few of those called significant are false discoveries.
+    """Adjusted p values of one family of tests: "bh" (Benjamini and Hochberg, J R Stat Soc B 57:289, 1995), "by"
+    (Benjamini and Yekutieli, Annals of Statistics 29:1165, 2001, under any dependence), as scipy's
+    `false_discovery_control`, or "holm" (Scand J Stat 6:65, 1979).
 
-    "bh" is Benjamini and Hochberg's method (J R Stat Soc B 57:289, 1995): the expected share of false ones among the
-    tests with an adjusted p of at most q is at most q, under independent or positively dependent tests. Tests of
-    several classes against the same control tasks are about of this kind (the simulation in bench/coverage.py measures
-    it). "by" is Benjamini and Yekutieli's (Annals of Statistics 29:1165, 2001), which holds under any dependence and
-    multiplies every p by 1 + 1/2 + ... + 1/k for k tests. Both give what scipy's `false_discovery_control`
-    gives. "holm" is Holm's method (Scand J Stat 6:65, 1979): under any dependence not one test is likely to be called
-    so falsely.
+    An undefined p (nan) stays nan and is not counted: tests here are undefined for want of units, never because of
+    outcomes. Raises ValueError for a p outside [0, 1].
 
-    p_values: of the family [tests], each in [0, 1] or nan. method: "bh", the default, "by" or "holm".
-
-    An undefined p (nan) stays nan and is not counted in the family. That is honest only because the tests of this
-    package are undefined for want of units, never because of the outcomes: a hypothesis without data cannot be a false
-    discovery. (All differences zero is a p of 1, and counts.) Raises ValueError for a p outside [0, 1].
-
-        >>> adjust([0.01, 0.03, 0.5]), round(adjust([0.01, 0.03, 0.5], "by")[0], 3)
-        ([0.03, 0.045, 0.5], 0.055)
+    >>> adjust([0.01, 0.03, 0.5]), round(adjust([0.01, 0.03, 0.5], "by")[0], 3)
+    ([0.03, 0.045, 0.5], 0.055)
     """
     p = np.asarray(p_values, dtype=float)
     known = ~np.isnan(p)
@@ -348,25 +255,18 @@ def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh"
 
 
 def mean_difference(treated: Floats, control: Floats) -> float:
-    """Mean of the treated outcomes less that of the control outcomes; nan where one of the columns is empty."""
     return float(treated.mean() - control.mean()) if treated.size and control.size else math.nan
 
 
 def missing_bounds(
     treated: npt.ArrayLike, control: npt.ArrayLike, estimate: Callable[[Floats, Floats], float] = mean_difference
 ) -> tuple[float, float]:
-    """Least and greatest contrast that the missing outcomes allow, whatever they would have been (Manski, Am Econ Rev
-    80:319, 1990).
+    """Least and greatest contrast that the missing outcomes (nan) allow (Manski, Am Econ Rev 80:319, 1990): bounds for
+    these items, no confidence interval. estimate: of two columns without gaps; it rises with treated, falls with
+    control.
 
-    Least: every missing treated outcome is wrong and every missing control outcome right; greatest: the reverse. They
-    are bounds of the estimate for these items and no confidence interval.
-
-    treated, control: 0/1 outcomes, nan where missing, each [items of that arm].
-    estimate: the contrast of two columns without gaps, in whose units the bounds are; it must rise with treated and
-        fall with control outcomes, as any difference of means does (the default).
-
-        >>> missing_bounds([1, 1, float("nan"), 0], [0, 0, 1, 0])
-        (0.25, 0.5)
+    >>> missing_bounds([1, 1, float("nan"), 0], [0, 0, 1, 0])
+    (0.25, 0.5)
     """
     t, c = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     low = estimate(np.where(np.isnan(t), 0.0, t), np.where(np.isnan(c), 1.0, c))
@@ -390,25 +290,17 @@ def _pair(treated: npt.ArrayLike, control: npt.ArrayLike) -> tuple[Floats, Float
     return t[known], c[known]
 
 
+# A variance of zero has no logarithm; for estimating the prior it counts as this share of the median variance.
 OFFSET = 1e-5
-"""A variance of zero has no logarithm; for estimating the prior it counts as this share of the median variance."""
-
-
+# The correlation of two classes' differences where both are compared with the same control tasks, and all tasks vary
+# alike: the control's half of the variance is common to both.
 SHARED = 0.5
-"""The correlation of two classes' differences where both are compared with the same control tasks, and all tasks vary
-alike: the control's half of the variance is common to both.
-"""
 
 
 @dataclass(frozen=True)
 class Moderated:
-    """Moderated t tests, one a class; nan where undefined.
-
-    `p`, `df`, `low`, `high`: [classes], the two-sided p of a mean difference of zero, its degrees of freedom, and the
-    interval that this test inverts, in [-1, 1]. `prior_df`, `prior_variance`: d0 and s0^2 of the paper, how many units'
-    worth of evidence the shared variance is, and that variance; infinity where the classes' variances differ by no more
-    than chance, and 0 and nan where nothing was shared. `method`: what was done, in words.
-    """
+    """Moderated t tests [classes], with intervals in [-1, 1]; nan where undefined. prior_df is infinite where variances
+    differ by no more than chance, 0 where nothing was shared."""
 
     p: Floats
     df: Floats
@@ -427,34 +319,21 @@ def moderate_tests(
     shared: float = SHARED,
     level: float = 0.95,
 ) -> Moderated:
-    """Test each class's mean difference by a t statistic whose variance is shared among the classes.
+    """Test each class's mean difference by a t statistic whose variance is shared among the classes: s^2 on d = units -
+    1 df becomes (d s^2 + d0 s0^2) / (d + d0), on d + d0 df, at most those of the pooled variance. d0 and s0^2 are
+    estimated from the moments of log s^2. It assumes independent units and variances from one scaled inverse
+    chi-square.
 
-    The mean difference of a class is for the population that its units (stages) are drawn from. Its variance s^2, on d
-    = units - 1 df, is replaced by (d s^2 + d0 s0^2) / (d + d0), and the statistic has d + d0 df, at most those of the
-    pooled variance. It assumes independent units, means that are about normal, and true variances that come from one
-    scaled inverse chi-square distribution, so that one class's variance says something about another's. d0 and s0^2 are
-    estimated from the moments of log s^2 (section 6.2).
+    Classes whose differences are correlated by r (`shared`, .5 where they share control tasks) have variances
+    correlated by r^2, so that the pooled one has the sum of all d over 1 + (k - 1) r^2 df: without this .06 of true
+    hypotheses were rejected.
 
-    The pooled variance has as many df as all classes together if these are independent, as the genes of the paper are
-    taken to be. Classes with the same control tasks are not: where their differences are correlated by r, their
-    variances are by r^2, and the pooled one is known only as well as the sum of all d over 1 + (k - 1) r^2 says, for k
-    classes. Without this, .058 to .064 of the tests of ten classes without any effect rejected at .05, and in .06 to
-    .07 of runs one did after adjustment; with it .050 and .041.
+    means, sds, units: [classes], of fewer than two units nan. A variance of zero counts as OFFSET of the median. Where
+    fewer than two classes vary, the tests are ordinary t tests. Raises ValueError for columns of unequal length.
 
-    means: mean of the units' differences, in [-1, 1] [classes].
-    sds: their standard deviations (divisor units - 1) [classes]; nan where there is one unit.
-    units: numbers of units [classes].
-    shared: correlation r of the classes' differences, 0 to 1; .5, the default, where classes share their control tasks.
-    level: of confidence, .95 by default.
-
-    A class of fewer than two units gets nan. A variance of zero enters the prior as a small share of the median, as
-    limma documents. Where fewer than two classes have a variance above zero nothing can be shared: the tests are then
-    ordinary t tests, `method` says so, and a class without variance gets p = 1 if its mean is zero and nan otherwise.
-    Raises ValueError for columns of unequal length.
-
-        >>> found = moderate_tests([-0.3, -0.1, 0.0], [0.2, 0.2, 0.2], [7, 7, 7], shared=0.0)
-        >>> found.prior_df, found.p.round(4).tolist()
-        (inf, [0.0009, 0.2024, 1.0])
+    >>> found = moderate_tests([-0.3, -0.1, 0.0], [0.2, 0.2, 0.2], [7, 7, 7], shared=0.0)
+    >>> found.prior_df, found.p.round(4).tolist()
+    (inf, [0.0009, 0.2024, 1.0])
     """
     mean, sd, count = (np.asarray(column, dtype=float) for column in (means, sds, units))
     if not mean.shape == sd.shape == count.shape:
@@ -475,14 +354,8 @@ def moderate_tests(
 
 
 def estimate_prior(variances: Floats, df: Floats) -> tuple[float, float]:
-    """The prior degrees of freedom d0 and variance s0^2 that the classes' variances suggest.
-
-    log s^2 less its expected value given s0^2 has the variance trigamma(d/2) + trigamma(d0/2), so that d0 follows from
-    the spread that is left when sampling is taken off (section 6.2 of the paper). Where none is left d0 is infinite,
-    and s0^2 the pooled variance (limma's mean, here weighted by df).
-
-    variances: at least two, of which one is above zero [classes]; df: of each, above zero [classes].
-    """
+    """The prior degrees of freedom d0 and variance s0^2 that the variances of at least two classes, on df each, suggest
+    (section 6.2); d0 is infinite, and s0^2 the pooled variance, where they spread no more than by sampling."""
     from scipy.special import digamma, polygamma
 
     middle = float(np.median(variances)) or float(np.median(variances[variances > 0]))

@@ -1,10 +1,6 @@
 """The formulas of published papers as they are printed, to reproduce their numbers: arXiv 2602.22072, and the FToM
-score.
-
-They treat all questions as independent of each other, although questions of one task share its story and tasks of one
-stage its setting; their intervals are therefore too narrow for any wider population, and stand beside better ones.
-Counts are of questions; probabilities lie in [0, 1].
-"""
+score. They treat all questions as independent, so that their intervals are too narrow, and stand beside better ones.
+Counts are of questions; probabilities lie in [0, 1]."""
 
 from __future__ import annotations
 
@@ -15,19 +11,16 @@ import numpy as np
 
 from tomserve.stats.distributions import correlation_p
 
-Z = 1.96
-"""The normal quantile of a 95 % interval, rounded as the paper rounds it: exactly 1.96, not 1.959964."""
+Z = 1.96  # The normal quantile of a 95 % interval, rounded as the paper rounds it: exactly 1.96, not 1.959964
 
 
 def accuracy_interval(correct: int, total: int) -> tuple[float, float]:
-    """The paper's 95 % interval of an accuracy k/n: p -+ 1.96 sqrt(p (1 - p) / (n + 4)), p = (k + 2) / (n + 4), in [0,
-    1].
+    """The paper's 95 % interval of k/n: p -+ 1.96 sqrt(p (1 - p) / (n + 4)), p = (k + 2) / (n + 4), in [0, 1] ("plus
+    four"; Agresti and Coull, Am Stat 52:119, 1998). nan where total is 0. Raises ValueError unless 0 <= correct <=
+    total.
 
-    This is the "plus four" interval (Agresti and Coull, Am Stat 52:119, 1998). It assumes independent questions. Both
-    bounds are nan where total is 0. Raises ValueError unless 0 <= correct <= total.
-
-        >>> [round(bound, 3) for bound in accuracy_interval(8, 14)]
-        [0.326, 0.785]
+    >>> [round(bound, 3) for bound in accuracy_interval(8, 14)]
+    [0.326, 0.785]
     """
     if not 0 <= correct <= total:
         raise ValueError(f"correct {correct} of total {total}: expected 0 <= correct <= total")
@@ -39,23 +32,18 @@ def accuracy_interval(correct: int, total: int) -> tuple[float, float]:
 
 
 def half_width(correct: int, total: int) -> float:
-    """Half the width of `accuracy_interval`, after clamping to [0, 1]: the h from which the paper builds its effects.
-
-    nan where total is 0. Raises ValueError unless 0 <= correct <= total.
-    """
+    """Half the width of `accuracy_interval`, after clamping: the h from which the paper builds its effects; nan where
+    total is 0."""
     low, high = accuracy_interval(correct, total)
     return (high - low) / 2
 
 
 def risk_difference(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, float]:
-    """The paper's average treatment effect (ATE) k1/n1 - k0/n0 and its 95 % interval ATE -+ sqrt(h1^2 + h0^2), not
-    clamped.
+    """The paper's effect k1/n1 - k0/n0 and its interval -+ sqrt(h1^2 + h0^2), not clamped: (effect, low, high), nan
+    where a group is empty. The groups are taken as independent, even where both answer the same items.
 
-    h1 and h0 are the groups' `half_width`. The groups are taken as independent, even where both answer the same items.
-    Returns (effect, low, high), all nan where a group is empty. Raises ValueError unless 0 <= k <= n in both groups.
-
-        >>> [round(value, 3) for value in risk_difference(0, 10, 10, 13)]
-        [-0.769, -1.04, -0.498]
+    >>> [round(value, 3) for value in risk_difference(0, 10, 10, 13)]
+    [-0.769, -1.04, -0.498]
     """
     if not n1 or not n0:
         return math.nan, math.nan, math.nan
@@ -65,16 +53,12 @@ def risk_difference(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, f
 
 
 def risk_ratio(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, float]:
-    """The paper's relative risk RR = p1/p0 and its 95 % interval exp(ln RR -+ sqrt((h1/p1)^2 + (h0/p0)^2)), with p =
-    k/n.
+    """The paper's relative risk p1/p0 and its interval exp(ln RR -+ sqrt((h1/p1)^2 + (h0/p0)^2)): (ratio, low, high).
+    p1 = 0 gives 0 [0, nan], p0 = 0 gives inf [nan, inf], both nan. (The paper's prompting table prints 1 [0, inf] and 1
+    [1, 1] in four such cells, which are slips.)
 
-    Returns (ratio, low, high). Zeros follow the arithmetic of infinities: p1 = 0 gives 0 [0, nan], p0 = 0 gives inf
-    [nan, inf], and where both are 0 or a group is empty all three are nan. (The paper prints 0 [0, nan] in its
-    perturbation tables, but 1 [0, inf] and, for p0 = 0, 1 [1, 1] in four cells of its prompting table; those four are
-    slips.) Assumes independent questions and groups, as `risk_difference` does.
-
-        >>> [round(value, 3) for value in risk_ratio(6, 14, 14, 14)]
-        [0.429, 0.247, 0.743]
+    >>> [round(value, 3) for value in risk_ratio(6, 14, 14, 14)]
+    [0.429, 0.247, 0.743]
     """
     if not n1 or not n0 or not (k1 or k0):
         return math.nan, math.nan, math.nan
@@ -89,16 +73,11 @@ def risk_ratio(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, float]
 
 
 def phi(both: int, first: int, second: int, neither: int) -> tuple[float, float]:
-    """Phi of a 2x2 table and its p: chi-square with 1 df, without Yates' correction, of n phi^2, as the paper computes
-    it.
+    """Phi of a 2x2 table of questions and its p, chi-square with 1 df of n phi^2 without Yates' correction; nan where a
+    margin is empty.
 
-    The p takes the questions as independent, so it is too small where they share a story. nan, nan where a margin is
-    empty, that is, where a column is constant.
-
-    both, first, second, neither: number of questions with both properties, only the first, only the second, none.
-
-        >>> phi(40, 10, 10, 40)[0]
-        0.6
+    >>> phi(40, 10, 10, 40)[0]
+    0.6
     """
     margins = (both + first) * (second + neither) * (both + second) * (first + neither)
     if not margins:
@@ -109,13 +88,8 @@ def phi(both: int, first: int, second: int, neither: int) -> tuple[float, float]
 
 
 def point_biserial(right: Sequence[bool], values: Sequence[float]) -> tuple[float, float]:
-    """Point-biserial correlation of right (true/false) with a metric, and the p of its t test with n - 2 df.
-
-    It is Pearson's r; the p assumes independent questions and a metric that is normal given the outcome. nan, nan where
-    a column is constant or there are fewer than 3 pairs; the p is 0 for a perfect correlation.
-
-    right, values: parallel sequences, one entry a question, none missing.
-    """
+    """Pearson's r of right (true/false) with a metric, and the p of its t test with n - 2 df; nan where a column is
+    constant or there are fewer than 3 pairs; p is 0 for a perfect correlation."""
     if len(right) < 3 or len(set(right)) < 2 or len(set(values)) < 2:
         return math.nan, math.nan
     x, y = (np.asarray(column, dtype=float) - np.mean(column) for column in (right, values))
@@ -124,15 +98,8 @@ def point_biserial(right: Sequence[bool], values: Sequence[float]) -> tuple[floa
 
 
 def correlation_interval(value: float, n: int) -> tuple[float, float]:
-    """Fisher's 95 % interval of a correlation: tanh(atanh r -+ 1.96 / sqrt(n - 3)); nan, nan below 4 pairs or for r =
-    nan.
-
-    The paper prints no interval for its correlations. This one, like the paper's others, takes the questions as
-    independent; it also assumes a bivariate normal distribution, which 0/1 columns do not have. A perfect correlation
-    (|r| = 1) is returned as both of its bounds.
-
-    value: the correlation in [-1, 1]; n: number of pairs.
-    """
+    """Fisher's 95 % interval of a correlation: tanh(atanh r -+ 1.96 / sqrt(n - 3)); nan below 4 pairs or for r = nan; a
+    perfect correlation is both of its bounds. The paper prints none."""
     if math.isnan(value) or n < 4:
         return math.nan, math.nan
     if abs(value) >= 1:
@@ -141,27 +108,16 @@ def correlation_interval(value: float, n: int) -> tuple[float, float]:
     return math.tanh(middle - half), math.tanh(middle + half)
 
 
-WEIGHTS = (0.5, 0.3, 0.2)
-"""The weights of B, C and S that the source prints."""
-
-DIVISOR = 0.46
-"""What C is divided by in its table: twice the largest C of the table, .23."""
+WEIGHTS = (0.5, 0.3, 0.2)  # The weights of B, C and S that the source prints
+DIVISOR = 0.46  # What C is divided by in its table: twice the largest C of the table, .23
 
 
 def printed_formula(b: float, c: float, s: float) -> float:
-    """What the formula that the source prints gives: .5 B + .3 C + .2 S. b, c, s: from 0 to 1."""
     return WEIGHTS[0] * b + WEIGHTS[1] * c + WEIGHTS[2] * s
 
 
 def paper_compat(b: float, c: float | None, s: float) -> float:
-    """What the source's table 6 holds, which its formula does not give.
-
-    Mohanty et al., "Functional Theory of Mind Evaluation in Large Language Models: A Behavioral and Causal Stability
-    Framework", define FToM = .5 B + .3 C + .2 S. Their table 6 does not follow from that: of the open models it holds
-    .5 B + .3 C/.46 + .2 S, in which C is divided by twice that of the best model, and of the closed ones, whose C
-    nobody measured, .5 B + .2 S, which is at most .7 and not comparable with the others.
-
-    b, s: from 0 to 1. c: the same, None for a model whose mechanism was not measured; then the result is at most .7 and
-    not comparable with that of a model that has C. It repeats the printed values, and is no score to report.
-    """
+    """What the source's table 6 holds, which its formula does not give: C divided by twice that of the best model, and
+    of models whose C nobody measured (None) .5 B + .2 S, which is not comparable with the others. It repeats the
+    printed values, and is no score to report."""
     return WEIGHTS[0] * b + (0.0 if c is None else WEIGHTS[1] * c / DIVISOR) + WEIGHTS[2] * s

@@ -1,8 +1,5 @@
-"""Power analysis: the smallest effect that a design can detect, and how many units or people a study needs.
-
-These figures are for planning. "Observed power", computed from the effect that was found, says nothing that the p does
-not (Hoenig and Heisey, Am Stat 55:19, 2001); a minimum detectable effect uses the run's spread only.
-"""
+"""Power analysis: the smallest effect that a design can detect, and how many units or people a study needs. For
+planning only: observed power says nothing that the p does not (Hoenig and Heisey, Am Stat 55:19, 2001)."""
 
 from __future__ import annotations
 
@@ -15,27 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.distributions import find_root, t_power, t_quantile
-from tomserve.stats.paired import smallest_p
 
-MOST = 2000
-"""No more people than these are thought about; whoever needs more needs more stories, or another question."""
+MOST = 2000  # No more people than these are thought about; whoever needs more needs more stories, or another question
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How the answers of people are assumed to vary.
-
-    People and stories (tasks) are both samples, crossed with each other, so that neither more people nor more stories
-    alone bring the power to 1 (Westfall, Kenny and Judd, J Exp Psychol Gen 143:2020, 2014; the variances of their
-    designs with stories within conditions). The power is that of a t test with min(people, tasks) - 1 df, the test of
-    tomserve.stats.crossed_random, from the noncentral t distribution. tests/stats/test_power.py compares it with
-    simulated studies.
-
-    share: of right answers. people, people_by_class, stories: the parts of an answer's variance, from 0 to 1, that go
-    with who answers, with who answers in this class of stories, and with the story (task); the rest goes with the
-    single answer. The values given here are assumptions for planning and were not measured; a pilot study tells better
-    ones (`spread_of`).
-    """
+    """How the answers of people are assumed to vary: parts of an answer's variance that go with the person, the person
+    in this class, and the story. People and stories are both samples (Westfall, Kenny and Judd, J Exp Psychol Gen
+    143:2020, 2014). The defaults are assumptions for planning; a pilot tells better ones (`spread_of`)."""
 
     share: float = 0.8
     people: float = 0.1
@@ -59,18 +44,12 @@ def class_power(
     spread: Spread = ASSUMED,
     alpha: float = 0.05,
 ) -> float:
-    """The probability of finding a difference between two classes of stories, of which each person answers some.
+    """The probability of finding a difference between two classes of stories, of which each person answers some: t with
+    min(people, tasks) - 1 df, variance v (2 people_by_class / P + stories (1 / t1 + 1 / t2) + rest (1 / (P a1) + 1 / (P
+    a2))), v that of the mean share.
 
-    With P people and t tasks a side, and a answers of one person a side, the variance of the difference is
-
-        v (2 people_by_class / P + stories (1 / t1 + 1 / t2) + rest (1 / (P a1) + 1 / (P a2)))
-
-    where v = m (1 - m) at the mean share m, and what is particular to a person in all classes has cancelled.
-
-    people: how many. answers: how many answers each person gives in either class. tasks: how many tasks (stories that
-    are no versions of one another) there are in either class. effect: the difference of the shares of right answers;
-    the mean of both shares is spread.share less half the effect. nan where a side has no answers.
-    """
+    answers: of each person in either class. tasks: how many in either class. effect: difference of the shares. nan
+    where a side has no answers."""
     if min(*answers, *tasks) <= 0 or people < 2:
         return math.nan
     used = [min(there, people * each) for there, each in zip(tasks, answers, strict=True)]
@@ -89,17 +68,10 @@ def model_power(
     spread: Spread = ASSUMED,
     alpha: float = 0.05,
 ) -> float:
-    """The probability of finding a difference between people and a model on the same questions.
+    """The probability of finding a difference between people and a model on the same questions: variance v (people / P
+    + stories / t + rest / (P a)) + w (stories / t + (1 - stories) / q), w that of the model's answers.
 
-    With P people of a answers each over t tasks, and a model that answers each of q questions once, the variance is
-
-        v (people / P + stories / t + rest / (P a)) + w (stories / t + (1 - stories) / q)
-
-    with w that of the model's answers.
-
-    people: how many. answers: how many each gives. tasks, questions: how many of them there are to choose from. effect:
-    the difference of the shares; the model's is spread.share less the effect. nan where there are no answers.
-    """
+    answers: of each person. tasks, questions: how many there are to choose from. nan where there are no answers."""
     if min(answers, tasks, questions) <= 0 or people < 2:
         return math.nan
     t, q = min(tasks, people * answers), min(questions, people * answers)
@@ -110,7 +82,7 @@ def model_power(
 
 
 def least_number(power_at: Callable[[int], float], power: float, most: int = MOST) -> int | None:
-    """The least number, from 2 to `most`, at which a power that rises with it reaches `power`; None where none does."""
+    """The least number, from 2 to `most`, at which a rising power reaches `power`; None where none does."""
     if not power_at(most) >= power:
         return None
     low, high = 2, most
@@ -123,15 +95,9 @@ def least_number(power_at: Callable[[int], float], power: float, most: int = MOS
 def spread_of(
     right: npt.ArrayLike, people: npt.ArrayLike, stories: npt.ArrayLike, classes: npt.ArrayLike
 ) -> Spread | None:
-    """The spread that a study with people has shown, by the method of moments.
-
-    A part is the mean product of two answers' deviations from the mean of their class, over all pairs of answers that
-    have in common only what the part is about: the person (in other tasks and classes), the person and the class (in
-    other tasks), or the task (of other people). Parts below 0 count as 0.
-
-    right: 1 or 0 [answers]. people, stories, classes: of each answer [answers]. None without such pairs, or where all
-    answers are right or all wrong.
-    """
+    """The spread that a study with people has shown, by the method of moments: mean products of deviations from the
+    class means, over pairs of answers that share only the person, the person and class, or the task. right: 1 or 0
+    [answers]. None without such pairs, or where all are right or all wrong."""
     y = np.asarray(right, dtype=float)
     if not y.size or not 0 < y.mean() < 1:
         return None
@@ -181,58 +147,27 @@ def _power(effect: float, variance: float, df: int, alpha: float) -> float:
     return 1.0 if math.isnan(found) else found
 
 
-MOST_UNITS = 100_000
-"""No more units than these are thought about; whoever needs more needs another design."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a paired comparison over independent units (stages) can show, known before the data.
-
-    `units`: number of units. `sd_units`: detectable mean difference in standard deviations of the units' differences.
-    `minimum_detectable_effect`: the same as a difference of probabilities; nan where no SD was assumed or the value
-    exceeds 1, which no effect can reach. `p_smallest`: the least p of a sign-flip test over these units. `attainable`:
-    whether that test can reach alpha at all.
-    """
-
-    units: int
-    sd_units: float
-    minimum_detectable_effect: float
-    p_smallest: float
-    attainable: bool
+MOST_UNITS = 100_000  # No more units than these are thought about; whoever needs more needs another design
 
 
 def minimum_detectable_effect(units: int, sd: float, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> float:
-    """Smallest mean difference of probabilities that a two-sided t test over the units detects with this power.
+    """Smallest mean difference of probabilities that a two-sided t test over independent units detects with this power;
+    nan for fewer than two units, an unknown sd, or above 1. sd: of a unit's difference. family: tests by which alpha is
+    divided, as Benjamini and Hochberg's method asks of the only class that is affected.
 
-    From the noncentral t distribution, which assumes independent units whose differences are about normal. In a family
-    of tests the level is alpha divided by their number: this is what Benjamini and Hochberg's method asks of the only
-    class that is affected, so that the figure is for one affected class alone, the hardest case; where several classes
-    are affected, smaller effects are detected.
-
-    units: number of independent units (stages).
-    sd: standard deviation of a unit's difference, in probability, from like data.
-    alpha: level of the test or, in a family, its false discovery rate; power: chance of rejecting; both in (0, 1).
-    family: number of classes tested together.
-
-    nan for fewer than two units, an unknown sd, or where no difference of at most 1 suffices.
-
-        >>> round(minimum_detectable_effect(7, 0.2), 3), round(minimum_detectable_effect(7, 0.2, family=10), 3)
-        (0.255, 0.413)
+    >>> round(minimum_detectable_effect(7, 0.2), 3), round(minimum_detectable_effect(7, 0.2, family=10), 3)
+    (0.255, 0.413)
     """
     found = detectable_sd(units, alpha, power, family) * sd
     return found if found <= 1 else math.nan
 
 
 def count_units(effect: float, sd: float, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> int | None:
-    """Fewest units (stages) with which a two-sided t test detects this effect with this power; at least two.
+    """Fewest units, at least two, with which that test detects this effect; None where it is zero, a number is unknown,
+    or 100,000 units do not suffice.
 
-    effect: mean difference of probabilities, of either sign. Other parameters, assumptions and source as for
-    `minimum_detectable_effect`. None where the effect is zero, a number is unknown (nan), or 100,000 units do not
-    suffice.
-
-        >>> count_units(0.2, 0.2), count_units(0.2, 0.2, family=10)
-        (10, 18)
+    >>> count_units(0.2, 0.2), count_units(0.2, 0.2, family=10)
+    (10, 18)
     """
     size = abs(effect)
     if math.isnan(size) or math.isnan(sd) or not size:
@@ -247,13 +182,11 @@ def count_units(effect: float, sd: float, alpha: float = 0.05, power: float = 0.
 
 
 def detectable_sd(units: int, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> float:
-    """The mean difference of `minimum_detectable_effect` in standard deviations of the units' differences.
+    """That difference in standard deviations of the units' differences; nan for fewer than two units. Raises ValueError
+    unless alpha and power lie in (0, 1) and the family has a test.
 
-    nan for fewer than two units, where no variance can be estimated. Raises ValueError unless alpha and power lie
-    strictly between 0 and 1, and the family has at least one test.
-
-        >>> round(detectable_sd(7), 2), round(detectable_sd(4), 2)
-        (1.27, 2.13)
+    >>> round(detectable_sd(7), 2), round(detectable_sd(4), 2)
+    (1.27, 2.13)
     """
     if not (0 < alpha < 1 and 0 < power < 1 and family >= 1):
         raise ValueError(f"alpha {alpha}, power {power}, family {family}: expected two numbers in (0, 1) and a count")
@@ -276,21 +209,3 @@ def _detectable(units: int, alpha: float, power: float) -> float:
     while missing(most) < 0:
         most *= 2
     return find_root(missing, 0.0, most) / scale
-
-
-def plan(units: int, sd: float = math.nan, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> Plan:
-    """Plan a paired comparison (see `Plan`).
-
-    units: number of independent units (stages).
-    sd: assumed standard deviation of a unit's difference, in probability; without it no effect is given.
-    alpha: level of the tests, .05 by default; power: chance of detecting the effect, .8 by default.
-    family: number of classes tested together, see `minimum_detectable_effect`.
-    """
-    attained = smallest_p(units)
-    return Plan(
-        units,
-        detectable_sd(units, alpha, power, family),
-        minimum_detectable_effect(units, sd, alpha, power, family),
-        attained,
-        attained <= alpha,
-    )

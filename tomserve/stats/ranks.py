@@ -1,10 +1,6 @@
 """Which of several models is ahead: how probable each rank is, and for which weights of the score's parts a ranking
-holds.
-
-Weights (w1, w2, w3) are not negative and sum to 1, so that they form a triangle. A weighted sum ranks two entries as
-the sign of w . d says, d being the difference of their parts: a straight line divides the triangle. Shares of areas are
-exact, by clipping polygons (Sutherland and Hodgman, Commun ACM 17:32, 1974); no weights are drawn.
-"""
+holds. Weights are not negative and sum to 1: a triangle, which a line divides into where either of two entries is
+ahead. Shares of areas are exact, by clipping polygons (Sutherland and Hodgman, Commun ACM 17:32, 1974)."""
 
 from __future__ import annotations
 
@@ -21,18 +17,15 @@ from tomserve.stats.functional import correlation
 from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
-
+# With more than MOST entries rankings are searched at points in so many strips to a side, so that one that holds for
+# less than about 1/3,600 of the weights may not be found; with fewer all are. Their shares are exact in any case.
 STEPS, MOST = 60, 12
-"""With more than MOST entries rankings are searched at points in so many strips to a side, so that one that holds for
-less than about 1/3,600 of the weights may not be found; with fewer all are. Their shares are exact in any case."""
-
-SMALL = 1e-12
-"""Differences below this count as none."""
+SMALL = 1e-12  # Differences below this count as none
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """A ranking, and for which share of all weights it holds. order: the entries from the first to the last."""
+    """The entries from the first to the last, and for which share of all weights they are ranked so."""
 
     order: tuple[int, ...]
     share: float
@@ -40,8 +33,8 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Swap:
-    """Two entries, and for which share of all weights the first is above the second. nearest: the weights closest to
-    given ones at which the two are equal, None where there are none; distance: how far these are (Euclidean)."""
+    """For which share of all weights the first of two entries is above the second; the weights closest to given ones at
+    which they are equal (None where there are none), and how far these are."""
 
     first: int
     second: int
@@ -51,20 +44,14 @@ class Swap:
 
 
 def order_share(first: Sequence[float], second: Sequence[float]) -> float:
-    """The share of all weights for which the first has the larger weighted sum; one half where their parts are equal.
-
-    first, second: the parts [2] or [3]. Raises ValueError for another number of parts, or parts that are not finite.
-    """
+    """The share of all weights for which the first has the larger weighted sum; one half for equal parts [2 or 3].
+    Raises ValueError for other shapes and parts that are not finite."""
     gap = _gap(first, second)
     return _area(_clip_polygon(_simplex(gap.size), gap)) if np.abs(gap).max() > SMALL else 0.5
 
 
 def ranking_share(parts: npt.ArrayLike, order: Sequence[int]) -> float:
-    """The share of all weights for which the entries are ranked so, none above one that stands before it.
-
-    parts: of each entry [entries, 2 or 3]. order: the entries from the first to the last. Entries with the same parts
-    are equal for all weights, and count as ranked either way.
-    """
+    """The share of all weights for which entries [entries, 2 or 3] are ranked so; equal ones count either way."""
     values = _parts(parts)
     left = _simplex(values.shape[1])
     for above, below in pairwise(order):
@@ -75,10 +62,8 @@ def ranking_share(parts: npt.ArrayLike, order: Sequence[int]) -> float:
 
 
 def rankings(parts: npt.ArrayLike) -> list[Ranking]:
-    """Every ranking that holds for some weights, those that hold for most first. parts: [entries, 2 or 3].
-
-    Of entries that are equal for all weights the first one given stands first.
-    """
+    """Every ranking that holds for some weights, those that hold for most first; of equal entries the first given is
+    first."""
     values = _parts(parts)
     points = _grid(values.shape[1]) if len(values) > MOST else _centres(values)
     sums = np.round(points @ values.T, 12)
@@ -88,10 +73,7 @@ def rankings(parts: npt.ArrayLike) -> list[Ranking]:
 
 
 def swap(parts: npt.ArrayLike, first: int, second: int, weights: Sequence[float]) -> Swap:
-    """For which weights two entries swap places, and how near to given weights that is.
-
-    parts: of all entries [entries, 2 or 3]. weights: such as those of a formula [2 or 3].
-    """
+    """For which weights two of the entries [entries, 2 or 3] swap places, and how near to given weights that is."""
     values, at = _parts(parts), np.asarray(weights, dtype=float)
     gap = values[first] - values[second]
     share = order_share(values[first].tolist(), values[second].tolist())
@@ -183,21 +165,16 @@ def _grid(width: int) -> Floats:
     return np.column_stack([first, second, 1 - first - second])
 
 
+# How many times the differences are drawn for the probabilities of ranks; half of them mirror the others.
 DRAWS = 20_000
-"""How many times the differences are drawn for the probabilities of ranks; half of them mirror the others."""
-EQUAL = 1e-12
-"""Scores that differ by no more are equal, and share their rank."""
+EQUAL = 1e-12  # Scores that differ by no more are equal, and share their rank
 _AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
 class ScoreComparison:
-    """The scores of k models, each against each.
-
-    names: of the models [k]. estimates: their scores [k]. low, high: the ends of the 95% interval of the score of the
-    row minus that of the column, in [-1, 1] [k, k]. spread: the standard deviation of this difference, towards 0, that
-    agrees with the interval [k, k].
-    """
+    """The scores of k models, each against each: ends of the 95% interval of row minus column, and the standard
+    deviation of this difference, towards 0, that agrees with it [k, k]."""
 
     names: tuple[str, ...]
     estimates: Floats
@@ -214,12 +191,9 @@ class ScoreComparison:
         return normal_cdf(gap / spread) if spread > 0 else float(gap > 0)
 
     def rank_probabilities(self, seed: int = 0) -> dict[str, Floats]:
-        """How probable each rank of each model is [k], the first one first; equal models share them evenly.
-
-        Normal scores are drawn whose differences have the spread of each pair (classical scaling, Torgerson,
-        Psychometrika 17:401, 1952). Where no scores have exactly these, because intervals are not symmetric, those that
-        are drawn differ by a little more and never by less. seed: of these draws.
-        """
+        """How probable each rank of each model is [k]: normal scores are drawn whose differences have the spread of
+        each pair (classical scaling, Torgerson, Psychometrika 17:401, 1952), or a little more where none have exactly
+        that."""
         count = len(self.names)
         centre = np.eye(count) - 1 / count
         sizes, vectors = np.linalg.eigh(-0.5 * centre @ self.spread**2 @ centre)
@@ -229,17 +203,9 @@ class ScoreComparison:
 
 
 def compare_scores(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike]) -> ScoreComparison:
-    """The scores of models with the intervals of their differences.
-
-    The interval of a difference is that of square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with the
-    correlation of the scores over the same draws of scenarios. A percentile interval of the drawn differences has no
-    width where the scores hardly vary, and called one of two equal models better in a third of the simulations
-    (bench/functional_coverage.py). How probable it is to be ahead, and each rank, follows from normal differences whose
-    spread is that of these intervals: a model is ahead with more than .975 exactly where the 95% interval leaves out 0.
-
-    scores: each with its 95% interval, by the model's name. draws: of each score, over the same draws [draws]. Raises
-    ValueError for an interval that is undefined, and for draws of unequal length.
-    """
+    """The scores of models with square-and-add intervals of their differences, correlated as over the same draws of
+    scenarios [draws]; percentiles had no width where scores hardly vary (bench/functional_coverage.py). Raises
+    ValueError for an undefined interval."""
     if not all(math.isfinite(end) for one in scores.values() for end in (one.estimate, one.low, one.high)):
         raise ValueError("a model without an interval cannot be compared with others")
     values = np.array([one.estimate for one in scores.values()])
@@ -256,11 +222,8 @@ def compare_scores(scores: Mapping[str, Interval], draws: Mapping[str, npt.Array
 
 
 def rank_probabilities(draws: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
-    """The share of the draws in which each model has each rank [ranks], the first one first.
-
-    draws: the score of each model, over the same draws [draws]. Equal scores share their ranks evenly. Raises
-    ValueError for draws of unequal length.
-    """
+    """The share of the draws in which each model has each rank [ranks]; equal scores share theirs evenly. Raises
+    ValueError for draws of unequal length."""
     values = np.array([np.asarray(one, dtype=float) for one in draws.values()])
     if values.ndim != 2:
         raise ValueError("the draws of models are of unequal length, or there are none")

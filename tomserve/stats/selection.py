@@ -1,6 +1,5 @@
-"""Inference for the best of many cells: the maximum statistic, and what the best cell does on items that did not
-choose it.
-"""
+"""Inference for the best of many cells: the maximum statistic, and what the best cell does on items that did not choose
+it."""
 
 from __future__ import annotations
 
@@ -18,24 +17,13 @@ from tomserve.stats.proportions import UNDEFINED, Interval, wilson
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
-
-NOTHING = "nothing"
-"""The control that adds nothing and so changes nothing: its effect is 0."""
-CHUNK = 1 << 22
-"""About how many sums are held at a time."""
+NOTHING = "nothing"  # The control that adds nothing and so changes nothing: its effect is 0
+CHUNK = 1 << 22  # About how many sums are held at a time
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen, and what it does where it was not chosen; nan where undefined.
-
-    net: the mean effect of the best cell on the clusters that did not choose it. controls: the same for each control,
-    by name, at its own best cell. control: that of the largest control in the best cell of the measure. adjusted: what
-    the measure has over the largest control in the cell where that is most, at most what it has there. Each with its
-    interval. largest: the name of the control that was the largest in the measure's best cell most often, NOTHING where
-    none was above 0. chosen, adjusted_cells: the share of choices that fell on each cell for `net`, and for `adjusted`
-    [cells].
-    """
+    """What was chosen, and what it does where it was not chosen; nan where undefined."""
 
     net: Interval
     controls: dict[str, Interval]
@@ -57,30 +45,16 @@ def select_best(
 ) -> Selection:
     """Choose the best cell on one half of the clusters, measure it on the other, swap, and average over random splits.
 
-    Measure and controls are compared in the same cell, as what a cell allows (such as how far a state is moved) is
-    alike for all of them there and nowhere else. `adjusted` is from the cell in which the measure exceeds the largest
-    control most, both chosen in the half that chooses; doing nothing, whose effect is 0, is one of the controls. It is
-    therefore not the difference of `net` and `control`, which are from the measure's best cell. So no figure is taken
-    from the items that picked it, neither the measure's nor a control's. Every item counts once in every split.
+    Measure and controls are compared in the same cell. `adjusted` is from the cell in which the measure exceeds the
+    largest control (or doing nothing) most, chosen in the half that chooses; so it is not `net` less `control`. No
+    figure is taken from the items that picked it.
 
-    The intervals are the estimate plus and minus Student's t with m - 1 degrees of freedom for m clusters, times the
-    standard deviation of `draws` bootstrap samples of clusters, in each of which all cells and the largest control are
-    chosen again; a cluster drawn twice lies in one half, so that it never chooses and measures. In simulations of 30
-    clusters (bench/causal_coverage.py) it held net in .92 to .98 of the draws, percentiles in .91 to .97, basic
-    intervals in .89 to .94 and BCa in .83 to .93; a jackknife did as well and was wider. Where controls do about as
-    much as the measure, the half that chooses may take another one for the largest, which makes `adjusted` too large on
-    average, by .015 with 30 clusters and .005 with 150. A choice among few values is
-    biased in the bootstrap, which moves percentiles and still more what is reflected or corrected by them, but hardly
-    the spread. The intervals are for what the chosen cells do on average, in as many further clusters. Where fewer than
-    five clusters differ from the others, so that a bootstrap says hardly anything, the half width is at least Wilson's
-    upper bound for none of m.
+    Intervals: Student's t (m - 1 df) times the SD of bootstrap samples of clusters, in each of which all is chosen
+    again; a cluster drawn twice lies in one half. bench/causal_coverage.py compares them with percentiles, basic and
+    BCa intervals. Where fewer than five clusters differ, the half width is at least Wilson's bound for none of m.
 
-    effects: one number for each item and cell of the measure, such as whether it flipped as hoped (1) or against it
-    (-1) [n, c]. controls: by name, the same of each control in the same cells [n, c]. clusters: of each item [n].
-
-    Of equal cells the first is chosen. Undefined (nan) with fewer than two clusters. Raises ValueError for columns of
-    unequal length, no cells, effects that are not finite, or a control with the name NOTHING.
-    """
+    effects: [items, cells]. controls: by name, the same. clusters: [items]. nan with fewer than two clusters. Raises
+    ValueError for unequal lengths, no cells, effects that are not finite, or a control called NOTHING."""
     values, names = _columns(effects, controls, clusters)
     _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
     m = sizes.size
@@ -167,9 +141,7 @@ def _interval(
 class _Held:
     """Held-out means for every draw of clusters: `values` [draws, 1 + controls], of the measure and each control, each
     in its own best cell; `control` [draws], of the largest control in the measure's best cell; `adjusted` [draws], of
-    the measure less the largest control in the cell where that is most, at most of the measure. For the first draw
-    alone `cells` and `adjusted_cells` [cells], how often each cell was chosen for the measure, and to compare; and
-    `names` [1 + controls], how often nothing, or each control, was the largest in the measure's best cell."""
+    the measure less the largest control in the cell where that is most, at most of the measure."""
 
     values: Floats
     control: Floats
@@ -180,12 +152,9 @@ class _Held:
 
 
 def held_out(sums: Floats, sizes: Floats, weights: Floats, halves: Floats) -> _Held:
-    """Choose in one half of the clusters, measure in the other, swap, and average over splits.
-
-    sums: effects summed over clusters, those of the measure first, then those of every control [clusters, 1 + controls,
-    cells]. sizes: items a cluster [clusters]. weights: how often each cluster is drawn [draws, clusters]. halves: 1 for
-    clusters of the first half [splits, clusters].
-    """
+    """Choose in one half of the clusters, measure in the other, swap, and average over splits. sums: over clusters, of
+    the measure and every control [clusters, 1 + controls, cells]. sizes: items [clusters]. weights: [draws, clusters].
+    halves: 1 for clusters of the first half [splits, clusters]."""
     draws, splits, (m, parts, count) = len(weights), len(halves), sums.shape
     flat = sums.reshape(m, -1)
     total, n = weights @ flat, weights @ sizes
@@ -228,8 +197,8 @@ def _largest(against: Floats, other: Floats, cells: Ints) -> tuple[Floats, Ints]
 
 @dataclass(frozen=True)
 class ReweightedSelection:
-    """What `select_again` finds: for every draw the held-out mean of the measure in its best cell, and what it has over
-    the largest control where that is most [draws], and how many clusters differ from the median one in any cell."""
+    """For every draw the held-out means of the measure and over the largest control [draws], and how many clusters
+    differ from the median one."""
 
     net: Floats
     adjusted: Floats
@@ -245,13 +214,9 @@ def select_again(
     splits: int = 20,
     seed: int = 0,
 ) -> ReweightedSelection:
-    """The means of `select_best` for given weights of the clusters, with the same halves; all cells are chosen again.
-
-    effects, controls, clusters, splits, seed: as there. weights: how much each cluster counts in each draw, clusters in
-    the order of their names [draws, clusters]; such as those that several measures share.
-
-    Raises ValueError as `select_best` does, for fewer than two clusters, and for weights of another shape.
-    """
+    """The means of `select_best` for given weights of the clusters, in the order of their names [draws, clusters], with
+    the same halves; all cells are chosen again. Raises ValueError as that does, for fewer than two clusters and another
+    shape."""
     values, names = _columns(effects, controls, clusters)
     _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
     m, drawn = sizes.size, np.asarray(weights, dtype=float)
@@ -263,17 +228,13 @@ def select_again(
     return ReweightedSelection(found.values[:, 0], found.adjusted, int(moved.sum()))
 
 
+# Sums of the same numbers in another order differ by less than this, relative to the largest, and count as equal.
 TIES = 1e-12
-"""Sums of the same numbers in another order differ by less than this, relative to the largest, and count as equal."""
 
 
 @dataclass(frozen=True)
 class Maximum:
-    """The largest mean and what it is worth.
-
-    value: the largest mean over the cells. cell: its index, the first of equal ones. p: the probability of a maximum
-    at least as large where nothing works. null_95: what the maximum stays below in 95% of such draws.
-    """
+    """The largest mean over cells, its cell, its p where nothing works, and the 95% quantile of the maximum."""
 
     value: float
     cell: int
@@ -282,18 +243,11 @@ class Maximum:
 
 
 def sign_flips(effects: npt.ArrayLike, clusters: npt.ArrayLike, draws: int = 2000, seed: int = 0) -> Maximum:
-    """Test the largest mean over all cells by the distribution of the largest mean under random signs of clusters.
+    """Test the largest mean over all cells against that under random signs of whole independent clusters, one-sided,
+    for any dependence between cells (Westfall and Young 1993; Nichols and Holmes, Hum Brain Mapp 15:1, 2002).
 
-    Where nothing works, a cluster's effects are as likely as their opposites, in all cells together. So the signs of
-    whole clusters are drawn anew, and the maximum over all cells is taken each time; p is (1 + those at least as large)
-    / (1 + draws). That is valid for any dependence between cells, and answers for all of them at once (Westfall and
-    Young, "Resampling-based multiple testing", 1993; Nichols and Holmes, Hum Brain Mapp 15:1, 2002). One-sided: only
-    large means count. It assumes independent clusters.
-
-    effects: one number for each item and cell [n, c]. clusters: of each item [n]. draws: how many. seed: of the signs.
-
-    Raises ValueError for columns of unequal length, no items or no cells, and effects that are not finite.
-    """
+    effects: [items, cells]. clusters: [items]. Raises ValueError for unequal lengths, no items or cells, or effects
+    that are not finite."""
     values, sums = _sums(effects, clusters)
     return _test_largest(sums, sums.sum(axis=0), len(values), draws, seed)
 
@@ -301,18 +255,12 @@ def sign_flips(effects: npt.ArrayLike, clusters: npt.ArrayLike, draws: int = 200
 def above_all(
     effects: npt.ArrayLike, others: Sequence[npt.ArrayLike], clusters: npt.ArrayLike, draws: int = 2000, seed: int = 0
 ) -> Maximum:
-    """Test whether there is a cell in which the effects are above 0 and above those of every other measure.
+    """Test whether in some cell the effects are above 0 and above those of every other measure: the largest, over
+    cells, of the smallest difference, against the largest of all differences under random signs. p errs at most as
+    often as it says, whichever measure does as much in whichever cell.
 
-    The value is the largest, over the cells, of the smallest mean difference between the effects and any of the others,
-    where nothing (0) is one of them. It is compared with the largest difference of all cells and all others together
-    under random signs of whole clusters. In each cell at least one of the others does as much where nothing is to be
-    found, and which one that is may change from cell to cell; the largest of those differences is at most the largest
-    of all, so that p errs at most as often as it says, whichever they are. (To take the largest p of a test against
-    each other measure would not do: the effects may exceed one of them here and another one there, and never both.)
-
-    effects: one number for each item and cell [n, c]. others: of the other measures, in the same cells, each [n, c].
-    clusters, draws, seed: as in `sign_flips`. Raises ValueError as `sign_flips` does, and for others of another shape.
-    """
+    effects: [items, cells]. others: the same of each other measure. Raises ValueError as `sign_flips`, and for another
+    shape."""
     values, own = _sums(effects, clusters)
     sums = [own]
     for one in others:

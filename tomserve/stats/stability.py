@@ -1,12 +1,10 @@
-"""How often an answer survives a change that should not matter: agreement of originals and variants over clusters.
+"""How often an answer survives a change that should not matter. Columns are parallel [pairs]: the categories of the
+original's and the variant's answer, as whole numbers, negative where unreadable, which agrees with nothing; and the
+cluster.
 
-Inputs are parallel columns with one row for each pair of an original and its variant: the category of the original's
-answer and that of the variant's, as whole numbers of which a negative one stands for an answer that could not be read,
-and the cluster (story, task) of the original. An unreadable answer agrees with nothing, not even with another one.
-
-    >>> found = stability([0, 0, 1, 1], [0, 0, 1, 0], ["a", "b", "c", "d"])
-    >>> found.share.estimate, found.expected, found.kappa.estimate
-    (0.75, 0.5, 0.5)
+>>> found = stability([0, 0, 1, 1], [0, 0, 1, 0], ["a", "b", "c", "d"])
+>>> found.share.estimate, found.expected, found.kappa.estimate
+(0.75, 0.5, 0.5)
 """
 
 from __future__ import annotations
@@ -25,19 +23,13 @@ from tomserve.stats.proportions import UNDEFINED, Interval, mover_ratio, square_
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
-
-CONSTANT = 1 - 1e-9
-"""From this expected agreement on, all answers are one answer, and nothing can be said beyond it."""
+CONSTANT = 1 - 1e-9  # From this expected agreement on, all answers are one answer, and nothing can be said beyond it
 
 
 @dataclass(frozen=True)
 class Stability:
-    """What pairs of answers say of stability; nan where undefined.
-
-    `share`: S, the share of pairs with the same answer, from 0 to 1, with its interval. `expected`: S0, the share that
-    two answerers would reach who share nothing but how often each of them gives each category. `kappa`: (S - S0) /
-    (1 - S0), from -1 to 1, with its interval: 0 where the answers agree no more than such two, 1 where all are kept.
-    """
+    """S, the share of pairs with the same answer; S0, that of two answerers who share only how often they give each
+    category; kappa, (S - S0) / (1 - S0); nan where undefined."""
 
     share: Interval
     expected: float
@@ -45,10 +37,8 @@ class Stability:
 
 
 def agreement(original: npt.ArrayLike, variant: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """For each pair whether both answers could be read and are the same [pairs].
-
-    original, variant: categories as the module describes [pairs]. Raises ValueError for columns of unequal length.
-    """
+    """For each pair whether both answers could be read and are the same. Raises ValueError for columns of unequal
+    length."""
     o, v = _codes(original), _codes(variant)
     check_same_length(o, v)
     return np.asarray((o == v) & (o >= 0))
@@ -57,20 +47,10 @@ def agreement(original: npt.ArrayLike, variant: npt.ArrayLike) -> npt.NDArray[np
 def stability(
     original: npt.ArrayLike, variant: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95
 ) -> Stability:
-    """S, the agreement expected from the marginals, and kappa after it (Cohen, Educ Psychol Meas 20:37, 1960), with
-    intervals for further clusters drawn as these were.
-
-    The interval of S is that of `weighted_share`. kappa is 1 - (1 - S) / (1 - S0), so that its interval is that of a
-    ratio (`mover_ratio`): of 1 - S as before and of 1 - S0, whose error is that of its linear approximation
-    summed over clusters, with m - 1 degrees of freedom. The correlation of the two is taken from the same sums. That
-    holds where every answer is kept, in which a bootstrap would give an interval of no width. It assumes independent
-    clusters. bench/stability_coverage.py simulates how often the intervals hold the truth.
-
-    original, variant: categories as the module describes [pairs]. cluster: of each pair [pairs]. level: of confidence.
-
-    kappa is undefined (nan) where S0 is 1, because all answers are one and the same. Raises ValueError for columns of
-    unequal length.
-    """
+    """S, S0 and kappa (Cohen, Educ Psychol Meas 20:37, 1960) with intervals for further independent clusters:
+    `weighted_share` of S; of kappa that of the ratio of 1 - S and 1 - S0 (`mover_ratio`), whose errors are summed over
+    clusters (m - 1 df). bench/stability_coverage.py simulates them. kappa is nan where S0 is 1. Raises ValueError for
+    columns of unequal length."""
     o, v, clusters = _codes(original), _codes(variant), np.asarray(cluster)
     check_same_length(o, v, clusters)
     if not o.size:
@@ -95,19 +75,11 @@ def stability(
 def weighted_share(
     outcome: npt.ArrayLike, cluster: npt.ArrayLike, part: npt.ArrayLike, level: float = 0.95
 ) -> Interval:
-    """The mean over parts of the share of successes in each, with an interval for further clusters.
+    """The mean over parts of the share of successes in each, for further clusters: Wilson's for as many independent
+    answers as give the mean the same variance, if answers of a cluster are correlated as `clusters.intraclass` says, at
+    least by `effects.CORRELATION` where fewer than five differ. One cluster counts once.
 
-    Wilson's, for the effective number of answers: that of as many independent answers as would give the mean the same
-    variance, if the answers of a cluster, in whatever part, are correlated as their intra-class correlation says
-    (`intraclass.intraclass`), or, where fewer than five answers differ from the others, at least as rare answers are
-    taken to be (`effects.CORRELATION`). With one part it is the share of all answers, with the design effect of
-    `intraclass.effective_n`. One cluster counts once.
-
-    outcome: from 0 to 1 [answers]. cluster: of each answer [answers]. part: such as the kind of variant [answers].
-    level: of confidence.
-
-    nan where there is no answer. Raises ValueError for columns of unequal length.
-    """
+    outcome (0 to 1), cluster, part: [answers]. nan without answers. Raises ValueError for columns of unequal length."""
     y, clusters, parts = np.asarray(outcome, dtype=float), np.asarray(cluster), np.asarray(part)
     check_same_length(y, clusters, parts)
     if not y.size:
@@ -134,12 +106,8 @@ def _answer_correlation(outcome: Floats, index: npt.NDArray[np.intp]) -> float:
 
 
 def difference_to_floor(share: Interval, floor: Interval) -> Interval:
-    """S minus the S of the noise floor (the same prompt again), both shares of the same clusters.
-
-    The bounds are those of square-and-add (`proportions.square_and_add`) without a correlation. Answers that change by
-    themselves are most often those that a variant changes, too, so that the correlation is above zero and the interval
-    covers at least as often as it says, also where no answer of the floor has changed.
-    """
+    """S minus the S of the noise floor over the same clusters, by square-and-add without a correlation, which is above
+    zero, so that the interval covers at least as often as it says."""
     low, high = square_and_add(share, floor)
     return Interval(share.estimate - floor.estimate, low, high, "square-and-add")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,23 +18,17 @@ from tomserve.stats.proportions import fieller, mover_ratio, ratio_from_differen
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
+# The iteration stops once the norm of the score (the estimating equations) is below this, as in statsmodels.
 TOLERANCE = 1e-6
-"""The iteration stops once the norm of the score (the estimating equations) is below this, as in statsmodels."""
-ITERATIONS = 60
-"""The most steps made after the correlation was first estimated, as in statsmodels."""
+ITERATIONS = 60  # The most steps made after the correlation was first estimated, as in statsmodels
+# Steps made as if rows were independent before the correlation is first estimated; statsmodels starts from such a fit,
+# too.
 _START = 25
-"""Steps made as if rows were independent before the correlation is first estimated; statsmodels starts from such a fit,
-too.
-"""
 
 
 @dataclass(frozen=True)
 class ClusterTotals:
-    """What the equations need to know, one entry a cluster [clusters].
-
-    `rows`: number of answers; `sums`, `squares`: sum of the outcomes and of their squares; `arm`: 1 treated, 0 control;
-    `stratum`: codes from 0, where every stratum has clusters in both arms.
-    """
+    """Sums by cluster [clusters]; arm is 1 for treated, stratum coded from 0, each with clusters in both arms."""
 
     rows: Floats
     sums: Floats
@@ -46,10 +39,6 @@ class ClusterTotals:
 
 @dataclass(frozen=True)
 class _Inverse:
-    """The inverse of the normal equations' matrix [[diagonal, corner], [corner', last]], strata first and the treatment
-    last. `schur` is last - corner' diagonal^-1 corner.
-    """
-
     diagonal: Floats
     corner: Floats
     schur: float
@@ -63,8 +52,7 @@ class _Inverse:
 
     def solve(self, strata: Floats, treatment: float) -> tuple[Floats, float]:
         """The coefficients (of the strata [strata], of the treatment) that solve the equations with this right-hand
-        side.
-        """
+        side."""
         last = (treatment - float(np.sum(self.corner / self.diagonal * strata))) / self.schur
         return (strata - self.corner * last) / self.diagonal, last
 
@@ -80,10 +68,7 @@ def _sums(data: ClusterTotals, values: Floats) -> Floats:
 
 
 def sum_clusters(y: Floats, arm: npt.NDArray[np.bool_], cluster: Codes, stratum: Codes) -> ClusterTotals | None:
-    """Sum rows up by cluster; None where a cluster lies in several strata or arms, which these sums cannot describe.
-
-    y: outcomes, none missing [rows]; arm: whether a row is treated [rows]; cluster, stratum: codes from 0 [rows].
-    """
+    """Sum rows up by cluster; None where a cluster lies in several strata or arms. All columns [rows], codes from 0."""
     _, first = np.unique(cluster, return_index=True)
     treated, strata = arm[first].astype(float), stratum[first]
     if not (np.array_equal(treated[cluster], arm) and np.array_equal(strata[cluster], stratum)):
@@ -94,9 +79,8 @@ def sum_clusters(y: Floats, arm: npt.NDArray[np.bool_], cluster: Codes, stratum:
 
 @dataclass(frozen=True)
 class Shares:
-    """Fitted shares of both arms, each a mean over the strata with equal weight, and the covariance of these two
-    estimates [2, 2], in the order treated, control.
-    """
+    """Fitted shares of both arms, means over the strata with equal weight, and their covariance (treated, control) [2,
+    2]."""
 
     treated: float
     control: float
@@ -104,36 +88,25 @@ class Shares:
 
     @property
     def difference(self) -> float:
-        """The risk difference, treated less control."""
         return self.treated - self.control
 
     @property
     def error(self) -> float:
-        """The standard error of the risk difference."""
+        """The standard error of the difference."""
         return math.sqrt(max(0.0, float(self.covariance[0, 0] + self.covariance[1, 1] - 2 * self.covariance[0, 1])))
 
     def finite(self) -> bool:
-        """Whether shares and errors are numbers at all."""
         return bool(np.isfinite([self.treated, self.control]).all() and np.isfinite(self.covariance).all())
 
 
 def fit_shares(data: ClusterTotals, *, binomial: bool) -> Shares | None:
-    """The shares of both arms (mean over the strata, each of equal weight) and their errors.
+    """The shares of both arms for further clusters in these strata, each of equal weight; None without convergence or
+    where a fitted probability is 0 or 1.
 
     Generalised estimating equations (Liang and Zeger, Biometrika 73:13, 1986) with an exchangeable correlation within
-    clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels. As every
-    cluster lies in one stratum and one arm, all its rows have the same expectation, so that their number and their sums
-    are all that the equations need. The matrix of the normal equations is diagonal but for the row and column of the
-    treatment: a fit takes time and memory in proportion to the clusters, while a design matrix grows with rows times
-    strata.
-
-    They describe these strata, for further clusters of the same kind, and assume that clusters are independent within
-    them. None where the fit does not converge or a fitted probability is 0 or 1.
-
-    data: sums by cluster, from `sum_clusters`.
-    binomial: whether to fit logits, whose coefficients are turned into shares by standardisation (delta method for the
-        errors); otherwise a linear model, whose treatment coefficient is the difference of the shares itself.
-    """
+    clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels, from
+    sums by cluster: time and memory grow with the clusters. binomial: fit logits and standardise (delta method), else a
+    linear model."""
     with np.errstate(all="ignore"):  # a fit that overflows is not finite, and None is returned
         fit = _fit(data, binomial)
         if fit is None:
@@ -155,8 +128,7 @@ def fit_shares(data: ClusterTotals, *, binomial: bool) -> Shares | None:
 
 def _fit(data: ClusterTotals, binomial: bool) -> tuple[Floats, float, float] | None:
     """Fit the equations: stratum effects [strata], treatment effect, correlation within clusters; None without
-    convergence.
-    """
+    convergence."""
     strata, treatment, correlation = np.zeros(int(data.stratum.max()) + 1), 0.0, 0.0
     for step in range(_START + ITERATIONS):
         mean, variance, slope = _moments(data, strata, treatment, binomial)
@@ -178,8 +150,7 @@ def _fit(data: ClusterTotals, binomial: bool) -> tuple[Floats, float, float] | N
 
 def _moments(data: ClusterTotals, strata: Floats, treatment: float, binomial: bool) -> tuple[Floats, Floats, Floats]:
     """By cluster [clusters]: the expectation of a row, its variance up to a common scale, and the derivative of the
-    expectation by the linear predictor.
-    """
+    expectation by the linear predictor."""
     linear = strata[data.stratum] + treatment * data.arm
     if not binomial:
         return linear, np.ones_like(linear), np.ones_like(linear)
@@ -208,10 +179,7 @@ def _parts(
     binomial: bool,
 ) -> Floats:
     """What each cluster adds to the error of gradient' coefficients [clusters], by the bias-reduced sandwich of Mancl
-    and DeRouen (2001): the sum of the squares is the variance, the sum of products of two of them a covariance.
-
-    gradient: derivative of the estimate by the stratum effects [strata] and by the treatment effect.
-    """
+    and DeRouen (2001): the sum of the squares is the variance, the sum of products of two of them a covariance."""
     mean, variance, slope = _moments(data, strata, treatment, binomial)
     inflation = 1 + (data.rows - 1) * correlation
     inverse = _Inverse.of(data, slope**2 / variance * data.rows / inflation)
@@ -221,52 +189,16 @@ def _parts(
     return np.asarray((towards[data.stratum] + last * data.arm) * slope / variance / inflation * residual, dtype=float)
 
 
-Fit = Shares | None
-"""The fitted shares of both arms; None where the fit fails."""
-LARGEST_DESIGN = 2_000_000
-"""The most numbers, rows x (strata + 1), in a design matrix: 16 MB, of which a fit holds several copies."""
-
-
-@dataclass(frozen=True)
-class MantelHaenszel:
-    """Effects pooled over strata from counts of items; nan where undefined (no stratum has both arms, or a denominator
-    is 0).
-
-    They are point estimates only, since their usual standard errors take items as independent. `strata`: with both
-    arms.
-    """
-
-    risk_difference: float
-    risk_ratio: float
-    odds_ratio: float
-    strata: int
-
-
 def these_strata_effect(
     outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike, level: float = 0.95
 ) -> Effect:
-    """Risk difference for these strata, each of equal weight, for further clusters of the same kind in them.
+    """Risk difference for further clusters of these strata, each of equal weight, by `fit_shares`: binomial or, where a
+    stratum or an arm is all right or all wrong, linear; Newcombe's interval for an effective number of answers without
+    residual variance. t with (clusters of the smaller arm - 1) df; the ratio is Fieller's; no sign flips.
 
-    Estimated by GEE (Liang and Zeger, Biometrika 73:13, 1986): binomial, one effect a stratum plus the
-    treatment, exchangeable correlation within clusters, bias-reduced covariance (Mancl and DeRouen, Biometrics 57:126,
-    2001). The logit coefficients are turned into a risk difference by standardisation (delta method). The interval is t
-    with (clusters of the smaller arm - 1) df, since that arm has most of the variance. It assumes that clusters are
-    independent given their stratum and that the treatment shifts all strata's logits alike.
-
-    Where logit coefficients do not exist (a stratum or an arm is all right or all wrong) or the fit fails, a linear
-    model is fitted, whose treatment coefficient is the risk difference itself, taken as the same in all strata. Without
-    residual variance the interval is Newcombe's for an effective number of answers (see `effects.CORRELATION`).
-    `method` names what was used. The ratio is that of the two fitted shares, by Fieller's method. There is no
-    sign-flip test.
-
-    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers]; strata without both
-        arms are left out.
-    level: of confidence, .95 by default.
-
-    Where every cluster lies in one stratum and one arm, the equations are solved from sums by cluster
-    (`fit_shares`); otherwise from the rows, and where rows x strata then exceed LARGEST_DESIGN the effect is
-    undefined. Raises ValueError for columns of unequal length.
-    """
+    outcome, treated, cluster, stratum: [answers]; strata without both arms are left out. Undefined
+    where a cluster lies in several arms or strata. Raises ValueError for columns of unequal
+    length."""
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
     cells = matched_cells(y, arm, clusters, strata)
@@ -275,14 +207,12 @@ def these_strata_effect(
     y, arm, clusters, codes = _matched_rows(y, arm, clusters, strata)
     n0, n1 = (int(count) for count in cells.counts.sum(axis=0))
     tasks, smaller = n0 + n1, min(n0, n1)
-    fits = _fits(y, arm, clusters, codes)
-    if fits is None:
-        return undefined_effect(
-            "undefined: clusters lie in several arms, which is not fitted for so many strata", tasks
-        )
-    fit, how = None if _is_separable(y, arm, codes) else fits(True), "GEE binomial, standardised"
+    data = sum_clusters(y, arm, clusters, codes)
+    if data is None:
+        return undefined_effect("undefined: clusters lie in several arms or strata", tasks)
+    fit, how = None if _is_separable(y, arm, codes) else fit_shares(data, binomial=True), "GEE binomial, standardised"
     if fit is None:
-        fit, how = fits(False), "GEE linear (a stratum or arm is all right or all wrong)"
+        fit, how = fit_shares(data, binomial=False), "GEE linear (a stratum or arm is all right or all wrong)"
     few = smaller < FEW
     if fit is None or smaller < 2 or not fit.error > 1e-9:
         return _without_fit(y, arm, clusters, cells.means, tasks, level)
@@ -305,8 +235,7 @@ def _without_fit(
     y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, means: Floats, tasks: int, level: float
 ) -> Effect:
     """The effect where no residual variance is left, from the strata's means [strata, 2] and the sizes of the clusters
-    of both arms.
-    """
+    of both arms."""
     c, t = (float(share) for share in means.mean(axis=0))
     treated, control = (np.unique(clusters[rows], return_counts=True)[1] for rows in (arm, ~arm))
 
@@ -320,36 +249,19 @@ def _without_fit(
     return Effect(t - c, low, high, inverted_p(score), math.nan, math.nan, *shares, tasks, tasks, method, few)
 
 
-def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt.ArrayLike) -> MantelHaenszel:
-    """Mantel and Haenszel's pooled risk difference, risk ratio and odds ratio of the items at hand, without intervals.
-
-    Risk difference: Greenland and Robins, Biometrics 41:55 (1985). Ratios: Mantel and Haenszel, JNCI 22:719 (1959), as
-    in statsmodels' `StratifiedTable`. Each assumes that its own measure is the same in all strata. The sums run over
-    strata, so that a stratum with an empty cell adds what it has, and no logarithm of zero is ever taken.
-
-    outcome, treated, stratum: columns as `tomserve.stats.clustered` describes [answers].
-    """
+def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt.ArrayLike) -> tuple[float, float]:
+    """Mantel and Haenszel's pooled risk difference (Greenland and Robins, Biometrics 41:55, 1985) and risk ratio (JNCI
+    22:719, 1959) of the items at hand. Columns [answers]."""
     y, arm, strata = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(stratum)
     known = ~np.isnan(y)
     y, arm, strata = y[known], arm[known], strata[known]
-    tables, top, bottom = [], 0.0, 0.0
-    names, codes = np.unique(strata, return_inverse=True)
-    cells, shape = codes * 2 + arm, (names.size, 2)
-    counts = np.bincount(cells, minlength=2 * names.size).reshape(shape)
-    sums = np.bincount(cells, weights=y, minlength=2 * names.size).reshape(shape)
-    for (c, t), (n0, n1) in zip(sums.tolist(), counts.tolist(), strict=True):
-        if n1 and n0:
-            weight = n1 * n0 / (n1 + n0)
-            top, bottom = top + weight * (t / n1 - c / n0), bottom + weight
-            tables.append((t, n1 - t, c, n0 - c))
-    if not tables:
-        return MantelHaenszel(math.nan, math.nan, math.nan, 0)
-    a, b, right, wrong = np.array(tables, dtype=float).T  # right and wrong of the treated, then of the control arm
-    n = a + b + right + wrong
+    _, codes = np.unique(strata, return_inverse=True)
+    n0, n1 = (np.bincount(codes[side], minlength=codes.max(initial=-1) + 1).astype(float) for side in (~arm, arm))
+    c, t = (np.bincount(codes[side], y[side], minlength=n0.size) for side in (~arm, arm))
+    weight = n1 * n0 / (n1 + n0)  # 0 for a stratum without one of the arms
     with np.errstate(all="ignore"):  # 0/0 is reported as nan, x/0 as inf
-        odds = float(np.sum(a * wrong / n) / np.sum(b * right / n))
-        risk = float(np.sum(a * (right + wrong) / n) / np.sum(right * (a + b) / n))
-    return MantelHaenszel(top / bottom, risk, odds, len(tables))
+        difference = float(np.nansum(weight * (t / n1 - c / n0)) / weight.sum())
+        return difference, float(np.sum(t * n0 / (n1 + n0)) / np.sum(c * n1 / (n1 + n0)))
 
 
 def _matched_rows(
@@ -373,127 +285,15 @@ def _is_separable(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.i
     return bool(np.any((shares <= 0) | (shares >= 1)) or np.any((arms <= 0) | (arms >= 1)))
 
 
-def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) -> Callable[[bool], Fit] | None:
-    """A function that fits these rows, given whether to fit a binomial model; None where they are too many to fit."""
-    if (data := sum_clusters(y, arm, clusters, codes)) is not None:
-        return lambda binomial: fit_shares(data, binomial=binomial)
-    if y.size * (int(codes.max()) + 2) > LARGEST_DESIGN:
-        return None
-    design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
-    return lambda binomial: (_standardise if binomial else _linear)(y, design, clusters)
-
-
-def _standardise(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> Fit:
-    """Shares of a binomial fit, standardised to strata of equal weight; None where the fit fails."""
-    fit = _gee(y, design, clusters, binomial=True)
-    if fit is None:
-        return None
-    beta, covariance = fit
-    treatment, control = _rows(design)
-    with np.errstate(over="ignore"):  # a chance of 0, where all answers of a cell are wrong
-        p1, p0 = 1 / (1 + np.exp(-(treatment @ beta))), 1 / (1 + np.exp(-(control @ beta)))
-    if np.min(p0 * (1 - p0)) < 1e-6 or np.min(p1 * (1 - p1)) < 1e-6:
-        return None
-    gradients = np.array([((p * (1 - p))[:, None] * rows).mean(axis=0) for p, rows in ((p1, treatment), (p0, control))])
-    return Shares(float(p1.mean()), float(p0.mean()), gradients @ covariance @ gradients.T)
-
-
-def _linear(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> Fit:
-    """Shares of a linear fit, whose difference is the treatment coefficient; None where the fit fails."""
-    fit = _gee(y, design, clusters, binomial=False)
-    if fit is None:
-        return None
-    gradients = np.array([rows.mean(axis=0) for rows in _rows(design)])
-    treated, control = gradients @ fit[0]
-    return Shares(float(treated), float(control), gradients @ fit[1] @ gradients.T)
-
-
-def _rows(design: Floats) -> tuple[Floats, Floats]:
-    """The design rows of every stratum, treated and as control [strata, coefficients]."""
-    control = np.eye(design.shape[1])[:-1]
-    treatment = control.copy()
-    treatment[:, -1] = 1.0
-    return treatment, control
-
-
-def _gee(y: Floats, design: Floats, clusters: Codes, binomial: bool) -> tuple[Floats, Floats] | None:
-    """Coefficients and bias-reduced covariance of the equations that `fit_shares` solves from sums, for rows of any
-    design, ordered by cluster; None where they are not found. Tests hold both against statsmodels.
-    """
-    starts = np.flatnonzero(np.diff(clusters, prepend=-1))
-    sizes = np.diff(starts, append=y.size)
-    beta, correlation = np.zeros(design.shape[1]), 0.0
-    with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError):  # what overflows is not finite
-        rows, residuals = _standardised_rows(y, design, beta, binomial)
-        for step in range(_START + ITERATIONS):
-            weighted = _uncorrelated(rows, starts, sizes, correlation)
-            score = weighted.T @ residuals
-            beta = beta + np.linalg.solve(rows.T @ weighted, score)
-            if not np.isfinite(beta).all():
-                return None
-            rows, residuals = _standardised_rows(y, design, beta, binomial)
-            if step >= _START and float(np.linalg.norm(score)) < TOLERANCE:
-                covariance = _bias_reduced(rows, residuals, starts, sizes, correlation)
-                return (beta, covariance) if np.isfinite(covariance).all() else None
-            if step >= _START - 1:
-                within = (np.add.reduceat(residuals, starts) ** 2 - np.add.reduceat(residuals**2, starts)).sum() / 2
-                scale = (residuals**2).sum() / (y.size - beta.size)
-                correlation = float(within / scale / ((sizes * (sizes - 1)).sum() / 2 - beta.size))
-    return None
-
-
-def _standardised_rows(y: Floats, design: Floats, beta: Floats, binomial: bool) -> tuple[Floats, Floats]:
-    """The derivatives of the expectations by the coefficients and the residuals, both over the standard deviation."""
-    if not binomial:
-        return design, y - design @ beta
-    mean = 1 / (1 + np.exp(-(design @ beta)))
-    deviation = np.sqrt(mean * (1 - mean))
-    return design * deviation[:, None], (y - mean) / deviation
-
-
-def _uncorrelated(rows: Floats, starts: Codes, sizes: Codes, correlation: float) -> Floats:
-    """The inverse of the exchangeable correlation within clusters times these rows."""
-    share = correlation / (1 + (sizes - 1) * correlation)
-    shared = np.add.reduceat(rows, starts, axis=0) * share[:, None]
-    return np.asarray((rows - np.repeat(shared, sizes, axis=0)) / (1 - correlation), dtype=float)
-
-
-def _bias_reduced(rows: Floats, residuals: Floats, starts: Codes, sizes: Codes, correlation: float) -> Floats:
-    """The sandwich of Mancl and DeRouen (2001), which enlarges the residuals of each cluster by its leverage."""
-    weighted = _uncorrelated(rows, starts, sizes, correlation)
-    inverse = np.linalg.inv(rows.T @ weighted)
-    scores = []
-    for start, size in zip(starts, sizes, strict=True):
-        one, other = rows[start : start + size], weighted[start : start + size]
-        enlarged = np.linalg.solve(np.eye(size) - one @ inverse @ other.T, residuals[start : start + size])
-        scores.append(other.T @ enlarged)
-    return np.asarray(inverse @ np.einsum("ci,cj->ij", scores, scores) @ inverse, dtype=float)
-
-
 def pooled_effect(
     outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike, level: float = 0.95
 ) -> Effect:
-    """Effect for new strata: the mean over strata of treated - control, the quantity that `clustered.matched_effect`
-    estimates.
+    """Effect for new strata, as `clustered.cells_effect`, where the arms are of unequal size: with ten treated tasks
+    and one control task a stage a t test of the differences fails near 0 and 1 (bench/coverage.py).
 
-    With ten treated tasks and one control task a stage, the control arm has most of the variance, and a t test of the
-    stage differences falls short where that arm is nearly all right or all wrong: with 7 stages, 2 subtasks and rates
-    of .05 and .95, t intervals covered only .63 to .73 of the time, and t tests rejected a true null hypothesis in .08
-    to .17; sign flips in .04 to .08, because arms of unequal size make the differences asymmetric (bench/coverage.py).
-
-    The interval combines those of both arms (`clustered.units_share`: t on the logit scale with strata - 1 df, or
-    Wilson with n = strata where an arm does not vary) by square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with
-    the correlation of their stratum means. p is that of the test which this interval inverts, and the ratio is read off
-    the same intervals (`mover_ratio`). Strata are assumed to be independent draws of those to come. The
-    sign-flip p assumes symmetric differences, which arms of unequal size do not give; `permutation_p` needs no such
-    assumption, but asks about these strata only, so that it may differ from p.
-
-    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers]; strata without both
-        arms are left out.
-    level: of confidence, .95 by default.
-
-    Raises ValueError for columns of unequal length.
-    """
+    The intervals of both arms (`clustered.units_share`) are combined by square-and-add with the correlation of their
+    stratum means; p is that of this interval. Sign flips assume symmetric differences; `permutation_p` asks about these
+    strata only. Columns [answers]; strata without both arms are left out. Raises ValueError for unequal lengths."""
     cells = matched_cells(outcome, treated, cluster, stratum)
     m, tasks = len(cells.means), int(cells.counts.sum())
     if not m:
@@ -508,7 +308,7 @@ def pooled_effect(
         min(low, estimate),
         max(high, estimate),
         inverted_p(lambda of: _bounds(t, c, of)),
-        flips.p,
+        flips,
         smallest_p(m),
         float(t.mean()),
         float(c.mean()),
@@ -528,21 +328,12 @@ def permutation_p(
     draws: int = 9999,
     seed: int = 0,
 ) -> float:
-    """Two-sided p of the hypothesis that, within its stratum, a control cluster is like any treated one.
+    """Two-sided p of the hypothesis that, within its stratum, a control cluster is like any treated one, by shuffling
+    clusters between the arms: (1 + draws as extreme) / (1 + draws) (Phipson and Smyth 2010). nan where no stratum has
+    both arms.
 
-    Clusters are shuffled between the arms of their stratum. The test keeps its level whatever the sizes of the arms or
-    the distribution of the answers; it assumes only that the clusters of a stratum are exchangeable under the
-    hypothesis. p is (1 + draws at least as extreme) / (1 + draws) (Phipson and Smyth, Stat Appl Genet Mol Biol 9:39,
-    2010), so by default at least 1/10000. It is nan where no stratum has both arms.
-
-    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers].
-    draws: number of random shuffles, 9,999 by default.
-    seed: of the shuffles, 0 by default.
-
-    Where a stratum has more than SINGLY clusters and an arm has only one of them, that one is drawn at random instead
-    of shuffling all, which gives the same distribution. Raises ValueError for columns of unequal length, and for a
-    cluster with answers in both arms.
-    """
+    Columns [answers]. Where a stratum has more than SINGLY clusters and an arm one, that one is drawn. Raises
+    ValueError for unequal lengths, and for a cluster in both arms."""
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
     cells = matched_cells(y, arm, clusters, strata)
@@ -565,9 +356,7 @@ def permutation_p(
 def _strata(
     y: Floats, arm: npt.NDArray[np.bool_], clusters: npt.NDArray[np.generic], strata: npt.NDArray[np.generic]
 ) -> Iterator[tuple[Floats, int]]:
-    """Yield for each stratum the means of its clusters [clusters] and how many of them are treated. Raises ValueError
-    for a cluster in both arms.
-    """
+    """Yield for each stratum the means of its clusters [clusters] and how many of them are treated."""
     names, codes = np.unique(strata, return_inverse=True)
     _, index = np.unique(clusters, return_inverse=True)
     order = np.argsort(codes, kind="stable")
@@ -582,8 +371,7 @@ def _strata(
 
 def _moves(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Difference of means between n1 shuffled clusters and the others, in batches of bounded memory; the numbers do not
-    depend on the batches.
-    """
+    depend on the batches."""
     for rows in batches(draws, means.size):
         shuffled = rng.permuted(np.broadcast_to(means, (rows, means.size)), axis=1)
         yield shuffled[:, :n1].mean(axis=1) - shuffled[:, n1:].mean(axis=1)
@@ -591,8 +379,7 @@ def _moves(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iter
 
 def _alone(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """The same where one arm is a single cluster: which cluster that is decides all, and drawing it takes a tenth of
-    the time.
-    """
+    the time."""
     rest = (means.sum() - means) / (means.size - 1)
     moves = means - rest if n1 == 1 else rest - means
     yield moves[rng.integers(means.size, size=draws)]

@@ -42,8 +42,8 @@ from tomserve.studies.study import (
     study_error,
 )
 
+# The columns that together are different in every row of a score table.
 ANSWER_KEY = ("run", "model", "strategy", "item")
-"""The columns that together are different in every row of a score table."""
 
 
 def check_scores(
@@ -144,8 +144,7 @@ def _check_values(scores: pl.DataFrame, name: str, known: Sequence[str]) -> None
 
 def _check_runs(scores: pl.DataFrame, across: bool) -> None:
     """Refuse two runs of one model where both answer a question by the same strategy, since tables by model would count
-    both, and where they ask different benchmarks. Runs that share no strategy are one model with all their
-    strategies."""
+    both, and where they ask different benchmarks."""
     if not {"run", "model", "strategy", "item"} <= set(scores.columns):
         return
     runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
@@ -168,11 +167,9 @@ def _check_runs(scores: pl.DataFrame, across: bool) -> None:
             )
 
 
+# How far apart the shares right of two values of a factor are before a reader of one share for all is told of it.
 WIDE = 0.3
-"""How far apart the shares right of two values of a factor are before a reader of one share for all is told of it."""
-
-MOST_FACTORS = 3
-"""How many factors a reader is told of at most."""
+MOST_FACTORS = 3  # How many factors a reader is told of at most
 
 
 def describe_spread(scores: pl.DataFrame) -> list[str]:
@@ -213,8 +210,8 @@ def describe_spread_of(rows: Rows, names: Sequence[str]) -> list[str]:
     return [f"one share for all questions hides how far it differs by {'; '.join(told)}: --by FACTOR shows it"]
 
 
+# The study of variants, whose tables stand beside those of any other study where variants were asked.
 BESIDE = "stability"
-"""The study of variants, whose tables stand beside those of any other study where variants were asked."""
 
 
 @dataclass(frozen=True)
@@ -222,20 +219,16 @@ class Analysis:
     """What a study makes of a score table."""
 
     study: Study
-    intervals: str
-    """The way to count."""
+    intervals: str  # The way to count
+    # By name, with the noise floor (how far the server's batching could move an effect) beside every effect.
     tables: Mapping[str, pl.DataFrame]
-    """By name, with the noise floor (how far the server's batching could move an effect) beside every effect."""
-    notes: Mapping[str, str]
-    """What a reader must know of a table, by its name."""
-    warnings: tuple[str, ...]
-    """A line for each reason to doubt the numbers."""
-    by_default: bool = False
-    """Whether neither the study nor the way to count was chosen by the caller."""
+    notes: Mapping[str, str]  # What a reader must know of a table, by its name
+    warnings: tuple[str, ...]  # A line for each reason to doubt the numbers
+    by_default: bool = False  # Whether neither the study nor the way to count was chosen by the caller
+    # The same of the study of variants, whose tables are among the tables, where variants were asked.
     variant_analysis: Analysis | None = None
-    """The same of the study of variants, whose tables are among the tables, where variants were asked."""
+    # The names of the tables by factors that the caller asked for, which are among the tables, too.
     by: tuple[str, ...] = ()
-    """The names of the tables by factors that the caller asked for, which are among the tables, too."""
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
@@ -434,8 +427,8 @@ def build_analysis(
     return Analysis(study, chosen, tables, notes, warnings, by_default)
 
 
+# Where a user finds the way to count that most studies do not have.
 OTHER = " in this study; `--study accuracy` has effective ones"
-"""Where a user finds the way to count that most studies do not have."""
 
 
 def choose_intervals(study: Study, intervals: str | None) -> str:
@@ -492,15 +485,11 @@ def relabel(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     return scores
 
 
+# How many times the memory of all columns a study takes that is computed from rows, as was measured of several.
 LOADED_COLUMNS = 4.5
-"""How many times the memory of all columns a study takes that is computed from rows, as was measured of several."""
-
-LARGE_MEMORY = 2e9
-"""From so many bytes on it is said how much memory a study takes."""
-
+LARGE_MEMORY = 2e9  # From so many bytes on it is said how much memory a study takes
+# Bytes of a value in memory; a text takes 16 and, where it is long and no other has it, as many more.
 _WIDTHS: dict[type[pl.DataType], float] = {pl.Boolean: 0.25, pl.Float64: 8, pl.Int64: 8, pl.List: 8, pl.Null: 0}
-"""Bytes of a value in memory; a text takes 16 and, where it is long and no other has it, as many more."""
-
 Note = Callable[[str], None]
 
 

@@ -17,15 +17,12 @@ import polars as pl
 
 from tomserve.status import ANSWERS, INVALID, LENGTH, OK, UNANSWERED
 
+# Columns that every score table has to have before anything can be counted.
 REQUIRED = ("model", "strategy", "item", "status", "correct")
-"""Columns that every score table has to have before anything can be counted."""
-
 _NOISE = ("noise_compared", "noise_answer")
+# Columns that `prepare_rows` reads; a table may lack those that are not required.
 READ = (*REQUIRED, "answer", "cluster", *_NOISE)
-"""Columns that `prepare_rows` reads; a table may lack those that are not required."""
-
-BASELINE = "vanilla"
-"""The strategy that asks for the answer alone: what other strategies are compared with."""
+BASELINE = "vanilla"  # The strategy that asks for the answer alone: what other strategies are compared with
 
 
 def prepare_rows(
@@ -64,9 +61,9 @@ def split_by(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str
         yield dict(zip(keys, values, strict=True)), part
 
 
+# The column of a score table that names the original of a variant; it is null for what is no variant, and a table
+# without variants lacks it.
 ORIGINAL = "original_item"
-"""The column of a score table that names the original of a variant; it is null for what is no variant, and a table
-without variants lacks it."""
 
 
 def originals(scores: pl.DataFrame) -> pl.DataFrame:
@@ -90,8 +87,8 @@ def is_answered() -> pl.Expr:
     return (pl.col("status") == OK) | ((pl.col("status") == LENGTH) & cut_off)
 
 
+# The statuses of replies; where such a row holds no answer, the reply could not be read.
 UNREADABLE = frozenset({INVALID, *ANSWERS})
-"""The statuses of replies; where such a row holds no answer, the reply could not be read."""
 
 
 def is_unreadable() -> pl.Expr:

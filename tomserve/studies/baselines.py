@@ -46,13 +46,10 @@ share of right answers on the same rows; the same share with the weights of the 
 the model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that
 test."""
 
-KNOWN_COLUMNS = "best_rule best_rule_kind best_rule_accuracy"
-"""Those of RULE_COLUMNS that need no interval."""
-
+KNOWN_COLUMNS = "best_rule best_rule_kind best_rule_accuracy"  # Those of RULE_COLUMNS that need no interval
+# The way to count by which a share of answers in clusters has the interval of as many independent answers as have its
+# error (tomserve.stats.clustered).
 EFFECTIVE = "effective"
-"""The way to count by which a share of answers in clusters has the interval of as many independent answers as have its
-error (tomserve.stats.clustered)."""
-
 ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
@@ -114,9 +111,7 @@ def _drop_undefined(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-TABLE = "baselines"
-"""Name of the table of all rules."""
-
+TABLE = "baselines"  # Name of the table of all rules
 NOTE = (
     "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
     "questions (total) the rule answers right; said: of how many it says anything. The kinds: "
@@ -303,8 +298,6 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
 
 
 _SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
-
-
 MARK = (
     "The upright stroke is the best rule that follows nobody's belief (such as always reality, or the label mentioned "
     "last), chosen on the same questions."

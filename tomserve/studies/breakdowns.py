@@ -26,10 +26,9 @@ from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.contrasts import Record, pair_rows
 from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS
 
+# Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called. No question of a model
+# may have rows in two files.
 Rows = Callable[[], Iterable[pl.DataFrame]]
-"""Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called. No question of a
-model may have rows in two files."""
-
 Key = tuple[Any, ...]
 ARM = ("model", "strategy")
 
@@ -249,28 +248,16 @@ def _pairs(rows: pl.DataFrame, by: Sequence[str], effects: str) -> Iterator[tupl
                     yield (*key, treatment, control), contrasts.sums_of_pairs(pairs)
 
 
-By = tuple[str, ...]
-"""The names of one factor, or of several that are crossed."""
-
-MOST = 12
-"""How many values a factor has at most that is looked at without having been asked for, and that is drawn."""
-
+By = tuple[str, ...]  # The names of one factor, or of several that are crossed
+MOST = 12  # How many values a factor has at most that is looked at without having been asked for, and that is drawn
+# How many values a factor may have at most that is asked for, such as 57 subjects of an exam: with more it is a name or
+# a measurement rather than a condition.
 TABLED_VALUES = 100
-"""How many values a factor may have at most that is asked for, such as 57 subjects of an exam: with more it is a name
-or a measurement rather than a condition."""
-
-CELLS = 400
-"""How many combinations of values of crossed factors may have been asked at most."""
-
+CELLS = 400  # How many combinations of values of crossed factors may have been asked at most
+# The way to count that takes questions as independent; any other that a study has gives intervals over clusters.
 PLAIN = "published"
-"""The way to count that takes questions as independent; any other that a study has gives intervals over clusters."""
-
-GUESS = "floor_guess"
-"""The column with what a blind guess has right of a question, where a score table says it."""
-
-ITEMS = "benchmark"
-"""A column that is no factor of the items, and by which they can be told apart all the same."""
-
+GUESS = "floor_guess"  # The column with what a blind guess has right of a question, where a score table says it
+ITEMS = "benchmark"  # A column that is no factor of the items, and by which they can be told apart all the same
 GUESSED = "chance is what a blind guess among the choices of these questions gets right."
 NOTE = (
     "The share of right answers for each value of the factor (of crossed factors, for each combination of values that "
@@ -308,12 +295,8 @@ EFFECTS_READING = (
 _SHARES = "correct total accuracy ci_low ci_high chance best_rule best_rule_accuracy unread"
 _EFFECT = "control share_treated share_control risk_difference rd_low rd_high p gained lost noise_high"
 _DIFFERENCE = "compared_with share_treated share_control risk_difference rd_low rd_high p units pairing"
-
-
+# The column that stands first behind the model, the strategy and the values of factors, in each kind of table.
 AFTER = ("correct", "control", "compared_with")
-"""The column that stands first behind the model, the strategy and the values of factors, in each kind of table."""
-
-
 TABLE_COLUMNS = frozenset(
     (*AFTER, "treatment", "estimate", "minus_vanilla", *f"{_SHARES} {_EFFECT} {_DIFFERENCE}".split())
 )
@@ -509,9 +492,7 @@ def _shares(tally: Tally, intervals: str) -> Iterator[Record]:
 
 
 def _differences(sums: pl.DataFrame, one: By) -> Iterator[Record]:
-    """Each value of the first factor against the first of its values, at every value of the others.
-
-    sums: of all cells by cluster (Tally.clusters)."""
+    """Each value of the first factor against the first of its values, at every value of the others."""
     name, *rest = one
     names = (*ARM, *rest)
     for key, part in sums.group_by(names, maintain_order=True) if sums.height else ():
@@ -523,9 +504,7 @@ def _differences(sums: pl.DataFrame, one: By) -> Iterator[Record]:
 
 
 def _difference(sums: pl.DataFrame, name: str, value: object) -> Record:
-    """The difference between two values of a factor: within clusters where half of those of the rarer value hold both.
-
-    Where fewer do, they are a handful of odd ones, which say little of the many that hold one value."""
+    """The difference between two values: within clusters where half of those of the rarer value hold both."""
     treated = sums[name] == value
     sides = [part["cluster"] for part in (sums.filter(treated), sums.filter(~treated))]
     if 2 * sides[0].is_in(sides[1].implode()).sum() >= min(map(len, sides)):
@@ -542,19 +521,13 @@ def _difference(sums: pl.DataFrame, name: str, value: object) -> Record:
     }
 
 
+# The dimensions in the order of the tables; others follow by their names.
 DIMENSIONS = ("belief", "desire", "intention", "emotion", "action", "knowledge")
-"""The dimensions in the order of the tables; others follow by their names."""
-
+# Dimensions of questions about the world and the story, whose answers need nobody's mind: they are shown, and not
+# counted in B.
 WORLD = ("reality", "memory", "fact")
-"""Dimensions of questions about the world and the story, whose answers need nobody's mind: they are shown, and not
-counted in B."""
-
-MACRO = "mean of {} benchmarks"
-"""What stands in the column `benchmark` of a mean over benchmarks."""
-
-UNKNOWN = "not said"
-"""The task and the dimension of items that do not say theirs."""
-
+MACRO = "mean of {} benchmarks"  # What stands in the column `benchmark` of a mean over benchmarks
+UNKNOWN = "not said"  # The task and the dimension of items that do not say theirs
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("benchmark", "task", "dimension", "question_kind", "answer_role"), pl.String),
     **dict.fromkeys(("belief_is_false", "usable"), pl.Boolean),
@@ -563,12 +536,10 @@ FACTORS: Mapping[str, Any] = {
 }
 """Factors that place a question, and what a guess scores; a table may lack any of them."""
 
+# Every column of a score table that decides what is counted here and how; rules stand beside it and decide nothing.
 READ = (*PREPARED, *FACTORS)
-"""Every column of a score table that decides what is counted here and how; rules stand beside it and decide nothing."""
-
 STAGES = ("perturbed", "perturbed-2", "bundles")
-NESTED = "hitom"
-"""Benchmarks whose items have neither task nor dimension."""
+NESTED = "hitom"  # Benchmarks whose items have neither task nor dimension
 
 
 @dataclass(frozen=True)

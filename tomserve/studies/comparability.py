@@ -24,28 +24,18 @@ class AnswerConditions:
 
     benchmark: str
     strategy: str
-    count: int = 0
-    """How many questions were asked, without their variants."""
-    questions: str = ""
-    """A digest of their names."""
-    content: str = ""
-    """A digest of their types of task, chances and answers as well."""
-    variants: int = 0
-    """How many variants were asked."""
-    changed: str = ""
-    """A digest of their names."""
-    digest: str = ""
-    """A digest of all items of the benchmark."""
-    gold: str = ""
-    """Which set of right answers counts."""
-    prompt: str = ""
-    """A digest of the prompts."""
+    count: int = 0  # How many questions were asked, without their variants
+    questions: str = ""  # A digest of their names
+    content: str = ""  # A digest of their types of task, chances and answers as well
+    variants: int = 0  # How many variants were asked
+    changed: str = ""  # A digest of their names
+    digest: str = ""  # A digest of all items of the benchmark
+    gold: str = ""  # Which set of right answers counts
+    prompt: str = ""  # A digest of the prompts
     temperature: float = 0.0
     repeats: int = 1
-    seed: int | None = None
-    """The seed of sampling where there is chance in it."""
-    scoring: str = ""
-    """What the replies were read by, besides the rules of this version."""
+    seed: int | None = None  # The seed of sampling where there is chance in it
+    scoring: str = ""  # What the replies were read by, besides the rules of this version
 
     @property
     def ground(self) -> tuple[str, str, str, str]:
@@ -76,19 +66,13 @@ class MeasurementConditions:
 
     benchmark: str
     cases: int = 0
-    names: str = ""
-    """A digest of the names of the cases."""
-    asked_by: str = ""
-    """The strategies that asked."""
-    layers: str = ""
-    """Those that were moved, or "all" where they are all from the first on, as many as the model has."""
-    alphas: tuple[float, ...] = ()
-    """The strengths."""
+    names: str = ""  # A digest of the names of the cases
+    asked_by: str = ""  # The strategies that asked
+    layers: str = ""  # Those that were moved, or "all" where they are all from the first on, as many as the model has
+    alphas: tuple[float, ...] = ()  # The strengths
     controls: tuple[str, ...] = ()
-    digest: str = ""
-    """A digest of all cases there were."""
-    where: str = ""
-    """The conditions that chose the cases."""
+    digest: str = ""  # A digest of all cases there were
+    where: str = ""  # The conditions that chose the cases
     folds: str = ""
 
     def record(self, manifest: Manifest) -> MeasurementConditions:

@@ -35,16 +35,10 @@ SKIPPED = frozenset(
 )
 """Manifest fields that differ between any two runs and explain nothing."""
 
-ABSENT = "not recorded"
-"""What stands for a field that a manifest lacks."""
-
-WIDTH = 40
-"""How many characters of a long value are shown."""
-
+ABSENT = "not recorded"  # What stands for a field that a manifest lacks
+WIDTH = 40  # How many characters of a long value are shown
+# How many words a value may have whose words are compared one by one, which takes time by the square of their number.
 MOST_WORDS = 2000
-"""How many words a value may have whose words are compared one by one, which takes time by the square of their
-number."""
-
 _NAMED = (
     (r"strategies\.([^.]+)", r"strategy \1"),
     (r"strategies\.(.+)\.digest", r"digest of the prompts of strategy \1"),
@@ -164,12 +158,8 @@ def _from(text: str, at: int, width: int) -> str:
     return cut if len(cut) <= width else cut[: width - 1] + "…"
 
 
-BASE = "base"
-"""The factor that names the item that an item was made from."""
-
-FRESH = "fresh"
-"""The factor of items whose story was told anew: the seed of that edition."""
-
+BASE = "base"  # The factor that names the item that an item was made from
+FRESH = "fresh"  # The factor of items whose story was told anew: the seed of that edition
 _MEANING = (
     "A model that has the released stories by heart, and answers from memory, is right less often where they are told "
     "anew. Such a gap is a sign of that and no proof: other names and words can make a story harder or easier by "
@@ -227,10 +217,7 @@ def _caption(made: Sequence[bool], anew: bool) -> str:
     return f"{fresh} tells {released}'s questions anew: each is compared with the one that it was made from. {_MEANING}"
 
 
-CLASS = "perturbation"
-"""The factor whose values are the classes of questions."""
-
-
+CLASS = "perturbation"  # The factor whose values are the classes of questions
 _NOT_COMPARED = (
     "cannot be compared question by question",
     "`tomserve analyze RUN RUN` sets measured runs side by side",
@@ -252,32 +239,22 @@ class Side(NamedTuple):
 class Comparison:
     """What two runs, or two strategies, differ in."""
 
-    effects: pl.DataFrame
-    """A row for each strategy and class of questions, all questions last."""
-    flips: pl.DataFrame
-    """Items that one side has right and the other wrong."""
-    differences: list[tuple[str, str, str]]
-    """Fields of the manifests that differ: name, in A, in B."""
-    left_out: tuple[int, int]
-    """How many answers of A and of B the other lacks."""
-    noise: str | None
-    """The noise floor in words; None where neither side measured it."""
+    effects: pl.DataFrame  # A row for each strategy and class of questions, all questions last
+    flips: pl.DataFrame  # Items that one side has right and the other wrong
+    differences: list[tuple[str, str, str]]  # Fields of the manifests that differ: name, in A, in B
+    left_out: tuple[int, int]  # How many answers of A and of B the other lacks
+    noise: str | None  # The noise floor in words; None where neither side measured it
     a: Side
     b: Side
-    lacking: tuple[str, ...]
-    """Sentences on answers that could not be read, failed or were not asked for."""
-    caption: str | None = None
-    """Where one side tells the questions of the other anew, what a gap between them means."""
+    lacking: tuple[str, ...]  # Sentences on answers that could not be read, failed or were not asked for
+    caption: str | None = None  # Where one side tells the questions of the other anew, what a gap between them means
+    # Where a side are people, the same differences with every person's answer counted (tomserve.studies.people).
     people: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Where a side are people, the same differences with every person's answer counted (tomserve.studies.people)."""
-    changes: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Flips and changed answers as shares."""
-    margins: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Tests against a margin, where one was named."""
-    values: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Grades that are more than right or wrong."""
+    changes: pl.DataFrame = field(default_factory=pl.DataFrame)  # Flips and changed answers as shares
+    margins: pl.DataFrame = field(default_factory=pl.DataFrame)  # Tests against a margin, where one was named
+    values: pl.DataFrame = field(default_factory=pl.DataFrame)  # Grades that are more than right or wrong
+    # By name a table of differences for each factor that was asked for.
     by: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    """By name a table of differences for each factor that was asked for."""
 
 
 def compare(
@@ -491,8 +468,7 @@ def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
     return "; ".join(measured_lines) or None
 
 
-FLIPS_SHOWN = 20
-"""How many flips, and how many differences between the runs, the terminal shows."""
+FLIPS_SHOWN = 20  # How many flips, and how many differences between the runs, the terminal shows
 
 
 def comparison_verdicts(comparison: Comparison) -> list[str]:

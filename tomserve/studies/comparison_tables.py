@@ -25,13 +25,10 @@ from tomserve.studies.contrasts import Record, adjust_family, contrast, integer_
 from tomserve.studies.presentation import finite_or_none
 
 Floats = npt.NDArray[np.float64]
-GRADE_TABLE = "values"
-"""Name of the table."""
-
+GRADE_TABLE = "values"  # Name of the table
+# What is compared, in the column `of`: grades that another tool gave, or the share of a question's replies that are
+# right.
 GRADES, SAMPLES = "grades", "samples"
-"""What is compared, in the column `of`: grades that another tool gave, or the share of a question's replies that are
-right."""
-
 ABOUT_GRADES = (
     "Grades that are more than right or wrong, on the same questions: the mean of each run, and their difference with "
     "its 95% t interval over units (clusters, or stages where the questions name them) and the p of that interval. "
@@ -180,12 +177,8 @@ def shown_grades(table: pl.DataFrame) -> pl.DataFrame:
     return table.select(*strategy, "of", *own, "p", "n")
 
 
-MARGINS = "margins"
-"""Name of the table."""
-
-RIGHT = "right"
-"""What is compared, in the column `of`: right answers. Else it is GRADES or SAMPLES."""
-
+MARGINS = "margins"  # Name of the table
+RIGHT = "right"  # What is compared, in the column `of`: right answers. Else it is GRADES or SAMPLES.
 ABOUT_MARGINS = (
     "Whether B is as good as A, up to the margin, a difference that does not matter. not inferior: the 95% interval "
     "of B minus A lies above -margin (a one-sided test at 2.5%). equivalent: the 90% interval lies between -margin "
@@ -359,20 +352,16 @@ def shown_margins(table: pl.DataFrame) -> pl.DataFrame:
     return table.select(*strategy, *of, *ends)
 
 
-CLASS_WORDS = ("B lower", "B higher")
-"""What a clear effect below and above zero is called."""
-
+CLASS_WORDS = ("B lower", "B higher")  # What a clear effect below and above zero is called
 ABOUT_FACTORS = (
     "B minus A for the questions with each value of the factor (of crossed factors, for each combination of values "
     "that was asked). p_adjusted is p corrected for testing all rows of a strategy at once (Benjamini and Hochberg's "
     "method), and verdict says what is shown; with fewer than four units nothing is. That one value differs clearly "
     "and another does not is no proof that the two differ from each other."
 )
+# What no column of a factor is called, since the terminal shows other columns by these names.
 RESERVED_NAMES = frozenset(("A", "B", "B - A", "low", "high", "class", "n"))
-"""What no column of a factor is called, since the terminal shows other columns by these names."""
-
-_CELL = "values"
-"""The name of the column that tells the rows of a strategy apart while they are tested together."""
+_CELL = "values"  # The name of the column that tells the rows of a strategy apart while they are tested together
 
 
 def question_factors(tables: Sequence[pl.DataFrame], given: Sequence[str]) -> tuple[list[By], pl.DataFrame]:
@@ -473,13 +462,10 @@ def factor_columns(frame: pl.DataFrame) -> list[str]:
     return frame.columns[1 : frame.columns.index("risk_difference")]
 
 
-CHANGES = "changes"
-"""Name of the table."""
-
+CHANGES = "changes"  # Name of the table
 HARMFUL, BENEFICIAL, CHURN = "harmful", "beneficial", "churn"
+# The values of the column `change`.
 OF_RIGHT, OF_WRONG, BOTH_WRONG = f"{HARMFUL} of right", f"{BENEFICIAL} of wrong", f"{CHURN} both wrong"
-"""The values of the column `change`."""
-
 ABOUT_CHANGES = (
     "harmful: only A has the question right; beneficial: only B has it right, both as shares of all questions (n). "
     "harmful of right, beneficial of wrong: the same of the questions that A has right, or wrong. churn: the answer is "

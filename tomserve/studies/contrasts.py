@@ -75,22 +75,18 @@ def side_columns(treated: WeightedSide, control: WeightedSide, known: bool) -> d
 
 
 Record = dict[str, Any]
-LEVEL = 0.05
-"""An adjusted p up to this is clear."""
-
+LEVEL = 0.05  # An adjusted p up to this is clear
+# The difference of shares that a study of classes is asked to find: twenty percentage points. Where a difference that
+# large would be missed in more than one of five studies, an effect that is not clear is called undecided, rather than
+# not shown.
 WORTH = 0.2
-"""The difference of shares that a study of classes is asked to find: twenty percentage points. Where a difference that
-large would be missed in more than one of five studies, an effect that is not clear is called undecided, rather than not
-shown."""
-
+# With fewer units nothing is called clear. A test then rests on a spread of one or two degrees of freedom, and the
+# simulations of bench/coverage.py begin with four.
 FEWEST_UNITS = 4
-"""With fewer units nothing is called clear. A test then rests on a spread of one or two degrees of freedom, and the
-simulations of bench/coverage.py begin with four."""
-
 LOWER, HIGHER = "lower", "higher"
 NOT_SHOWN, UNDECIDED = "not shown", "cannot be decided"
+# The words of a verdict, which follow each other in this order.
 UNLESS_FAILURES, UNLESS_NOISE = ", unless failures explain it", ", as batching alone could move it so far"
-"""The words of a verdict, which follow each other in this order."""
 
 
 def adjust_family(
@@ -136,7 +132,7 @@ def _failure_p(records: Sequence[Record]) -> list[float]:
     with the variances of all classes shared; of other effects, their own."""
     if not all("failure_sd" in record for record in records):
         return [record["p_failure"] for record in records]
-    keys = ("failed_treated", "failed_control", "p_failure", "units", "failure_mean", "failure_sd")
+    keys = ("p_failure", "units", "failure_mean", "failure_sd")
     return family_p([Failures(*(record[key] for key in keys)) for record in records])
 
 
@@ -194,17 +190,13 @@ def failures_may_explain(record: Record) -> bool:
     return (low > 0 or high < 0) and worst_low <= 0 <= worst_high
 
 
+# Whom an interval speaks for (column `target`): stages that are not yet written, of which those at hand are taken to be
+# a sample; further tasks of the very stages at hand, and no others; or further tasks like these.
 NEW, THESE, NEW_TASKS = "new stages", "these stages", "new tasks"
-"""Whom an interval speaks for (column `target`): stages that are not yet written, of which those at hand are taken to
-be a sample; further tasks of the very stages at hand, and no others; or further tasks like these."""
-
-NOISE = ("re_asked", "changed")
-"""Columns of rows that say what a noise check found."""
-
+NOISE = ("re_asked", "changed")  # Columns of rows that say what a noise check found
 UNREAD = "unread"
-
+# Sums over clusters of squares and products of their numbers of right answers and of answers (designed.Summed).
 SQUARES = ("right_squares", "products", "squares")
-"""Sums over clusters of squares and products of their numbers of right answers and of answers (designed.Summed)."""
 
 
 def sums_of_answers(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
@@ -487,8 +479,7 @@ __all__ = [
     "share",
 ]
 
-ARM = "treated arm"
-"""The column that says, while rows are counted, which of them are of the treated arm."""
+ARM = "treated arm"  # The column that says, while rows are counted, which of them are of the treated arm
 
 
 def integer_codes(names: pl.Series) -> npt.NDArray[np.int64]:
@@ -545,8 +536,8 @@ def matched_contrast(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, po
         extra["p_permutation"] = strata.permutation_p(*columns)
     else:
         effect = strata.these_strata_effect(*columns)
-        haenszel = strata.mantel_haenszel(outcome, arm, integer_codes(rows[stratum]))
-        extra |= {"mh_risk_difference": haenszel.risk_difference, "mh_risk_ratio": haenszel.risk_ratio}
+        pooled = strata.mantel_haenszel(outcome, arm, integer_codes(rows[stratum]))
+        extra |= dict(zip(("mh_risk_difference", "mh_risk_ratio"), pooled, strict=True))
 
     faulty = rows["faulty"].to_numpy()
 

@@ -61,49 +61,31 @@ def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
+# The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
+# after a failed request.
 UNREAD_SHARE = 0.1
-"""The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
-after a failed request."""
-
-(SHELL_SAFE,) = PARTIAL
-"""The column that says how many questions there were, where another tool answered some of them."""
-
-LONGEST_REASON = 160
-"""How many characters of the reason why a reply could not be read are told at most."""
+(SHELL_SAFE,) = PARTIAL  # The column that says how many questions there were, where another tool answered some of them
+LONGEST_REASON = 160  # How many characters of the reason why a reply could not be read are told at most
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
     """What is lacking of one run, or of one score table."""
 
-    source: str
-    """The run or file, for messages."""
-    answered: int
-    """How many rows there are."""
-    unread: int = 0
-    """How many of them are replies without an answer that could be read."""
-    failed: Mapping[str, int] = field(default_factory=dict)
-    """How many of them are no reply, by status."""
-    wanted: int | None = None
-    """How many rows there should be; None where nobody recorded it."""
-    items: int = 0
-    """How many questions were chosen or, in a file, answered, without their variants."""
-    expected: int | None = None
-    """How many questions there are; None where that is not known."""
-    complete: bool | None = None
-    """Whether the run has asked everything it was to ask; None for a file."""
-    first: str = ""
-    """The first reply that could not be read: its item, its strategy and the reason, safe to print."""
-    source_argument: str = ""
-    """What `tomserve runs` takes to list these replies; the source where nothing is said."""
-    by_model: int = 0
-    """How many answers no rule could read, and a model has read (see tomserve.scoring.grades)."""
-    tool: str = ""
-    """Another tool that collected the replies."""
-    agreement: Agreement = field(default_factory=Agreement)
-    """Of our reading with the tool's grades."""
-    doubts: tuple[str, ...] = ()
-    """What the run noted that makes its replies doubtful (see `session_doubts`)."""
+    source: str  # The run or file, for messages
+    answered: int  # How many rows there are
+    unread: int = 0  # How many of them are replies without an answer that could be read
+    failed: Mapping[str, int] = field(default_factory=dict)  # How many of them are no reply, by status
+    wanted: int | None = None  # How many rows there should be; None where nobody recorded it
+    items: int = 0  # How many questions were chosen or, in a file, answered, without their variants
+    expected: int | None = None  # How many questions there are; None where that is not known
+    complete: bool | None = None  # Whether the run has asked everything it was to ask; None for a file
+    first: str = ""  # The first reply that could not be read: its item, its strategy and the reason, safe to print
+    source_argument: str = ""  # What `tomserve runs` takes to list these replies; the source where nothing is said
+    by_model: int = 0  # How many answers no rule could read, and a model has read (see tomserve.scoring.grades)
+    tool: str = ""  # Another tool that collected the replies
+    agreement: Agreement = field(default_factory=Agreement)  # Of our reading with the tool's grades
+    doubts: tuple[str, ...] = ()  # What the run noted that makes its replies doubtful (see `session_doubts`)
 
     @property
     def replies(self) -> int:

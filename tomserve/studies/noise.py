@@ -26,21 +26,15 @@ import polars as pl
 from tomserve.content.text import count_noun
 from tomserve.stats.proportions import exact
 
+# The name of the table that `noise_floor` makes, and its title in the terminal.
 TABLE, TITLE = "noise_floor", "noise floor: what changes where only the batches do"
-"""The name of the table that `noise_floor` makes, and its title in the terminal."""
-
-ANY = "any"
-"""In the column `in_flight`: the answer changed at one or more of the numbers of requests that were tried."""
-
+ANY = "any"  # In the column `in_flight`: the answer changed at one or more of the numbers of requests that were tried
+# The names of columns that hold an effect, which is a difference between two shares of right answers.
 EFFECTS = frozenset(("risk_difference", "minus_vanilla"))
-"""The names of columns that hold an effect, which is a difference between two shares of right answers."""
-
+# The columns added to a table of effects: how far answers that change by batching alone could move the effect, and the
+# upper end of the 95% interval of that (see `noise_reach`).
 COLUMNS = ("noise", "noise_high")
-"""The columns added to a table of effects: how far answers that change by batching alone could move the effect, and the
-upper end of the 95% interval of that (see `noise_reach`)."""
-
 LISTS = tuple(f"noise_{name}" for name in ("compared", "failed", "text", "answer", "chain", "correct"))
-
 NOTE = (
     "The same requests were sent again while other numbers of requests were in flight (being computed by the server at "
     "the same time), so that whatever changed did so because of the server's batches alone. The row 'any' counts "

@@ -27,15 +27,12 @@ from tomserve.studies.answer_rows import prepare_rows
 from tomserve.studies.breakdowns import value_text
 from tomserve.studies.presentation import Excerpt
 
+# The names of the tables: shares of right answers, and differences between classes.
 TABLE, EFFECTS = "people", "people_effects"
-"""The names of the tables: shares of right answers, and differences between classes."""
-
 TITLE = "people: what single people have right"
 CLASS, NONE = "perturbation", "none"
 OVERALL = "overall"
-MOST_VALUES = 12
-"""A factor with more values is a name rather than a condition, and has no rows."""
-
+MOST_VALUES = 12  # A factor with more values is a name rather than a condition, and has no rows
 NOTE = (
     "People answered here, and each answer of each person counts as one; other tables count of each question the "
     "answer that most people gave (of a tie, that of the participant who stands first in the plan). The 95% interval "

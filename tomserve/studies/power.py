@@ -44,11 +44,10 @@ from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
 from tomserve.studies.people import CLASS, NONE, people_answers
 
 CHARACTERS_A_TOKEN = 4
+# Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
+# tells. The first is about that of a class with sixteen questions a stage and a share right of .85, the second that of
+# two questions a stage, as on a false-belief subset.
 SD = (0.2, 0.4)
-"""Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
-tells. The first is about that of a class with sixteen questions a stage and a share right of .85, the second that of
-two questions a stage, as on a false-belief subset."""
-
 NO_PERTURBATION, PROMPTING = "none", "prompting, "
 ALL, OVERALL = "all perturbations against none", f"{PROMPTING}overall"
 
@@ -283,9 +282,7 @@ def _known_or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-PEOPLE_EFFECTS = (0.1, 0.2)
-"""The differences of shares that are planned for."""
-
+PEOPLE_EFFECTS = (0.1, 0.2)  # The differences of shares that are planned for
 PEOPLE_NOTE = (
     "A person answers one question about each story, and no two versions of one task's story; people and tasks both "
     "count as samples. power: the share of such studies that find a difference of that size. people: how many it takes "
@@ -295,8 +292,7 @@ PEOPLE_NOTE = (
     "{tasks} tasks."
 )
 
-PeoplePower = Callable[..., float]
-"""The power with so many people, so many stories each, for an effect."""
+PeoplePower = Callable[..., float]  # The power with so many people, so many stories each, for an effect
 
 
 def people_spread(scores: pl.DataFrame) -> Spread | None:
@@ -370,8 +366,7 @@ def people_power_table(
 
 
 def _people_comparisons(items: Sequence[Item], spread: Spread, alpha: float) -> Iterator[tuple[str, PeoplePower]]:
-    """The comparisons that the items allow, each with its power. Stories are spread over the classes as the design of a
-    questionnaire spreads them: in proportion to the questions of each class."""
+    """The comparisons that the items allow, each with its power."""
     clusters: dict[str, set[str]] = defaultdict(set)
     counts: dict[str, int] = defaultdict(int)
     for item in items:

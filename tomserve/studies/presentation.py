@@ -18,9 +18,8 @@ import polars as pl
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, object]
-
+# The tones of a verdict: good news, bad news, or nothing certain. The report gives each a sign as well as a colour.
 GOOD, BAD, OPEN = "good", "bad", "open"
-"""The tones of a verdict: good news, bad news, or nothing certain. The report gives each a sign as well as a colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +241,8 @@ with."""
 ABOUT_INDEPENDENT = (
     "its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) with the normal distribution."
 )
+# What a share of right answers with a published interval means.
 SHARE_INDEPENDENT = f"The share of right answers; {ABOUT_INDEPENDENT}"
-"""What a share of right answers with a published interval means."""
-
 POPULATIONS = {
     "new stages": "stages that have not been written yet (a stage is a setting with its people, things and stories)",
     "these stages": "further stories of the very stages that were asked, and of no others",

@@ -40,9 +40,7 @@ TABLE_5: Mapping[str, tuple[float, ...]] = {
 """Stability under the kinds of variants T1 (object), T2 (person), T3 (truncation) and T4 (order of choices), and the
 printed average."""
 
-REFERENCE = "reference"
-"""What the row of people holds: no score, and an S that was not measured."""
-
+REFERENCE = "reference"  # What the row of people holds: no score, and an S that was not measured
 TABLE_6: Mapping[str, tuple[float, float | None, float, float | None, str, int | None]] = {
     "human": (0.78, None, 0.97, None, REFERENCE, None),
     "gpt-4o": (0.67, None, 0.80, 0.50, "b_and_s_only", 1),

@@ -77,8 +77,7 @@ from tomserve.studies.presentation import (
 if TYPE_CHECKING:  # it reads tables of measurements and manifests, which few commands need
     from tomserve.studies.comparability import Conditions
 
-HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
-"""What the sign of an effect says of a strategy."""
+HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}  # What the sign of an effect says of a strategy
 
 
 def has_rows(tables: Tables, name: str, columns: str) -> bool:
@@ -164,8 +163,7 @@ def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFram
     return tuple(lines)
 
 
-EFFECT = "treatment risk_difference rd_low rd_high"
-"""Columns of a table of paired effects that a verdict reads."""
+EFFECT = "treatment risk_difference rd_low rd_high"  # Columns of a table of paired effects that a verdict reads
 
 
 def effect_cards(
@@ -213,14 +211,13 @@ def effect_cards(
 
 
 def _question(effects: pl.DataFrame) -> str:
-    """What a card of effects asks: of reasoning only where each strategy's name says that it reasons. A form such as
-    that of a benchmark's authors, in which nobody thinks aloud, is another way of asking."""
+    """What a card of effects asks: of reasoning only where each strategy's name says that it reasons."""
     reasons = [not _REASONS.isdisjoint(name.split("_")) for name in effects["treatment"].to_list()]
     return "Does step-by-step reasoning help?" if all(reasons) else "Do other ways of asking help?"
 
 
+# Words of a strategy's name that say that it has the model reason before it answers.
 _REASONS = frozenset(("cot", "reason", "chain", "think", "decompose"))
-"""Words of a strategy's name that say that it has the model reason before it answers."""
 
 
 def _no_notes(intervals: str) -> Mapping[str, str]:
@@ -383,8 +380,7 @@ class Study:
             raise ConfigError("Study.columns: is empty; a study of measurements names the columns of its table")
 
 
-FIELDS = tuple(one.name for one in fields(Study) if one.name != "path")
-"""The names of what a study may declare."""
+FIELDS = tuple(one.name for one in fields(Study) if one.name != "path")  # The names of what a study may declare
 
 
 def _check_names(name: str, value: object) -> None:
@@ -392,8 +388,7 @@ def _check_names(name: str, value: object) -> None:
         raise ConfigError(f"Study.{name}: {value!r}; expected a tuple of names")
 
 
-STUDY_FILE = "study.py"
-"""The file of a study that is a folder."""
+STUDY_FILE = "study.py"  # The file of a study that is a folder
 
 
 def study_names() -> list[str]:
@@ -430,8 +425,7 @@ def load_study(name: str) -> Study:
 
 
 def _path_of(name: str) -> Path | None:
-    """The file of a study given by path, None for a name. A folder counts as a path only if it is written with a
-    slash."""
+    """The file of a study given by path, None for a name."""
     path = Path(name).expanduser()
     if name.endswith(".py"):
         return path
@@ -452,11 +446,7 @@ def _no_study(module: ModuleType, found: object) -> str:
 
 
 def _load_folder(path: Path) -> ModuleType:
-    """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import x``).
-
-    The package is named after the folder's place, so that studies do not see each other's modules. It stays loaded, so
-    that a function of the study can import one of its modules when it is called. Loading it again reads the files anew.
-    """
+    """Run a study that is a folder, as a package whose modules import each other (``from .rows import x``)."""
     if not path.is_file():
         raise ConfigError(f"study {str(path.parent)!r}: no such file ({path})")
     folder = path.resolve().parent
@@ -494,8 +484,8 @@ def study_error(error: BaseException, path: Path, what: str) -> ContentError:
     return describe_failure(error, reached[-1] if reached else path, what)
 
 
+# Columns of which a table of answers has at least one, and a measured table none.
 ANSWER_COLUMNS = frozenset(("strategy", "status", "correct"))
-"""Columns of which a table of answers has at least one, and a measured table none."""
 
 
 def measured_studies(scores: pl.DataFrame) -> list[str]:
@@ -553,9 +543,7 @@ def default_study(scores: pl.DataFrame) -> str:
     return benchmarks.Benchmark.study if known is None else known.study
 
 
-Columns = Mapping[str, Any]
-"""Factors of the design, each with its Polars type."""
-
+Columns = Mapping[str, Any]  # Factors of the design, each with its Polars type
 ABOUT_SHARE = (
     "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over clusters (stories, "
     "scenes, passages), which says what to expect of further ones like these; a failure (no answer, or none that can "
@@ -572,10 +560,9 @@ ABOUT_OFFICIAL = (
     "share that is right by theirs, accuracy that by tomserve's, by which all other tables count; only_official and "
     "only_ours are how many replies are right by one of the two alone, unread how many tomserve could not read."
 )
+# The column that says of a reply whether it is right by the authors' reading; empty where that does not apply.
 OFFICIAL = "metric_official"
-"""The column that says of a reply whether it is right by the authors' reading; empty where that does not apply."""
-EXTRA = {"options": pl.Int64}
-"""Further columns: how many choices the question has, where the score table says it."""
+EXTRA = {"options": pl.Int64}  # Further columns: how many choices the question has, where the score table says it
 
 
 def study_in_parts(

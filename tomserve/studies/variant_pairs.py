@@ -21,18 +21,11 @@ from tomserve.studies.answer_rows import READ as PREPARED
 from tomserve.studies.study import default_study, load_study
 from tomserve.variants import AGAIN, KINDS
 
-ARM = ("model", "strategy", "benchmark")
-"""The columns that tell apart who was asked what."""
-
-SHORT = {kind.name: kind.short for kind in KINDS}
-"""The short names of the kinds, in their order."""
-
-UNREADABLE = "unreadable"
-"""The category of an answer that could not be read, or did not come."""
-
+ARM = ("model", "strategy", "benchmark")  # The columns that tell apart who was asked what
+SHORT = {kind.name: kind.short for kind in KINDS}  # The short names of the kinds, in their order
+UNREADABLE = "unreadable"  # The category of an answer that could not be read, or did not come
+# What a table calls the choice that names what is really so, where the items say which it is.
 TRUE_ANSWER = "what is so"
-"""What a table calls the choice that names what is really so, where the items say which it is."""
-
 RULES = ("original_rules_same", "original_rules_other")
 OWN: Mapping[str, Any] = {
     **dict.fromkeys(("benchmark", ORIGINAL, "original_answer", "variant", "variant_by", "reality"), pl.String),
@@ -40,12 +33,10 @@ OWN: Mapping[str, Any] = {
 }
 """The columns of a score table that are read beside the required ones, with their types."""
 
+# Every column of a score table that decides what is counted here and how, factors left out.
 READ = (*PREPARED, *OWN, *RULES)
-"""Every column of a score table that decides what is counted here and how, factors left out."""
-
+# So many factors are shown where no study names them, and so many values a factor may have to be shown.
 MOST_FACTORS, MOST_VALUES = 8, 12
-"""So many factors are shown where no study names them, and so many values a factor may have to be shown."""
-
 MISSING = (
     "score table: no variants of questions are in it, so there is nothing to compare; ask them with "
     "tomserve eval --variants all (which adds them to a run that exists)"
