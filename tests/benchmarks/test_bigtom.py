@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.conftest import ROOT, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, NoCase, find_problem
 from tomserve.benchmarks.published import bigtom
-from tomserve.benchmarks.published.bigtom import Template, make_case, make_cases, read_templates
+from tomserve.benchmarks.published.bigtom import make_case, read_templates
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
@@ -21,11 +22,6 @@ SMALL = ROOT / "tests/data/bigtom_small.csv"
 
 def every() -> list[Item]:
     return list(benchmarks.load("bigtom", SMALL, where=benchmarks.ALL))
-
-
-@pytest.fixture(scope="module")
-def small() -> list[Template]:
-    return read_templates(SMALL.read_text(), SMALL)
 
 
 def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> None:
@@ -39,8 +35,8 @@ def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> No
         list(benchmarks.load("bigtom", SMALL, where=["condition=false"]))
 
 
-def test_official_files_are_made(small: list[Template]) -> None:
-    made = bigtom.official_files(small)
+def test_official_files_are_made() -> None:
+    made = bigtom.official_files(read_templates(SMALL))
     assert len(made) == 25
     assert made["0_backward_belief_true_control"] == made["0_backward_belief_false_control"]
     row = made["1_percept_to_belief_true_belief"].decode().split("\r\n")[1]
@@ -103,10 +99,12 @@ def test_what_is_in_doubt_is_refused(texts: Sequence[str], reason: str) -> None:
         shift_person(texts, "Ines", YOU)
 
 
-def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
+def test_a_template_makes_a_case_for_each_task(tmp_path: Path) -> None:
     text = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
-    assert make_case(read_templates(text, SMALL)[0]).reason == "the event says that the person knows nothing of it"
-    found = list(make_cases(small))
+    (tmp_path / "one.csv").write_text(text)
+    (first, *_) = read_templates(tmp_path / "one.csv")
+    assert make_case(first).reason == "the event says that the person knows nothing of it"
+    found = list(bigtom.cases(SMALL))
     made = [case for case in found if isinstance(case, Case)]
     assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
     refused = {case.reason for case in found if isinstance(case, NoCase) and case.item.factors["template"] == 2}
@@ -131,8 +129,7 @@ def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
 
 
 def test_the_known_file_has_cases_enough() -> None:
-    path = data_file("bigtom.csv")
-    templates = read_templates(path.read_text("utf-8-sig"), path)
+    templates = read_templates(data_file("bigtom.csv"))
     made = [(found, template) for template in templates if isinstance(found := make_case(template), Case)]
     assert len(made) == 144
     wrong = re.compile(r"\b(?:you (?:is|has|does|was|\w+ly \w+s)|I (?:is|are|has|does)|(?:you|I)['’]s|I \w+es)\b")

@@ -81,8 +81,8 @@ def test_validate_names_the_files_that_are_others_or_lack(tmp_path: Path) -> Non
     (tmp_path / fantom_name(False, "full", 1)).unlink()
     found = BENCHMARK.validate(tmp_path, print)
     assert found.code == 1
-    assert len(found.lines) == 1 + 7 + 1
-    assert found.lines[-1] == "Not at hand: inaccessible_full_context_first-order.csv."
+    assert len(found.sections["problems"]) == 7 + 1
+    assert found.sections["problems"][-1] == "Not at hand: inaccessible_full_context_first-order.csv."
     assert git_blob_name(b"hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a", "as git prints it"
 
 
@@ -91,7 +91,7 @@ def test_the_known_files() -> None:
         "AutoToM/benchmarks/full_data_formatted/FANToM_tom:belief:accessible_short_context_first-order.csv"
     )
     found = BENCHMARK.validate(path.parent, print)
-    assert not any("is not the file" in line for line in found.lines)
+    assert not any("is not the file" in line for line in found.sections.get("problems", ()))
     short = [item for item in BENCHMARK.items(path.parent) if item.factors["context"] == "short"]
     assert Counter((item.factors["accessible"], item.factors["order"]) for item in short) == {
         (True, 1): 228, (True, 2): 319, (False, 1): 642, (False, 2): 351,

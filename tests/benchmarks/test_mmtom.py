@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_audit_shows_what_is_asked_twice_and_rules_that_answer_often(path: Path) -> None:
-    assert BENCHMARK.audit(path, print).lines[1].startswith("1 of the questions is asked twice")
+    assert BENCHMARK.audit(path, print).lines[2].startswith("1 of the questions is asked twice")
     # A rule that answers one question in eight is shown, one that answers one in forty is not.
     items = list(BENCHMARK.items(path))
     (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]

@@ -1,8 +1,8 @@
-r"""What published benchmarks share: source and digests of files, items from rows, option baselines, the audit.
+r"""What published benchmarks share: where files come from, fields and errors by place, option baselines, both checks.
 
->>> source = Source("demo", "somebody/demo", "data/demo.csv", "MIT", "1f2e3d4", digests=("f9df9163",))
->>> source.differences([b"a;b"])
-'this is not data/demo.csv of commit 1f2e3d4: 1 of 1 rows differs'
+>>> source = Source("demo", "somebody/demo", "data/demo.csv", "MIT", "1f2e3d4")
+>>> source.differences([b"a;b"], known=["f9df9163"])
+['this is not data/demo.csv of commit 1f2e3d4: 1 of 1 rows differs']
 >>> split_sentences('Ivo came. "Is tea left?" he said.\nNobody knew.')
 ('Ivo came.', '"Is tea left?" he said.', 'Nobody knew.')
 >>> item = Item(id="q", story=["Ivo left."], question="What does Ivo think of the tea?",
@@ -13,21 +13,25 @@ r"""What published benchmarks share: source and digests of files, items from row
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from tomserve.benchmarks.base import Findings
-from tomserve.errors import ConfigError, ContentError
+from tomserve.benchmarks.base import Benchmark, Findings, Load, Say, outcome
+from tomserve.errors import ConfigError, ContentError, nearest
 from tomserve.items import Item
 from tomserve.scoring.baselines import GENERIC, Baseline
 
@@ -71,7 +75,7 @@ def audit_items(
         ),
         "doubles and leaks": pl.DataFrame([doubles.counts()]),
     }
-    return Findings(tables=tables, notes=NOTES, lines=tuple(said))
+    return Findings(tables=tables, notes=dict(NOTES), lines=tuple(said))
 
 
 @dataclass
@@ -151,22 +155,15 @@ DIGITS = 8
 
 @dataclass(frozen=True)
 class Source:
-    """Where a benchmark's file comes from.
-
-    benchmark: its name. repository: on GitHub, as owner/name. file: the path in it of the file or folder. licence: as
-    its owners state it. commit: the commit whose file is known. digests: of each row of that file, in any order (see
-    `row_digest`); empty where none are known. note: what a user must know to get the file, a whole sentence, or "".
-    row: what one row is called in messages, and what several are.
-    """
+    """Where a benchmark's file comes from. The digests of the known rows, in any order, stand in NAME.txt."""
 
     benchmark: str
-    repository: str
-    file: str
-    licence: str
-    commit: str
-    digests: tuple[str, ...] = ()
-    note: str = ""
-    row: tuple[str, str] = ("row", "rows")
+    repository: str  # on GitHub, as owner/name
+    file: str  # the path in it of the file or folder
+    licence: str  # as its owners state it
+    commit: str  # the commit whose file is known
+    note: str = ""  # what a user must know to get the file, a whole sentence
+    row: tuple[str, str] = ("row", "rows")  # what one row is called in messages, and what several are
 
     @property
     def words(self) -> str:
@@ -175,44 +172,87 @@ class Source:
 
     def require_path(self, path: Path | None) -> Path:
         """The path, where something is there. Raises ConfigError that says where the file comes from."""
-        name = PurePosixPath(self.file).name
         more = f". {self.note}" if self.note else ""
         if path is None:
             raise ConfigError(
-                f"benchmark {self.benchmark!r} needs its file, which tomserve does not hold: --path {name}, which is "
-                f"{self.words}{more}"
+                f"benchmark {self.benchmark!r} needs its file, which tomserve does not hold: --path "
+                f"{PurePosixPath(self.file).name}, which is {self.words}{more}"
             )
         path = path.expanduser()
         if not path.exists():
             raise ConfigError(f"{path}: is not there; expected {self.words}{more}")
         return path
 
+    def place(self, path: Path, line: int | None = None) -> Place:
+        """A place in a file, for what is wrong there."""
+        return Place(self, path, line)
+
     def text(self, path: Path | None) -> str:
         """The text of the file. Raises ConfigError where it is missing, ContentError where it cannot be read."""
         path = self.require_path(path)
         try:
-            return path.read_text("utf-8-sig")
+            text = path.read_text("utf-8-sig")
         except OSError as error:
-            raise ContentError(f"cannot be read ({error.strerror}); expected {self.words}", path=path) from None
+            raise self.place(path).error(f"cannot be read ({error.strerror})") from None
         except UnicodeDecodeError as error:
-            raise ContentError(f"is no UTF-8 text ({error.reason}); expected {self.words}", path=path) from None
+            raise self.place(path).error(f"is no UTF-8 text ({error.reason})") from None
+        if text.startswith("version https://git-lfs"):
+            raise self.place(path).error("is only a pointer of Git LFS; fetch the file itself (git lfs pull)")
+        return text
 
-    def differences(self, rows: Iterable[bytes], *, whole: bool = True) -> str | None:
-        """In one sentence how the rows at hand differ from the known ones; None where they do not, in whatever order,
-        and where none are known. whole: whether all rows are expected; of a part, rows that are not there are no
-        difference."""
-        if not self.digests:
-            return None
-        found, known = Counter(map(row_digest, rows)), Counter(self.digests)
-        changed, missing = sum((found - known).values()), sum((known - found).values()) if whole else 0
-        if not changed and not missing:
-            return None
+    def lines(self, path: Path | None) -> Iterator[tuple[Place, str]]:
+        """The lines of the file that hold anything. Raises as `text`."""
+        found = self.require_path(path)
+        for number, line in enumerate(self.text(path).split("\n"), 1):
+            if line.strip():
+                yield self.place(found, number), line.rstrip("\r")
+
+    def json(self, path: Path | None) -> Record:
+        """The JSON object of the file. Raises as `text`, and ContentError for anything else."""
+        return self.place(self.require_path(path)).json(self.text(path))
+
+    def csv(self, path: Path | None, columns: Sequence[str], delimiter: str) -> Iterator[Record]:
+        """The rows of the file with values by these columns, each on one line. Raises as `text`, and ContentError for
+        what is no such row, or no row at all."""
+        place = self.place(self.require_path(path))
+        reader = csv.reader(io.StringIO(self.text(path), newline=""), delimiter=delimiter, strict=True)
+        expected = f"{len(columns)} with {delimiter!r} between them: {', '.join(columns)}"
+        try:
+            for row in filter(None, reader):
+                place = self.place(place.path, reader.line_num)
+                if len(row) != len(columns):
+                    raise place.error(f"has {len(row)} fields; expected {expected}")
+                yield Record(place, dict(zip(columns, row, strict=True)))
+        except csv.Error as error:
+            reason = f"is not CSV with {delimiter!r} between fields ({error})"
+            raise self.place(place.path, reader.line_num).error(reason) from None
+        if place.line is None:
+            raise place.error(f"holds no rows; expected fields, {expected}")
+
+    def differences(
+        self, rows: Iterable[bytes], *, whole: bool = True, known: Iterable[str] | None = None
+    ) -> list[str]:
+        """In a sentence how the rows at hand differ from the known ones; nothing where they do not, in whatever order.
+
+        whole: whether all rows are expected; of a part, rows that are not there are no difference. known: the digests
+        of the known rows, None for those of the benchmark.
+        """
+        found = Counter(map(row_digest, rows))
+        expected = Counter(chain.from_iterable(read_digests(self.benchmark)) if known is None else known)
+        changed, missing = (found - expected).total(), (expected - found).total() if whole else 0
         (one, many), lost = self.row, missing - changed
         said = [
             f"{changed:,} of {found.total():,} {many} {'differ' if changed != 1 else 'differs'}" if changed else "",
             f"{lost:,} {one if lost == 1 else many} {'is' if lost == 1 else 'are'} missing" if lost > 0 else "",
         ]
-        return f"this is not {self.file} of commit {self.commit}: {' and '.join(filter(None, said))}"
+        if not any(said):
+            return []
+        return [f"this is not {self.file} of commit {self.commit}: {' and '.join(filter(None, said))}"]
+
+
+def ascii_controls(name: str) -> str:
+    """The beginning of a field's name, on one line."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in name[:60])
 
 
 def row_digest(row: bytes) -> str:
@@ -220,50 +260,179 @@ def row_digest(row: bytes) -> str:
     return hashlib.sha256(row).hexdigest()[:DIGITS]
 
 
-def read_digests(name: str) -> tuple[str, ...]:
-    """The digests in NAME.txt."""
-    return tuple(digest for line in read_named_digests(name) for digest in line)
-
-
-def read_named_digests(name: str) -> list[list[str]]:
+def read_digests(name: str) -> list[list[str]]:
     """The words of each line of NAME.txt, of which the first may say what the digests after it are of."""
-    listed = (resources.files(__package__) / f"{name}.txt").read_text("ascii")
-    return [line.split() for line in listed.splitlines()]
+    return [line.split() for line in (resources.files(__package__) / f"{name}.txt").read_text("ascii").splitlines()]
 
 
-def validate_rows(source: Source, rows: Sequence[bytes], read: str, further: Sequence[str] = ()) -> Findings:
-    """The finding that the rows are the known ones, or how they differ.
+class Place(NamedTuple):
+    """Where something stands in a file."""
 
-    rows: as `Source.differences` takes them. read: what was read, such as "600 questions". further: lines on what else
-    is wrong. The exit code is 1 where anything is.
+    source: Source
+    path: Path
+    line: int | None = None
+    field: str = ""
+
+    def at(self, *names: str | int) -> Place:
+        """The place of a field within: "story.scene[0]"."""
+        field = "".join(f"[{name}]" if isinstance(name, int) else f".{ascii_controls(name)}" for name in names)
+        return self._replace(field=f"{self.field}{field}".removeprefix("."))
+
+    def error(self, reason: str) -> ContentError:
+        """The error for what is wrong here."""
+        way_out = f"take {self.source.words} anew, or mend this"
+        return ContentError(f"{reason}; {way_out}", path=self.path, line=self.line, field=self.field)
+
+    def wrong(self, found: object, expected: str) -> ContentError:
+        """The error for a value that is not as expected."""
+        return self.error(f"is {found!r:.80}; expected {expected}")
+
+    def item(self, **fields: Any) -> Item:
+        """The item with these fields. Raises ContentError where they make none, such as for an option that is too long
+        or holds a control character."""
+        try:
+            return Item(benchmark=self.source.benchmark, **fields)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            what = ".".join(map(str, wrong["loc"])) or "item"
+            raise self.error(f"makes no item ({what}: {' '.join(wrong['msg'].split()):.200})") from None
+
+    def value(self, text: str, read: Callable[[str], Any] = orjson.loads) -> Any:
+        """What a text says in JSON. Raises ContentError for anything else."""
+        try:
+            return read(text)
+        except json.JSONDecodeError as error:
+            place = self if self.line else self._replace(line=error.lineno)
+            raise place.error(f"is no JSON ({error.msg}, column {error.colno})") from None
+        except RecursionError:
+            raise self.error("is no JSON that can be read (values within too many others)") from None
+
+    def json(self, text: str, read: Callable[[str], Any] = orjson.loads) -> Record:
+        """The JSON object of a text. Raises ContentError for anything else."""
+        if not isinstance(data := self.value(text, read), dict) or not data:
+            raise self.wrong(data, "a JSON object")
+        return Record(self, data)
+
+
+class Record(NamedTuple):
+    """An object or row of a file: its place, and its fields, which are checked when they are taken. All of these
+    functions raise ContentError with the place of a field that is not as expected."""
+
+    place: Place
+    data: Mapping[str, Any]
+
+    def take(self, name: str, kind: type, expected: str) -> Any:
+        """The value of a field, of that type and not empty."""
+        value = self.data.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool) or value in ("", {}, []):
+            raise self.wrong(name, expected)
+        return value
+
+    def text(self, name: str, expected: str = "text") -> str:
+        """The text of a field, without white space around it."""
+        text = str(self.take(name, str, expected)).strip()
+        if not text:
+            raise self.wrong(name, expected)
+        return text
+
+    def line(self, name: str) -> str:
+        """The text of a field, as it is; on one line."""
+        text = str(self.take(name, str, "text on one line"))
+        if not text.strip() or _CONTROL.search(text):
+            raise self.wrong(name, "text on one line")
+        return text
+
+    def choice(self, name: str, known: Collection[str]) -> str:
+        """The text or number of a field that is one of those known."""
+        if (value := str(self.data.get(name)).strip()) not in known:
+            raise self.wrong(name, f"one of {', '.join(known)}{nearest(value[:60], known)}")
+        return value
+
+    def object(self, name: str) -> Record:
+        """The object of a field."""
+        return Record(self.place.at(name), self.take(name, dict, "an object"))
+
+    def objects(self, name: str) -> Iterator[Record]:
+        """The objects of a field that is a list of them."""
+        for number, value in enumerate(self.take(name, list, "a list of objects")):
+            place = self.place.at(name, number)
+            if not isinstance(value, dict):
+                raise place.wrong(value, "an object")
+            yield Record(place, value)
+
+    def csv_bytes(self) -> bytes:
+        """A row of CSV as its digest is taken of it: its fields with a line each, however the file quotes them."""
+        return "\n".join(self.data.values()).encode()
+
+    def wrong(self, name: str, expected: str) -> ContentError:
+        """The error for a field that is not as expected."""
+        return self.place.at(name).wrong(self.data.get(name), expected)
+
+
+Differences = Callable[[Path | None], list[str]]
+"""A function that says in sentences how the files at a path differ from the known ones."""
+
+
+def published(
+    source: Source,
+    load: Load,
+    differences: Differences,
+    parts: Sequence[str],
+    remarks: Callable[[Path | None, Sequence[Item]], Iterable[str]],
+    rules: Sequence[Baseline],
+    *,
+    tables: Callable[[Sequence[Item]], Mapping[str, pl.DataFrame]] = lambda items: {},
+    notes: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> Benchmark:
+    """The benchmark of a source, with the checks that all published ones share.
+
+    load: as of every benchmark. parts: the factors by which the audit counts. remarks: lines on what is known to be
+    wrong with the items at a path; an empty line is none. rules: those of the benchmark. tables, notes: further ones of
+    the audit. fields: the other fields of the benchmark.
     """
-    wrong = [line for line in (source.differences(rows), *further) if line]
-    if wrong:
-        return Findings(lines=(f"{read} can be read, but:", *wrong), code=1)
-    return Findings(lines=(f"{read}: ok; this is {source.file} of commit {source.commit}, row for row.",))
+
+    def validate(path: Path | None, say: Say) -> Findings:
+        clusters = Counter(item.cluster for item in load(path, None))
+        problems, (one, many) = differences(path), benchmark.draw.unit
+        about = f"{len(clusters):,} {one if len(clusters) == 1 else many}"
+        told = f"{clusters.total():,} questions about {about}: {outcome(problems)}"
+        known = () if problems else (f"This is {source.file} of commit {source.commit}.",)
+        return Findings.of_problems(problems, told, *known, under_heading=True)
+
+    def audit(path: Path | None, say: Say) -> Findings:
+        items = list(load(path, None))
+        said = filter(None, (*differences(path), *remarks(path, items)))
+        found = audit_items(items, parts, rules, tuple(said))
+        return replace(found, tables={**found.tables, **tables(items)}, notes={**found.notes, **(notes or {})})
+
+    given: dict[str, Any] = {"validate": validate, "audit": audit, "rules": tuple(rules), "terms": source.words}
+    benchmark = Benchmark(source.benchmark, load, **(given | fields))
+    return benchmark
 
 
-def make_item(path: Path, line: int | None, place: str, **fields: Any) -> Item:
-    """The item with these fields.
-
-    path, line, place: the file, and the line and the field in it that the item is of. Raises ContentError with them
-    where the fields make no item, such as where an option is too long or holds a control character.
-    """
-    try:
-        return Item(**fields)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        what = ".".join(map(str, wrong["loc"])) or "item"
-        reason = f"makes no item ({what}: {wrong['msg']}); take the official file, or mend this"
-        raise ContentError(reason, path=path, line=line, field=place) from None
+def count_wrong_labels(items: Iterable[Item], kinds: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """The table of labels that contradict something (factor label_agrees), counted by factors; none where none does."""
+    wrong = Counter(
+        tuple(item.factors[name] for name in kinds) for item in items if item.factors["label_agrees"] is False
+    )
+    rows = [{**dict(zip(kinds, key, strict=True)), "labels": count} for key, count in sorted(wrong.items(), key=str)]
+    return {"labels": pl.DataFrame(rows)} if rows else {}
 
 
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’]))\s+(?![a-z])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”’])\s+|\n+")
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """The sentences of a text, those of each line apart from those of the next."""
     return tuple(sentence for line in split_lines(text) for sentence in _END.split(line) if sentence)
+
+
+def cut_sentences(text: str) -> list[str]:
+    """The same, with white space as it is, and before small letters, too."""
+    return [part for part in _SENTENCE.split(text.strip()) if part.strip()]
 
 
 def split_lines(text: str) -> tuple[str, ...]:
@@ -276,9 +445,15 @@ def digest_key(*parts: object) -> str:
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:12]
 
 
-def shuffle_options(options: Sequence[str], seed: str) -> tuple[str, ...]:
-    """The options in an order that follows from each of them and the seed alone, and not from which is right."""
-    return tuple(sorted(options, key=lambda option: (digest_key(seed, option), option)))
+def one_line(text: str) -> str:
+    """The text with single spaces for white space."""
+    return " ".join(text.split())
+
+
+def number_again(ids: Counter[str], name: str) -> str:
+    """An id for a name that may come again: then its count is added. ids: how often each name has come."""
+    ids[name] += 1
+    return name if ids[name] == 1 else f"{name}/{ids[name]}"
 
 
 _WORD = re.compile(r"\w+")

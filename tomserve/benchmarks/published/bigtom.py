@@ -15,18 +15,18 @@ import csv
 import hashlib
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import polars as pl
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
+from tomserve.benchmarks.base import Findings, Say, outcome
 from tomserve.benchmarks.counterfactuals import Case, NoCase, add_probe_labels
-from tomserve.benchmarks.published.base import Source, audit_items, read_named_digests, row_digest
-from tomserve.errors import ContentError
+from tomserve.benchmarks.published.base import Record, Source, audit_items, published, read_digests, row_digest
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
@@ -35,95 +35,62 @@ from tomserve.scoring.metrics import Metric
 from tomserve.variants.pronouns import YOU, I, sole_gender
 from tomserve.variants.pronouns import shift_person as retold
 
+SOURCE = Source("bigtom", "cicl-stanford/procedural-evals-tom", "data/bigtom/bigtom.csv", "MIT", "fe647d6")
 COLUMNS = (
     *("story", "aware", "not aware", "action aware", "action not aware"),
     *("belief question", "desire question", "action question"),
     *("belief answer aware", "desire answer aware", "action answer aware"),
     *("belief answer not aware", "desire answer not aware", "action answer not aware"),
     *("random event", "aware of random event", "not aware of random event"),
+    *("who made the row", "number"),
 )
-"""What the columns are called, in their order. Two more follow, which nothing uses: who made the row, and a number."""
+"""What the columns are called, in their order. Nothing uses the last two."""
 
-WIDTH = len(COLUMNS) + 2
 SENTENCES = 5
-LONGEST = 200
-"""Most characters of an answer, as of every choice of an item."""
-
-_CONTROL = re.compile(r"[\x00-\x1f]")
 _ASKED = re.compile(r"Does (\w[\w'-]*) ")
-_WAY_OUT = "take the official file, or mend this row"
 
 
 @dataclass(frozen=True)
 class Template:
     """One row. number: its place in the file, from 1. sentences: the five of the story (the place, the wish, what the
-    person perceives, what the person believes of it, the event). cells: the fields by the names in COLUMNS."""
+    person perceives, what the person believes of it, the event)."""
 
     number: int
     sentences: tuple[str, ...]
-    cells: dict[str, str]
+    row: Record
 
     @property
     def person(self) -> str:
         """The name of the person whose mind the questions are about, as the belief question says it."""
-        found = _ASKED.match(self.cells["belief question"])
+        found = _ASKED.match(self.row.data["belief question"])
         return found[1] if found else self.sentences[0].split()[0].strip(",")
 
     def answers(self, question: str) -> tuple[str, str]:
         """The answers to a question (belief, desire or action) if the person noticed the event, and if not."""
-        return self.cells[f"{question} answer aware"], self.cells[f"{question} answer not aware"]
+        return self.row.data[f"{question} answer aware"], self.row.data[f"{question} answer not aware"]
 
 
-def row_bytes(row: list[str]) -> bytes:
-    """A row as its digest is taken of it: its fields with a line each, however the file quotes them."""
-    return "\n".join(row).encode()
+def read_templates(path: Path | None) -> list[Template]:
+    """The templates of the user's file. Raises ConfigError where there is none, ContentError for a row that is none."""
+    return [_template(number, row) for number, row in enumerate(SOURCE.csv(path, COLUMNS, ";"), 1)]
 
 
-def read_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a file with the line on which it ends; empty lines are none. Raises ContentError where the text is no
-    such file."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=";", strict=True)
-    try:
-        for row in filter(None, reader):
-            yield reader.line_num, row
-    except csv.Error as error:
-        reason = f"is not CSV with ';' between fields ({error}); {_WAY_OUT}"
-        raise ContentError(reason, path=path, line=reader.line_num) from None
-
-
-def read_templates(text: str, path: Path) -> list[Template]:
-    """All templates of a file. text: its content. path: its name, for messages.
-
-    Raises ContentError by line and field for a row that is no template, and for a file without rows.
-    """
-    found = [_template(number, line, row, path) for number, (line, row) in enumerate(read_rows(text, path), 1)]
-    if not found:
-        raise ContentError(f"holds no rows; expected {WIDTH} fields a row with ';' between them", path=path)
-    return found
-
-
-def _template(number: int, line: int, row: list[str], path: Path) -> Template:
-    def refuse(reason: str, field: str = "") -> NoReturn:
-        raise ContentError(reason, path=path, line=line, field=field)
-
-    if len(row) != WIDTH:
-        refuse(f"row {number} has {len(row)} fields; expected {WIDTH} with ';' between them; {_WAY_OUT}")
-    cells = dict(zip(COLUMNS, row, strict=False))
-    for name, text in cells.items():
-        if not text.strip() or _CONTROL.search(text):
-            refuse(f"is {text!r:.60}; expected text on one line; {_WAY_OUT}", name)
-        if "answer" in name and len(text.strip()) > LONGEST:
-            refuse(f"has {len(text):,} characters; expected at most {LONGEST}; {_WAY_OUT}", name)
-    parts = [part.strip() for part in cells["story"].split(".")]
+def _template(number: int, row: Record) -> Template:
+    for name in COLUMNS[:-2]:
+        row.line(name)
+    parts = [part.strip() for part in row.data["story"].split(".")]
     if len(parts) != SENTENCES + 1 or not all(parts[:-1]) or parts[-1]:
-        refuse(f"has {len(parts) - 1} full stops; expected {SENTENCES} sentences with one at each end", "story")
-    if not _ASKED.match(cells["belief question"]):
-        refuse(f"is {cells['belief question']!r:.60}; expected 'Does NAME ...'", "belief question")
+        reason = f"has {len(parts) - 1} full stops; expected {SENTENCES} sentences with one at each end"
+        raise row.place.at("story").error(reason)
+    if not _ASKED.match(row.data["belief question"]):
+        raise row.wrong("belief question", "'Does NAME ...'")
+    found = Template(number, tuple(f"{part}." for part in parts[:-1]), row)
     for question in ("belief", "action"):
-        one, other = (cells[f"{question} answer {name}"].strip().casefold() for name in ("aware", "not aware"))
+        one, other = (answer.strip().casefold() for answer in found.answers(question))
         if one == other:
-            refuse("is the same as the answer of somebody who is not aware; expected two answers", f"{question} answer")
-    return Template(number, tuple(f"{part}." for part in parts[:-1]), cells)
+            reason = "is the same as the answer of somebody who is not aware; expected two answers"
+            raise row.place.at(f"{question} answer").error(reason)
+    return found
 
 
 BELIEFS, CONTROLS = ("true_belief", "false_belief"), ("true_control", "false_control")
@@ -178,9 +145,6 @@ def _versions() -> Iterator[Version]:
 VERSIONS = tuple(_versions())
 """All ways, in the order in which a template's items come."""
 
-FILES = tuple(sorted(file for version in VERSIONS for file in version.files))
-"""The names of the 25 official files, each a folder with one stories.csv."""
-
 
 class Telling(NamedTuple):
     """A template told in one way: the sentences of the story, the question, the right answer and the wrong one."""
@@ -193,7 +157,7 @@ class Telling(NamedTuple):
 
 def tell(template: Template, version: Version) -> Telling:
     """The template told in this way."""
-    cells, sentences = template.cells, template.sentences
+    cells, sentences = template.row.data, template.sentences
     context = [*sentences[:3]] if version.task != DESIRE else [sentences[0], sentences[2]]
     question = cells[f"{version.dimension} question"]
     aware, unaware = template.answers(version.dimension)
@@ -240,9 +204,8 @@ def make_items(template: Template, versions: Iterable[Version] = VERSIONS) -> It
         name = f"bigtom/{template.number:03d}/{version.name}"
         pair = f"bigtom/{(template.number + 1) // 2}/{version.name}"
         turned = (hashlib.sha256(pair.encode()).digest()[0] + template.number) % 2
-        yield Item(
+        yield template.row.place.item(
             id=name,
-            benchmark="bigtom",
             story=story,
             question=question,
             choices=(wrong, right) if turned else (right, wrong),
@@ -298,11 +261,6 @@ def make_case(template: Template, task: str = CASE_TASKS[0]) -> Case | NoCase:
         holders = {"protagonist": believed, "other": None, "reality": real}
         holders |= {"protagonist_in_twin": real, "other_in_twin": None, "reality_in_twin": real}
     return Case(add_probe_labels(f, holders), own, own_twin, twin, holders=holders)
-
-
-def make_cases(templates: Iterable[Template]) -> Iterator[Case | NoCase]:
-    """The cases of all templates, by each of CASE_TASKS, and the questions that make none with the reasons."""
-    return (make_case(template, task) for template in templates for task in CASE_TASKS)
 
 
 def _make_version(
@@ -432,82 +390,51 @@ PLACES = Metric({"answer_place": pl.Int64, "named_first": pl.Boolean}, _places, 
 names it first."""
 
 
-SOURCE = Source(
-    "bigtom",
-    "cicl-stanford/procedural-evals-tom",
-    "data/bigtom/bigtom.csv",
-    "MIT",
-    "fe647d6",
-    tuple(digest for kind, *_, digest in read_named_digests("bigtom") if kind == "row"),
-)
-
-
-def load_templates(path: Path | None) -> list[Template]:
-    """The templates of the user's file. Raises ConfigError where there is none, ContentError for a row that is none."""
-    text = SOURCE.text(path)
-    return read_templates(text, path or Path(SOURCE.file))
-
-
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """All items of all templates. gold: not used, as there is one set of right answers."""
-    del gold
-    for template in load_templates(path):
+    """All items of all templates."""
+    for template in read_templates(path):
         yield from make_items(template)
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
-    """The cases of all templates, whatever the conditions; see tomserve.benchmarks.published.bigtom."""
-    del where
-    return make_cases(load_templates(path))
+    """The cases of all templates, by each of CASE_TASKS and whatever the conditions, and the questions that make none
+    with the reasons."""
+    return (make_case(template, task) for template in read_templates(path) for task in CASE_TASKS)
+
+
+def differences(path: Path | None) -> list[str]:
+    """How the file differs from the known one."""
+    return SOURCE.differences(row.csv_bytes() for row in SOURCE.csv(path, COLUMNS, ";"))
 
 
 def validate(path: Path | None, say: Say) -> Findings:
     """Check that the file is the known one, and that the official files that are made of it are the published ones."""
-    del say
-    text = SOURCE.text(path)
-    found = load_templates(path)
-    differs = SOURCE.differences(row_bytes(row) for _, row in read_rows(text, path or Path(SOURCE.file)))
+    found, problems = read_templates(path), differences(path)
     made = official_files(found)
-    published = dict(line[1:] for line in read_named_digests("bigtom") if line[0] == "file")
-    alike = [name for name in FILES if row_digest(made[name]) == published[name]]
-    problems = [differs] if differs else []
-    if len(alike) < len(FILES):
-        problems.append(f"{len(FILES) - len(alike)} of the 25 files that the authors make of it are others")
-    told = f"{len(found)} templates; {len(alike)} of 25 official files are made byte by byte: {outcome(problems)}"
+    alike = sum(row_digest(made[name]) == digest for name, digest in read_digests("bigtom_files"))
+    if alike < len(made):
+        problems.append(f"{len(made) - alike} of the {len(made)} files that the authors make of it are others")
+    told = f"{len(found)} templates; {alike} of {len(made)} official files are made byte by byte: {outcome(problems)}"
     return Findings.of_problems(problems, told, under_heading=True)
 
 
 def audit(path: Path | None, say: Say) -> Findings:
     """Count what the file holds and how far readers get who follow nobody's mind, and say its known faults."""
-    del say
-    found = load_templates(path)
+    found = read_templates(path)
     every = [item for template in found for item in make_items(template)]
     asked = [item for item in every if item.factors["headline"]]
-    differs = SOURCE.differences(row_bytes(row) for _, row in read_rows(SOURCE.text(path), path or Path(SOURCE.file)))
-    made = audit_items(asked, ("task", "condition"), RULES, (*([differs] if differs else []), *_faults(found, asked)))
-    by_part = pl.DataFrame([_part(items) for items in _parts(every)])
-    return Findings(
-        tables={"all items": by_part, **made.tables},
-        notes={
-            **made.notes,
-            "all": "All items by task, condition and initial belief; `--where` chooses among them. The "
-            "tables below are of those that are asked by default (headline=true).",
-        },
-        lines=made.lines,
+    made = audit_items(asked, ("task", "condition"), RULES, (*differences(path), *_faults(found, asked)))
+    kinds = ("task", "condition", "init_belief", "headline", "usable", "files")
+    counts = Counter(tuple(item.factors[name] for name in kinds) for item in every)
+    whole = pl.DataFrame(
+        [{**dict(zip(kinds, kind, strict=True)), "questions": count} for kind, count in counts.items()]
     )
-
-
-def _parts(items: list[Item]) -> Iterator[list[Item]]:
-    names = ("task", "condition", "init_belief")
-    kinds = dict.fromkeys(tuple(item.factors[name] for name in names) for item in items)
-    for kind in kinds:
-        yield [item for item in items if tuple(item.factors[name] for name in names) == kind]
-
-
-def _part(items: list[Item]) -> dict[str, object]:
-    first = items[0].factors
-    names = ("task", "condition", "init_belief", "headline", "usable")
-    return {**{name: first[name] for name in names}, "questions": len(items), "official_files": first["files"]}
+    note = (
+        "All items by task, condition and initial belief; `--where` chooses among them. The tables below are of those "
+        "that are asked by default (headline=true)."
+    )
+    whole = whole.select(*kinds[:-1], "questions", official_files="files")
+    return replace(made, tables={"all items": whole, **made.tables}, notes={**made.notes, "all": note})
 
 
 def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
@@ -519,26 +446,26 @@ def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
     same = sum(one.strip() == other.strip() for one, other in (template.answers("desire") for template in found))
     yield f"desire: {same} of {len(found)} templates have one answer twice, so backward_desire is usable=false."
     strange = [
-        one.number for one in found if one.person not in one.cells["action aware"] + one.cells["action not aware"]
+        one.number for one in found if one.person not in one.row.data["action aware"] + one.row.data["action not aware"]
     ]
     if strange:
         yield f"names: somebody else acts than is asked about in template {', '.join(map(str, strange))}."
 
 
-BENCHMARK = Benchmark(
-    "bigtom",
+BENCHMARK = published(
+    SOURCE,
     load,
+    differences,
+    (),
+    lambda path, items: (),
+    RULES,
     papers=("Understanding Social Reasoning in Language Models with Language Models (arXiv:2306.15448)",),
-    terms=SOURCE.words,
     study="bigtom",
-    strategies=("vanilla", "cot"),
     draw=Draw(unit=("template", "templates")),
     metrics=(PLACES, SCORING),
-    rules=RULES,
     validate=validate,
     audit=audit,
     usual=("headline=true",),
     cases=cases,
     usual_cases=("task=forward_belief",),
 )
-"""The value by which tomserve knows the benchmark."""

@@ -7,28 +7,30 @@ answers, and question_new.json, because in question.json the right answer is alw
 
     >>> factors("What is the belief of Ann Lee in scenario 2?")["task"]
     'understanding'
-    >>> scene_lines({"background": "Ann waits.", "dialogue": [{"Ann": "Hello?"}, {"speaker": "Bo", "line": "Hi."}]})
-    ['Ann waits.', 'Ann: Hello?', 'Bo: Hi.']
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import string
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import orjson
 import polars as pl
-from pydantic import ValidationError
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say
-from tomserve.benchmarks.published import Source
-from tomserve.benchmarks.published.base import NOTES, audit_items, read_digests, row_digest
-from tomserve.errors import ContentError
+from tomserve.benchmarks.base import Findings, Say
+from tomserve.benchmarks.published.base import (
+    Record,
+    Source,
+    audit_items,
+    one_line,
+    published,
+    read_digests,
+    row_digest,
+)
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.baselines import Baseline
@@ -36,62 +38,21 @@ from tomserve.scoring.baselines import Baseline
 STORY, QUESTIONS, FIRST = "story.json", "question_new.json", "question.json"
 """The files of a trial that are read, and the one that is not."""
 
-INSIDE = "data/script/data"
-"""The folder of trials within the repository."""
-
 SCENES = 5
 """How many scenes the stories have that are asked: those of the paper; 50 of the released ones have 4, 6 or 7."""
 
-WAY_OUT = "take the folder anew from the repository"
+SOURCE = Source(
+    "dyntom",
+    "GAIR-NLP/DynToM",
+    "data/script/data",
+    "none in the repository; its card on Hugging Face, YangXiao-nlp/DynToM, says apache-2.0",
+    "9c95b1b8300f",
+    "Clone the repository and name this folder, the repository or one trial's folder",
+    ("trial", "trials"),
+)
 _TRIAL = re.compile(r"trial(\d+)")
 _SCENE = re.compile(r"(?:scenario)?[ _]?(\d{1,3})", re.I)
 _OPTION = re.compile(r"([a-z])\.\s*(.*)", re.S)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question of a trial.
-
-    id: its id in the file. text: what is asked. choices: the options in the file's order, each text once. answer: the
-    right one. merged: how many options were left out, because an earlier one has the same text. twice_right: whether
-    one of them had the text of the right one.
-    """
-
-    id: str
-    text: str
-    choices: tuple[str, ...]
-    answer: str
-    merged: int
-    twice_right: bool
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A story with its questions. scenes: the lines of each scene. questions: in the order of the file."""
-
-    name: str
-    path: Path
-    scenes: tuple[tuple[str, ...], ...]
-    questions: tuple[Question, ...]
-
-
-def source(digests: tuple[str, ...] = ()) -> Source:
-    """Where the folder comes from. digests: those of the known one's trials, where they are needed."""
-    return Source(
-        "dyntom",
-        "GAIR-NLP/DynToM",
-        INSIDE,
-        "none in the repository; its card on Hugging Face, YangXiao-nlp/DynToM, says apache-2.0",
-        "9c95b1b8300f",
-        digests,
-        "Clone the repository and name this folder, the repository or one trial's folder",
-        ("trial", "trials"),
-    )
-
-
-def known_source() -> Source:
-    """Where the folder comes from, with a digest of each trial of the known commit."""
-    return source(read_digests("dyntom"))
 
 
 def trial_folders(path: Path | None) -> list[Path]:
@@ -100,143 +61,106 @@ def trial_folders(path: Path | None) -> list[Path]:
     path: a folder of trials, the repository, or the folder of one trial. Raises ConfigError where nothing is there,
     ContentError where it holds no trial.
     """
-    path = source().require_path(path)
+    path = SOURCE.require_path(path)
     if (path / STORY).is_file():
         return [path]
-    inside = path / INSIDE
-    for place in (path, inside):
-        try:
-            found = [one for one in place.iterdir() if _TRIAL.fullmatch(one.name) and one.is_dir()]
-        except OSError:
-            found = []
+    for place in (path, path / SOURCE.file):
+        found = [one for one in place.iterdir() if _TRIAL.fullmatch(one.name)] if place.is_dir() else []
         if found:
             return sorted(found, key=lambda one: int(one.name.removeprefix("trial")))
-    raise ContentError(f"holds no folder such as trial50 with a {STORY}; expected {source().words}", path=path)
+    raise SOURCE.place(path).error(f"holds no folder such as trial50 with a {STORY}")
 
 
-def read_trials(path: Path | None, scenes: int | None = SCENES) -> Iterator[Trial]:
-    """Yield the trials one by one, so that one at a time is in memory.
-
-    path: see `trial_folders`; a trial that is the only one is read whatever number of scenes it has. scenes: how many
-    scenes each of several must have; None for any number. Raises ContentError with file and field for what cannot be
-    read.
-    """
-    found = trial_folders(path)
-    wanted = None if len(found) == 1 else scenes
-    empty = True
-    for folder in found:
-        story = read_story(folder)
-        if wanted is None or len(story) == wanted:
-            empty = False
-            yield Trial(folder.name, folder, story, tuple(read_questions(folder)))
-    if empty:
-        raise ContentError(f"none of {len(found):,} trials has {wanted} scenes; {WAY_OUT}", path=path or Path())
-
-
-def read_story(folder: Path) -> tuple[tuple[str, ...], ...]:
+def read_story(folder: Path) -> list[list[str]]:
     """The lines of each scene of a trial's story. Raises ContentError with file and field for what is no story."""
-    path = folder / STORY
-    story = _object(path).get("story")
-    if not isinstance(story, dict) or not story:
-        raise ContentError(f"found {story!r:.60}; expected an object of scenes; {WAY_OUT}", path=path, field="story")
-    scenes = []
-    for number, (name, scene) in enumerate(story.items(), 1):
+    story = SOURCE.json(folder / STORY).object("story")
+    for number, name in enumerate(story.data, 1):
         if (found := _SCENE.fullmatch(name)) is None or int(found[1]) != number:
-            reason = f"found {name!r:.60}; expected 'scenario {number}'; {WAY_OUT}"
-            raise ContentError(reason, path=path, field="story")
-        try:
-            scenes.append(tuple(scene_lines(scene)))
-        except ValueError as error:
-            raise ContentError(f"{error}; {WAY_OUT}", path=path, field=f"story.{name}") from None
-    return tuple(scenes)
+            raise story.place.wrong(name, f"'scenario {number}'")
+    return [scene_lines(story.object(name)) for name in story.data]
 
 
-def scene_lines(scene: Any) -> list[str]:
+def scene_lines(scene: Record) -> list[str]:
     """The background of a scene and what is said in it, a line an utterance.
 
     The dialogue has one of three forms in the files: a list of objects that give each speaker's words by the speaker's
-    name, or under `speaker` and `line`; one such object; or a text of lines. Raises ValueError for another form.
+    name, or under `speaker` and `line`; one such object; or a text of lines. Raises ContentError for another form.
     """
-    if not isinstance(scene, dict) or not isinstance(scene.get("background"), str):
-        raise ValueError(f"found {scene!r:.60}; expected an object with background and dialogue")
-    dialogue = scene.get("dialogue")
+    background, dialogue = scene.data.get("background"), scene.data.get("dialogue")
+    if not isinstance(background, str):
+        raise scene.wrong("background", "text")
+    said = [background]
     if isinstance(dialogue, str):
-        said = dialogue.splitlines()
+        said += dialogue.splitlines()
     else:
-        said = [line for turn in (dialogue if isinstance(dialogue, list) else [dialogue]) for line in _utterance(turn)]
-    found = [line for one in (scene["background"], *said) if (line := _plain(one))]
+        for turn in dialogue if isinstance(dialogue, list) else [dialogue]:
+            if not isinstance(turn, dict) or not all(isinstance(words, str) for words in turn.values()):
+                raise scene.place.at("dialogue").wrong(turn, "an object of a speaker and what is said")
+            pairs = [turn.values()] if list(turn) == ["speaker", "line"] else turn.items()
+            said += [f"{speaker}: {words}" for speaker, words in pairs]
+    found = [line for one in said if (line := one_line(one))]
     if not found:
-        raise ValueError("found no text; expected a background or a dialogue")
+        raise scene.place.error("holds no text; expected a background or a dialogue")
     return found
 
 
-def _utterance(turn: Any) -> Iterator[str]:
-    if not isinstance(turn, dict) or not all(isinstance(words, str) for words in turn.values()):
-        raise ValueError(f"dialogue: found {turn!r:.60}; expected an object of a speaker and what is said")
-    pairs = [(turn["speaker"], turn["line"])] if set(turn) == {"speaker", "line"} else turn.items()
-    yield from (f"{speaker}: {words}" for speaker, words in pairs)
-
-
-def require_questions(folder: Path) -> None:
-    """Raise ContentError where a trial lacks its questions, but has the file beside them that must not be asked."""
+def require_questions(folder: Path) -> Path:
+    """The file of a trial's questions. Raises ContentError where it is not there, but the file beside it is that must
+    not be asked."""
     if not (folder / QUESTIONS).is_file() and (folder / FIRST).is_file():
-        reason = f"is not there; {FIRST} beside it does not do, because its right answer is always the first; {WAY_OUT}"
-        raise ContentError(reason, path=folder / QUESTIONS)
+        reason = f"is not there; {FIRST} beside it does not do, because its right answer is always the first"
+        raise SOURCE.place(folder / QUESTIONS).error(reason)
+    return folder / QUESTIONS
 
 
-def read_questions(folder: Path) -> Iterator[Question]:
-    """Yield a trial's questions. Raises ContentError with file and field for what is no question."""
-    path = folder / QUESTIONS
-    require_questions(folder)
-    for name, found in _object(path).items():
-        try:
-            yield _question(_plain(name), found)
-        except (ValueError, KeyError, TypeError) as error:
-            reason = f"has no field {error}" if isinstance(error, KeyError) else str(error)
-            raise ContentError(f"{reason}; {WAY_OUT}", path=path, field=f"{name:.60}") from None
+def make_items(folder: Path, scenes: Sequence[Sequence[str]]) -> Iterator[Item]:
+    """Yield the items of a trial: one a question, with all scenes as their story and the trial as their cluster.
+
+    Raises ContentError with file and field for what is no question, one of another form, or one about a scene that is
+    not there.
+    """
+    story = tuple(
+        line for number, (first, *rest) in enumerate(scenes, 1) for line in (f"Scenario {number}: {first}", *rest)
+    )
+    asked = SOURCE.json(require_questions(folder))
+    for name in asked.data:
+        yield _item(folder.name, one_line(name), asked.object(name), story, len(scenes))
 
 
-def _question(name: str, found: Any) -> Question:
-    if not isinstance(found, dict) or not isinstance(found["question"], str):
-        raise ValueError(f"found {found!r:.60}; expected an object with question, options and true answer")
-    if not isinstance(found["options"], list):
-        raise ValueError(f"options: found {found['options']!r:.60}; expected a list of texts")
+def _item(trial: str, name: str, asked: Record, story: tuple[str, ...], scenes: int) -> Item:
+    question = one_line(asked.text("question"))
+    try:
+        design = factors(question)
+    except ValueError as error:
+        raise asked.place.at("question").error(str(error)) from None
+    number = design["until_scene"] or design["scene"] or 1
+    if not 1 <= int(number) <= scenes:
+        raise asked.place.at("question").error(f"asks about scene {number} of {scenes}")
     texts = []
-    for place, option in enumerate(found["options"]):
-        letter = chr(ord("a") + place)
+    for letter, option in zip(string.ascii_lowercase, asked.take("options", list, "a list of texts"), strict=False):
         parts = _OPTION.fullmatch(option) if isinstance(option, str) else None
-        if parts is None or parts[1] != letter or not (text := _plain(parts[2])):
-            raise ValueError(f"options: found {option!r:.60}; expected a text that begins with '{letter}. '")
+        if parts is None or parts[1] != letter or not (text := one_line(parts[2])):
+            raise asked.place.at("options").wrong(option, f"a text that begins with '{letter}. '")
         texts.append(text)
-    right = found["true answer"]
-    place = ord(right) - ord("a") if isinstance(right, str) and len(right) == 1 else -1
-    if not 0 <= place < len(texts):
-        raise ValueError(f"true answer: found {right!r:.60}; expected the letter of one of {len(texts)} options")
+    right = asked.text("true answer")
+    if right not in [*string.ascii_lowercase[: len(texts)]]:
+        raise asked.wrong("true answer", f"the letter of one of {len(texts)} options")
     once = {text.casefold(): text for text in reversed(texts)}  # the first of equal ones stays
     choices = tuple(dict.fromkeys(once[text.casefold()] for text in texts))
-    if len(choices) < 2:
-        raise ValueError("options: found fewer than two different ones")
-    answer = once[texts[place].casefold()]
-    twice = sum(once[text.casefold()] == answer for text in texts) > 1
-    return Question(name, _plain(found["question"]), choices, answer, len(texts) - len(choices), twice)
-
-
-def _plain(text: str) -> str:
-    """The text in one line."""
-    return " ".join(text.split())
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        found = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror}); {WAY_OUT}", path=path) from None
-    except orjson.JSONDecodeError as error:
-        reason = f"not JSON: {error.msg} (column {error.colno}); {WAY_OUT}"
-        raise ContentError(reason, path=path, line=error.lineno) from None
-    if not isinstance(found, dict):
-        raise ContentError(f"found {found!r:.60}; expected a JSON object; {WAY_OUT}", path=path)
-    return found
+    answer = once[texts[string.ascii_lowercase.index(right)].casefold()]
+    return asked.place.item(
+        id=f"{trial}/{name}",
+        story=story,
+        question=question,
+        choices=choices,
+        answer=answer,
+        factors={
+            **design,
+            **{"scenes": scenes, "options": len(choices), "merged": len(texts) - len(choices)},
+            "twice_right": sum(once[text.casefold()] == answer for text in texts) > 1,
+        },
+        cluster=trial,
+    )
 
 
 STATES = ("belief", "emotion", "intention", "action")
@@ -272,49 +196,7 @@ def factors(question: str) -> dict[str, Factor]:
                 "scene": None if scene is None else int(scene),
                 "until_scene": None if until is None else int(until),
             }
-    raise ValueError(f"found {question!r:.80}; expected a question of one of the forms {', '.join(FORMS)}")
-
-
-def make_items(trial: Trial) -> Iterator[Item]:
-    """Yield the items of a trial: one a question, with all scenes as their story and the trial as their cluster.
-
-    Raises ContentError with file and field for a question of another form, or about a scene that is not there.
-    """
-    story = tuple(line for number, scene in enumerate(trial.scenes, 1) for line in _with_heading(number, scene))
-    for question in trial.questions:
-        try:
-            design = factors(question.text)
-            asked = design["until_scene"] or design["scene"] or 1
-            if not 1 <= int(asked) <= len(trial.scenes):
-                raise ValueError(f"asks about scene {asked} of {len(trial.scenes)}")
-        except ValueError as error:
-            field = f"{question.id}.question"
-            raise ContentError(f"{error}; {WAY_OUT}", path=trial.path / QUESTIONS, field=field) from None
-        yield _item(trial, question, story, design)
-
-
-def _item(trial: Trial, question: Question, story: tuple[str, ...], design: dict[str, Factor]) -> Item:
-    sizes = {"scenes": len(trial.scenes), "options": len(question.choices), "merged": question.merged}
-    try:
-        return Item(
-            id=f"{trial.name}/{question.id}",
-            benchmark="dyntom",
-            story=story,
-            question=question.text,
-            choices=question.choices,
-            answer=question.answer,
-            factors={**design, **sizes, "twice_right": question.twice_right},
-            cluster=trial.name,
-        )
-    except ValidationError as error:  # such as an option that is too long, or holds a control character
-        first = error.errors()[0]
-        reason = f"{first['msg']}, found {first['input']!r:.60}; {WAY_OUT}"
-        raise ContentError(reason, path=trial.path / QUESTIONS, field=question.id) from None
-
-
-def _with_heading(number: int, scene: tuple[str, ...]) -> Iterator[str]:
-    yield f"Scenario {number}: {scene[0]}"
-    yield from scene[1:]
+    raise ValueError(f"is {question!r:.80}; expected a question of one of the forms {', '.join(FORMS)}")
 
 
 @lru_cache(maxsize=16)
@@ -389,9 +271,6 @@ RULES = (
 SHOWN = 10
 """So many names of trials that are not as known are printed."""
 
-PARTS = ("task", "form", "state")
-"""The factors by which the audit counts."""
-
 FAULTS = {
     "options given twice": "questions with an option that is given twice; the texts are merged, in the first place",
     "right option given twice": "of these, questions whose right option is given twice; either counts as right",
@@ -399,130 +278,110 @@ FAULTS = {
 }
 
 
-def validate_trials(path: Path | None, say: Say) -> Findings:
-    """Whether the trials are those of the known commit, and all of them can be asked.
+def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """Yield the questions of all trials of five scenes, trial by trial; of a single trial, whatever scenes it has.
 
-    path: as for `read_trials`, but for trials of any number of scenes. Raises errors as that does.
+    path: the folder of trials (see `trial_folders`). Raises ConfigError and ContentError for what is missing or is not
+    as it should be.
     """
-    found = trial_folders(path)
-    say(f"reading {_trials(found)} ...")
-    source = known_source()
-    there: dict[str, bytes] = {}
+    return _load(trial_folders(path), Counter())
 
-    def rows() -> Iterator[bytes]:
-        for folder in found:
-            held = trial_bytes(folder)
-            there[folder.name] = row_digest(held).encode()
-            yield held
 
-    said = source.differences(rows(), whole=len(found) > 1)
-    digests = {one.encode() for one in source.digests}
-    strange = [name for name, one in there.items() if one not in digests]
-    if strange:
+def _load(found: Sequence[Path], sizes: Counter[int]) -> Iterator[Item]:
+    """The same of these trials, one of them in memory at a time. sizes: counts all trials by their number of scenes."""
+    for folder in found:
+        scenes = read_story(folder)
+        sizes[len(scenes)] += 1
+        if len(scenes) == SCENES or len(found) == 1:
+            yield from make_items(folder, scenes)
+    if not sizes[SCENES] and len(found) > 1:
+        raise SOURCE.place(found[0].parent).error(f"none of {len(found):,} trials has {SCENES} scenes")
+
+
+def trial_bytes(folder: Path) -> bytes:
+    """What of a trial is compared: its story and its questions, as their bytes."""
+    try:
+        return b"\0".join(file.read_bytes() for file in (folder / STORY, require_questions(folder)))
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+        raise SOURCE.place(Path(error.filename or folder)).error(reason) from None
+
+
+def differences(path: Path | None) -> list[str]:
+    """How the trials differ from those of the known commit, with the names of some that do."""
+    held = {folder.name: trial_bytes(folder) for folder in trial_folders(path)}
+    said = SOURCE.differences(held.values(), whole=len(held) > 1)
+    known = {digest for (digest,) in read_digests("dyntom")}
+    if strange := [name for name, data in held.items() if row_digest(data) not in known]:
         more = f" and {len(strange) - SHOWN:,} more" if len(strange) > SHOWN else ""
-        said = f"{said}: {', '.join(strange[:SHOWN])}{more}"
-    questions: Counter[int] = Counter()
-    for trial in read_trials(path, scenes=None):
-        questions[len(trial.scenes)] += sum(1 for _ in make_items(trial))
-    sizes = ", ".join(f"{count:,} about stories of {size}" for size, count in sorted(questions.items()))
-    lines = (f"{_trials(found)}, {questions.total():,} questions by the number of scenes: {sizes}",)
-    same = "these are the known trials, byte for byte" if len(found) > 1 else "this is a known trial, byte for byte"
-    return Findings(lines=(*lines, said or same), code=int(said is not None))
+        said = [f"{said[0]}: {', '.join(strange[:SHOWN])}{more}"]
+    return said
+
+
+def validate(path: Path | None, say: Say) -> Findings:
+    """Whether the trials are those of the known commit, and those of any number of scenes can be asked."""
+    found = trial_folders(path)
+    said = differences(path)
+    sizes: Counter[int] = Counter()
+    for folder in found:
+        scenes = read_story(folder)
+        sizes[len(scenes)] += sum(1 for _ in make_items(folder, scenes))
+    counts = ", ".join(f"{count:,} about stories of {size}" for size, count in sorted(sizes.items()))
+    told = f"{_trials(found)}, {sizes.total():,} questions by the number of scenes: {counts}"
+    same = f"{'these are the known trials' if len(found) > 1 else 'this is a known trial'}, byte for byte"
+    return Findings(lines=(told, *(said or [same])), code=int(bool(said)))
 
 
 def _trials(found: Sequence[Path]) -> str:
     return f"{len(found):,} trial{'' if len(found) == 1 else 's'}"
 
 
-def trial_bytes(folder: Path) -> bytes:
-    """What of a trial is compared: its story and its questions, as their bytes."""
-    require_questions(folder)
-    try:
-        return b"\0".join((folder / name).read_bytes() for name in (STORY, QUESTIONS))
-    except OSError as error:
-        reason = f"cannot be read ({error.strerror}); {WAY_OUT}"
-        raise ContentError(reason, path=Path(error.filename or folder)) from None
-
-
-def audit_trials(path: Path | None, say: Say) -> Findings:
-    """What the five-scene trials hold, what readers without a mind get, and what is wrong with questions.
-
-    path: as for `read_trials`. Raises ConfigError and ContentError as `read_trials` does.
-    """
+def audit(path: Path | None, say: Say) -> Findings:
+    """What the five-scene trials hold, what readers without a mind get, and what is wrong with questions."""
     found = trial_folders(path)
     say(f"reading {_trials(found)} and scoring readers of every question, a minute for all of them ...")
-    scenes: Counter[int] = Counter()
-    faults: dict[str, Counter[str]] = {}
-    done = audit_items(
-        _count_items(read_trials(path, scenes=None), scenes, faults, alone=len(found) == 1), PARTS, RULES, ()
-    )
-    sizes = ", ".join(f"{count:,} of {size} scenes" for size, count in sorted(scenes.items()))
-    differs = known_source().differences(map(trial_bytes, found), whole=len(found) > 1)
-    lines = [differs] if differs else []
-    lines += [f"{_trials(found)}: {sizes}. Asked are those of {SCENES} scenes, the number in the paper."]
-    lines += [f"{name}: {meaning}." for name, meaning in FAULTS.items()]
-    rows = [
-        {"form": form, **{name: counts[name] for name in ("questions", *FAULTS)}} for form, counts in faults.items()
-    ]
-    tables = {**done.tables, "faults": pl.DataFrame(rows)}
-    notes = {**NOTES, "faults": "Known faults of questions, by the form of the question; what each means stands below."}
-    return Findings(tables=tables, notes=notes, lines=tuple(lines))
+    sizes: Counter[int] = Counter()
+    faults: dict[str, Counter[str]] = defaultdict(Counter)
 
-
-def _count_items(
-    read: Iterable[Trial], scenes: Counter[int], faults: dict[str, Counter[str]], *, alone: bool
-) -> Iterator[Item]:
-    """Yield the items that are asked, and count on the way. scenes, faults: the counts. alone: of one trial only."""
-    for trial in read:
-        scenes[len(trial.scenes)] += 1
-        if not alone and len(trial.scenes) != SCENES:
-            continue
-        for item in make_items(trial):
-            counts = faults.setdefault(str(item.factors["form"]), Counter())
+    def count(items: Iterable[Item]) -> Iterator[Item]:
+        for item in items:
+            counts = faults[str(item.factors["form"])]
             counts["questions"] += 1
             counts["options given twice"] += bool(item.factors["merged"])
             counts["right option given twice"] += bool(item.factors["twice_right"])
             counts["no change is right"] += item.answer.casefold() == "no"
             yield item
 
-
-def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """Yield the questions of all trials of five scenes, trial by trial; of a single trial, whatever scenes it has.
-
-    path: the folder of trials (see `trial_folders`). gold: not used, as there is one set of right answers.
-    Raises ConfigError and ContentError for what is missing or is not as it should be.
-    """
-    del gold
-    for trial in read_trials(path):
-        yield from make_items(trial)
-
-
-def validate(path: Path | None, say: Say) -> Findings:
-    """Whether the trials are those of the known commit (see tomserve.benchmarks.published.dyntom)."""
-
-    return validate_trials(path, say)
+    done = audit_items(count(_load(found, sizes)), ("task", "form", "state"), RULES)
+    trials = ", ".join(f"{count:,} of {size} scenes" for size, count in sorted(sizes.items()))
+    asked = f"{_trials(found)}: {trials}. Asked are those of {SCENES} scenes, the number in the paper."
+    meant = (f"{name}: {meaning}." for name, meaning in FAULTS.items())
+    known = {form: {name: counts[name] for name in ("questions", *FAULTS)} for form, counts in faults.items()}
+    table = pl.DataFrame([{"form": form, **counts} for form, counts in known.items()])
+    note = "Known faults of questions, by the form of the question; what each means stands below."
+    return replace(
+        done,
+        tables={**done.tables, "faults": table},
+        notes={**done.notes, "faults": note},
+        lines=(*SOURCE.differences(map(trial_bytes, found), whole=len(found) > 1), asked, *meant),
+    )
 
 
-def audit(path: Path | None, say: Say) -> Findings:
-    """What the trials hold, and what is wrong with it (see tomserve.benchmarks.published.dyntom)."""
-
-    return audit_trials(path, say)
-
-
-BENCHMARK = Benchmark(
-    "dyntom",
+BENCHMARK = published(
+    SOURCE,
     load,
+    differences,
+    (),
+    lambda path, items: (),
+    RULES,
     papers=(
         "Towards Dynamic Theory of Mind: Evaluating LLM Adaptation to Temporal Evolution of Human States "
         "(arXiv:2505.17663)",
     ),
-    terms=source().words,
     study="dyntom",
     strategies=("dyntom_vanilla", "dyntom_cot"),
     draw=Draw(unit=("story", "stories")),
     lettered=True,
-    rules=RULES,
     validate=validate,
     audit=audit,
 )
-"""Whole stories are drawn, each with all its questions."""

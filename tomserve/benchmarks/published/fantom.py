@@ -18,32 +18,32 @@ official order of the options is drawn for each run; here it follows from the qu
 from __future__ import annotations
 
 import ast
-import csv
 import hashlib
 import re
 import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say
-from tomserve.benchmarks.published import Source
 from tomserve.benchmarks.published.base import (
     RULES,
-    audit_items,
+    Place,
+    Record,
+    Source,
     digest_key,
     is_negated,
-    make_item,
+    number_again,
+    one_line,
+    published,
     read_digests,
-    shuffle_options,
     split_lines,
 )
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
@@ -59,7 +59,8 @@ SOURCE = Source(
     note="Give the folder with the files FANToM_*.csv, one of them, or fantom_v1.json, which the program of "
     "github.com/skywalker023/fantom fetches",
 )
-COLUMNS = ["context", "question", "answer_choices", "gt_answer"]
+OFFICIAL = "fantom_v1.json"
+COLUMNS = ("context", "question", "answer_choices", "gt_answer")
 NAME = re.compile(r"(?<![a-z])(accessible|inaccessible)_(short|full)_context_(first|second)-order\.csv$")
 """What the name of a CSV file says: whether all persons could hear the information, how much of the conversation is
 shown, and the order of the belief."""
@@ -70,30 +71,26 @@ LONGEST_OPTIONS = 20_000
 
 @dataclass(frozen=True)
 class BeliefQuestion:
-    """One question: where it stands (file, line and field), the lines of the conversation that are shown, and what is
-    asked.
+    """One question, and the lines of the conversation that are shown. The last four are known from the official file
+    alone."""
 
-    context: "short" for the passage with the information alone, "full" for the conversation from its beginning.
-    accessible: whether the person asked about heard the information. conversation, part, piece: the conversation, the
-    passage and the piece of information by their numbers in the official file, and tom_type what that file calls the
-    order of the belief (cyclic where one believes what another believes of oneself); None in the CSV files, which do
-    not say them.
-    """
-
-    file: Path
-    line: int | None
-    place: str
+    place: Place
     told: tuple[str, ...]
     question: str
     right: str
     wrong: str
-    context: str
-    accessible: bool
+    context: str  # "short" for the passage with the information alone, "full" for the conversation from its beginning
+    accessible: bool  # whether the person asked about heard the information
     order: int
-    conversation: str | None = None
-    part: str | None = None
-    piece: str | None = None
-    tom_type: str | None = None
+    conversation: str | None = None  # its number there
+    part: str | None = None  # that of the passage
+    piece: str | None = None  # that of the piece of information
+    tom_type: str | None = None  # what that file calls the order; cyclic: what one believes another believes of oneself
+
+    @cached_property
+    def identity(self) -> str:
+        """What a question is known by, whichever part of the conversation is shown."""
+        return digest_key(self.question, sorted((self.right, self.wrong)), self.accessible, self.order)
 
 
 def find_files(path: Path | None) -> list[Path]:
@@ -114,78 +111,55 @@ def read_questions(path: Path | None) -> Iterator[BeliefQuestion]:
     """
     for file in find_files(path):
         if file.suffix == ".json":
-            yield from _official(file)
-        elif NAME.search(file.name) is None:
-            expected = (
-                "a name such as FANToM_tom:belief:accessible_short_context_first-order.csv, which says what is asked"
-            )
-            raise ContentError(f"found {file.name!r}; expected {expected}, or fantom_v1.json", path=file)
+            yield from _read_official(file)
+        elif (named := NAME.search(file.name)) is not None:
+            rows = SOURCE.csv(file, COLUMNS, ",")
+            if (head := tuple(next(rows).data.values())) != COLUMNS:
+                raise SOURCE.place(file, 1).at("columns").wrong(",".join(head), ",".join(COLUMNS))
+            for row in rows:
+                told = split_lines(row.text("context"))
+                right, wrong = _options(row)
+                accessible, order = named[1] == "accessible", 1 if named[3] == "first" else 2
+                question = one_line(row.text("question"))
+                yield BeliefQuestion(row.place, told, question, right, wrong, named[2], accessible, order)
         else:
-            yield from _rows(file)
+            example = "FANToM_tom:belief:accessible_short_context_first-order.csv, which says what is asked"
+            raise SOURCE.place(file).wrong(file.name, f"a name such as {example}, or {OFFICIAL}")
 
 
-def _wrong(file: Path, line: int | None, field: str, found: object, expected: str) -> ContentError:
-    return ContentError(f"found {found!r:.80}; expected {expected}", path=file, line=line, field=field)
-
-
-def _text(file: Path) -> str:
-    return SOURCE.text(file)
-
-
-def _rows(file: Path) -> Iterator[BeliefQuestion]:
-    named = NAME.search(file.name)
-    assert named is not None
-    rows = csv.reader(_text(file).splitlines(keepends=True), strict=True)
-    try:
-        head = next(rows, [])
-        if head != COLUMNS:
-            raise _wrong(file, 1, "columns", ",".join(head), ",".join(COLUMNS))
-        for row in rows:
-            line = rows.line_num
-            if len(row) != len(COLUMNS):
-                raise _wrong(file, line, "row", f"{len(row)} cells", f"the {len(COLUMNS)} columns {', '.join(COLUMNS)}")
-            told, question, options, right = row
-            right, wrong = _options(file, line, options, right)
-            if not split_lines(told) or not question.strip():
-                raise _wrong(file, line, "question" if split_lines(told) else "context", "", "text")
-            accessible = named[1] == "accessible"
-            order = 1 if named[3] == "first" else 2
-            question = " ".join(question.split())
-            yield BeliefQuestion(
-                file, line, "row", split_lines(told), question, right, wrong, named[2], accessible, order
-            )
-    except csv.Error as error:
-        raise _wrong(file, rows.line_num, "row", str(error), "comma-separated values") from None
-
-
-def _options(file: Path, line: int, text: str, right: str) -> tuple[str, str]:
+def _options(row: Record) -> tuple[str, str]:
     """The right and the wrong option of a row, with single spaces."""
+    text = row.text("answer_choices")
     try:
         found = ast.literal_eval(text) if len(text) <= LONGEST_OPTIONS else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         found = None
     if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, str) and one.strip() for one in found):
-        raise _wrong(file, line, "answer_choices", text, "a list of two texts")
-    first, second = (" ".join(one.split()) for one in found)
-    right = " ".join(right.split())
+        raise row.wrong("answer_choices", "a list of two texts")
+    first, second = map(one_line, found)
+    right = one_line(row.text("gt_answer"))
     if right not in (first, second):
-        raise _wrong(file, line, "gt_answer", right, "one of answer_choices")
+        raise row.wrong("gt_answer", "one of answer_choices")
     return right, second if right == first else first
 
 
-def _official(file: Path) -> Iterator[BeliefQuestion]:
-    try:
-        sets = orjson.loads(_text(file))
-    except orjson.JSONDecodeError as error:
-        raise ContentError(f"is no JSON ({error.msg}); expected fantom_v1.json", path=file, line=error.lineno) from None
-    sets = _rowwise(sets)
-    if not isinstance(sets, list):
-        raise ContentError(f"found {str(sets)!r:.60}; expected a list of sets, as in fantom_v1.json", path=file)
-    for number, one in enumerate(sets):
-        if not isinstance(one, dict) or not isinstance(one.get("beliefQAs"), list):
-            raise _wrong(file, None, f"{number}.beliefQAs", one, "a list of questions, as in fantom_v1.json")
-        for place, asked in enumerate(one["beliefQAs"]):
-            yield from _read_question(file, f"{number}.beliefQAs.{place}", one, asked)
+def _read_official(file: Path) -> Iterator[BeliefQuestion]:
+    place = SOURCE.place(file)
+    sets = _rowwise(place.value(SOURCE.text(file)))
+    for one in Record(place, {"sets": sets}).objects("sets"):
+        for asked in one.objects("beliefQAs"):
+            names = ("question", "correct_answer", "wrong_answer", "question_type", "tom_type")
+            question, right, wrong, kind, order = (one_line(asked.text(name)) for name in names)
+            if not kind.endswith((":accessible", ":inaccessible")):
+                raise asked.wrong("question_type", "tom:belief:accessible or tom:belief:inaccessible")
+            if order.split(":")[0] not in ("first-order", "second-order"):
+                raise asked.wrong("tom_type", "first-order, or second-order with what is behind a colon")
+            piece = one.text("set_id")
+            numbers = (piece.split("-")[0], "-".join(piece.split("-")[:2]), piece, order)
+            accessible, level = kind.endswith(":accessible"), 2 if order.startswith("second") else 1
+            for context in ("short", "full"):
+                told = split_lines(one.text(f"{context}_context"))
+                yield BeliefQuestion(asked.place, told, question, right, wrong, context, accessible, level, *numbers)
 
 
 def _rowwise(found: Any) -> Any:
@@ -195,30 +169,6 @@ def _rowwise(found: Any) -> Any:
         return found
     columns = {name: column for name, column in found.items() if isinstance(column, dict)}
     return [{name: column.get(row) for name, column in columns.items()} for row in columns["beliefQAs"]]
-
-
-def _read_question(file: Path, place: str, one: Mapping[str, Any], asked: Any) -> Iterator[BeliefQuestion]:
-    """A belief question of the official file, with the passage and with the whole conversation."""
-
-    def text(of: Any, name: str, where: str) -> str:
-        found = of.get(name) if isinstance(of, dict) else None
-        if not isinstance(found, str) or not found.strip():
-            raise _wrong(file, None, f"{where}.{name}", found, "text, as in fantom_v1.json")
-        return found
-
-    names = ("question", "correct_answer", "wrong_answer", "question_type", "tom_type")
-    question, right, wrong, kind, order = (" ".join(text(asked, name, place).split()) for name in names)
-    piece = text(one, "set_id", place.split(".")[0])
-    conversation, part = piece.split("-")[0], "-".join(piece.split("-")[:2])
-    if not kind.endswith((":accessible", ":inaccessible")):
-        raise _wrong(file, None, f"{place}.question_type", kind, "tom:belief:accessible or tom:belief:inaccessible")
-    if order.split(":")[0] not in ("first-order", "second-order"):
-        raise _wrong(file, None, f"{place}.tom_type", order, "first-order, or second-order with what is behind a colon")
-    numbers = (conversation, part, piece, order)
-    for context in ("short", "full"):
-        told = split_lines(text(one, f"{context}_context", place.split(".")[0]))
-        accessible, level = kind.endswith(":accessible"), 2 if order.startswith("second") else 1
-        yield BeliefQuestion(file, None, place, told, question, right, wrong, context, accessible, level, *numbers)
 
 
 ENOUGH = 0.6
@@ -257,31 +207,24 @@ def _common(words: set[str], other: set[str]) -> float:
     return len(words & other) / max(1, min(len(words), len(other)))
 
 
-OFFICIAL = "fantom_v1.json"
 _SILENT = re.compile(r"[^\s:]+:")
 """A line of a conversation in which nothing is said."""
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The questions in the order of the files; one whose options are the same is left out. Raises as `reading.read`."""
-    del gold
+    """The questions in the order of the files; one whose options are the same is left out. Raises as
+    `read_questions`."""
     asked = [one for one in read_questions(path) if one.right.casefold() != one.wrong.casefold()]
     places = _places(asked)
     conversations = _conversations(asked, {content: part for content, (part, _) in places.items()})
-    seen: dict[str, int] = defaultdict(int)
+    ids: Counter[str] = Counter()
     for one in asked:
-        part, piece = places[_identity(one)]
-        name = f"{one.context}/{_identity(one)}"
-        seen[name] += 1
-        yield make_item(
-            one.file,
-            one.line,
-            one.place,
-            id=name if seen[name] == 1 else f"{name}/{seen[name]}",
-            benchmark="fantom",
+        part, piece = places[one.identity]
+        yield one.place.item(
+            id=number_again(ids, f"{one.context}/{one.identity}"),
             story=one.told,
             question=one.question,
-            choices=shuffle_options((one.right, one.wrong), one.question),
+            choices=sorted((one.right, one.wrong), key=lambda option: (digest_key(one.question, option), option)),
             answer=one.right,
             cluster=f"conversation/{conversations[part]}",
             factors={
@@ -292,11 +235,6 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         )
 
 
-def _identity(one: BeliefQuestion) -> str:
-    """What a question is known by, whichever part of the conversation is shown."""
-    return digest_key(one.question, sorted((one.right, one.wrong)), one.accessible, one.order)
-
-
 def _places(asked: Sequence[BeliefQuestion]) -> dict[str, tuple[str, str]]:
     """The passage and the piece of information of each question, by its content.
 
@@ -305,7 +243,7 @@ def _places(asked: Sequence[BeliefQuestion]) -> dict[str, tuple[str, str]]:
     """
     passages: dict[str, BeliefQuestion] = {}
     for one in sorted(asked, key=lambda one: one.context != "full"):  # the short ones last, so that they count
-        passages[_identity(one)] = one
+        passages[one.identity] = one
     found: dict[str, tuple[str, str]] = {}
     together: dict[tuple[str, bool], list[BeliefQuestion]] = defaultdict(list)
     for content, one in passages.items():
@@ -317,7 +255,7 @@ def _places(asked: Sequence[BeliefQuestion]) -> dict[str, tuple[str, str]]:
         people = {line.split(":")[0].casefold() for line in group[0].told}
         numbers = number_pieces([one.question for one in group], people)
         for one, number in zip(group, numbers, strict=True):
-            found[_identity(one)] = (part, f"{part}/{'heard' if accessible else 'missed'}/{number}")
+            found[one.identity] = (part, f"{part}/{'heard' if accessible else 'missed'}/{number}")
     return found
 
 
@@ -330,14 +268,14 @@ def _conversations(asked: Sequence[BeliefQuestion], parts: Mapping[str, str]) ->
     found: dict[str, str] = {}
     told: dict[str, str] = {}  # the text of each whole conversation, by its key
     for one in asked:
-        part = parts[_identity(one)]
+        part = parts[one.identity]
         if one.conversation is not None:
             found[part] = one.conversation
         elif one.context == "full":
             found[part] = digest_key(one.told)
             told[found[part]] = "\n".join(one.told)
     for one in asked:
-        if (part := parts[_identity(one)]) not in found:
+        if (part := parts[one.identity]) not in found:
             text = "\n".join(one.told)
             holding = [name for name, whole in told.items() if text in whole]
             found[part] = holding[0] if len(holding) == 1 else part
@@ -361,58 +299,41 @@ def official(item: Item, reading: Reading) -> dict[str, bool | None]:
     return {"metric_official": begins or f"({letter})" in text or text == letter}
 
 
-def audit(path: Path | None, say: Say) -> Findings:
-    """What the files hold, by context, accessibility and order (see tomserve.benchmarks.published.base)."""
-    del say
-    same = sum(one.right.casefold() == one.wrong.casefold() for one in read_questions(path))
-    items = list(load(path))
-    shown = Counter((item.story, item.question) for item in items)
-    whole = sum(count - 1 for count in shown.values())
-    silent = sum(any(_SILENT.fullmatch(line) for line in item.story) for item in items)
-    said = [
-        f"{whole:,} questions are asked twice, because the passage is the whole conversation (context short and full)."
-        if whole
-        else "",
+def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
+    if whole := len(items) - len({(item.story, item.question) for item in items}):
+        yield (
+            f"{whole:,} questions are asked twice, because the passage is the whole conversation (context short and "
+            "full)."
+        )
+    yield (
         "Where the information was missed, the option that denies is nearly always right, and where it was heard, the "
-        "other one: each half alone is answered without a mind (see the rules), so read both halves together.",
-        f"{same:,} questions whose two options are the same are left out." if same else "",
-        f"{silent:,} questions show a conversation in which somebody's line is empty." if silent else "",
-        *_compare_files(path),
-    ]
-    return audit_items(items, ("context", "accessible", "order"), (*RULES, *OWN), [line for line in said if line])
+        "other one: each half alone is answered without a mind (see the rules), so read both halves together."
+    )
+    if same := sum(one.right.casefold() == one.wrong.casefold() for one in read_questions(path)):
+        yield f"{same:,} questions whose two options are the same are left out."
+    if silent := sum(any(_SILENT.fullmatch(line) for line in item.story) for item in items):
+        yield f"{silent:,} questions show a conversation in which somebody's line is empty."
 
 
 def _compare_files(path: Path | None) -> list[str]:
     """How the files differ from the known ones, and which are not there: one line each."""
-    known = dict(line.split("=") for line in read_digests("fantom"))
+    known = dict(read_digests("fantom"))
     at_hand = find_files(path)
-    if any(file.name.endswith(".json") for file in at_hand):
+    if any(file.suffix == ".json" for file in at_hand):
         return [f"{OFFICIAL} is not compared with the authors' file, whose digest tomserve does not know."]
     found = {named[0]: git_blob_name(file.read_bytes()) for file in at_hand if (named := NAME.search(file.name))}
-    missing = sorted(set(known) - set(found))
-    return [
-        *(
-            f"{name} is not the file of commit {SOURCE.commit} of {SOURCE.repository}."
-            for name, digest in sorted(found.items())
-            if known.get(name) != digest
-        ),
-        *([f"Not at hand: {', '.join(missing)}."] if missing and path is not None and path.is_dir() else []),
+    said = [
+        f"{name} is not the file of commit {SOURCE.commit} of {SOURCE.repository}."
+        for name, digest in sorted(found.items())
+        if known.get(name) != digest
     ]
+    missing = sorted(known.keys() - found)
+    return [*said, f"Not at hand: {', '.join(missing)}."] if missing and path is not None and path.is_dir() else said
 
 
 def git_blob_name(content: bytes) -> str:
     """The name by which git knows a file of that content, as `git ls-tree` prints it."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-
-
-def validate(path: Path | None, say: Say) -> Findings:
-    """Whether the files are the known ones, and can be read whole."""
-    del say
-    count = sum(1 for _ in load(path))
-    wrong = _compare_files(path)
-    if wrong:
-        return Findings(lines=(f"{count:,} questions can be read, but:", *wrong), code=1)
-    return Findings(lines=(f"{count:,} questions: ok; these are the files of commit {SOURCE.commit}, byte for byte.",))
 
 
 def _reader(denying: bool) -> Callable[[Item], str]:
@@ -429,17 +350,17 @@ def _reader(denying: bool) -> Callable[[Item], str]:
 OWN = (Baseline("denying else shortest", _reader(True)), Baseline("affirming else longest", _reader(False)))
 """What the options alone give away: the first of information that was missed, the second of what was heard."""
 
-BENCHMARK = Benchmark(
-    "fantom",
+BENCHMARK = published(
+    SOURCE,
     load,
+    _compare_files,
+    ("context", "accessible", "order"),
+    _remarks,
+    (*RULES, *OWN),
     papers=("FANToM: A Benchmark for Stress-testing Machine Theory of Mind in Interactions (arXiv:2310.15421)",),
-    terms=SOURCE.words,
     study="fantom",
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("conversation", "conversations")),
     lettered=True,
     metrics=(Metric({"metric_official": pl.Boolean}, official),),
-    rules=(*RULES, *OWN),
-    validate=validate,
-    audit=audit,
 )

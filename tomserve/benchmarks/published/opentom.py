@@ -18,24 +18,28 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import polars as pl
-from pydantic import ValidationError
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.published.base import Source, audit_items, read_digests
-from tomserve.errors import ContentError
-from tomserve.items import Factor, Item
+from tomserve.benchmarks.published.base import Place, Record, Source, count_wrong_labels, cut_sentences, published
+from tomserve.items import Item
 from tomserve.items.draw import Draw, seeded_order
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric
 
+SOURCE = Source(
+    "opentom",
+    "seacowx/OpenToM",
+    "data/opentom_data",
+    "CC BY-NC 4.0",
+    "3f22b66",
+    "It must not be used for training, nor be sent where it may be",
+)
 META = {"normal": "meta_data", "long": "meta_data_long"}
 """The files of narratives, without their ending, by the factor `length`; that of the long ones may be missing."""
 
@@ -50,8 +54,6 @@ PARTS = {
 }
 """The files of questions, without their ending, each with the genre of its questions and their order."""
 
-_KEY = re.compile(r"[\w-]{1,60}", re.ASCII)
-
 
 def plain(place: str) -> str:
     """A place as it is compared: in small letters, with spaces for underscores and without its article."""
@@ -59,111 +61,67 @@ def plain(place: str) -> str:
 
 
 class Narrative(NamedTuple):
-    """A narrative and its questions.
+    """A narrative and its questions."""
 
-    key: its name in the files. length: normal or long. text: what is told. mover, observer: the two people. object:
-    what is moved. places: where it was and where it is in the end. observed: whether the observer sees it moved.
-    questions: by file, pairs of a question and its answer. row: what its digest is taken of.
-    """
-
-    key: str
-    length: str
+    key: str  # its name in the files
+    length: str  # of META
     text: str
     mover: str
     observer: str
-    object: str
-    places: tuple[str, str]
-    observed: bool
-    questions: Mapping[str, tuple[tuple[str, str], ...]]
-    row: bytes
+    object: str  # what is moved
+    places: tuple[str, str]  # where it was and where it is in the end
+    observed: bool  # whether the observer sees it moved
+    questions: Mapping[str, tuple[tuple[Place, str, str], ...]]  # by file: where each stands, the question, its answer
+
+    @property
+    def row(self) -> bytes:
+        """What the digest of a narrative with its questions is taken of."""
+        pairs = {part: [pair for _, *pair in asked] for part, asked in self.questions.items()}
+        return orjson.dumps([self.text, self.mover, self.observer, self.object, *self.places, self.observed, pairs])
 
 
-def read_narratives(source: Source, path: Path | None) -> Iterator[Narrative]:
+def read_narratives(path: Path | None) -> Iterator[Narrative]:
     """The narratives of a folder, the normal ones first.
 
-    source: where the files come from. path: the user's. Raises ConfigError where nothing is there, ContentError by file
-    and field for what cannot be read.
+    Raises ConfigError where nothing is there, ContentError by file and field for what cannot be read.
     """
-    folder = source.require_path(path)
+    folder = SOURCE.require_path(path)
     if not folder.is_dir():
         reason = "is a file; name the folder of files data/opentom_data, from which opentom.json was put together"
-        raise ContentError(f"{reason}: expected {source.words}", path=folder)
-    for part in PARTS:
-        _require_file(source, folder, part)
-    asked = {part: _object(source, folder / f"{part}.json") for part in PARTS}
+        raise SOURCE.place(folder).error(reason)
+    asked = {part: _read_questions(folder, part) for part in PARTS}
     for length, name in META.items():
-        file = folder / f"{name}.json"
-        if length == "normal" or file.exists():
-            for key, told in _object(source, file).items():
-                yield _narrative(folder, file, length, key, told, asked)
+        if length == "normal" or (folder / f"{name}.json").exists():
+            file = SOURCE.json(folder / f"{name}.json")
+            for key in file.data:
+                yield _narrative(file.object(key), length, key, asked)
 
 
-def _require_file(source: Source, folder: Path, part: str) -> None:
-    """Raise ContentError where a file of questions is missing, and say so where it is the one that was replaced."""
-    old = part.removesuffix("_new")
-    if not (folder / f"{part}.json").exists():
-        reason = f"is not there; expected {source.words}"
+def _read_questions(folder: Path, part: str) -> Record:
+    """A file of questions. Raises ContentError where it is missing, which says so where its older form is there."""
+    file, old = folder / f"{part}.json", part.removesuffix("_new")
+    if not file.exists():
+        reason = "is not there"
         if old != part and (folder / f"{old}.json").exists():
             reason += f". {old}.json is the older file, whose answers contradict location_c{old[10:]}.json"
-        raise ContentError(reason, path=folder / f"{part}.json")
+        raise SOURCE.place(file).error(reason)
+    return SOURCE.json(file)
 
 
-def _object(source: Source, file: Path) -> dict[str, Any]:
-    text = source.text(file)
-    if text.startswith("version https://git-lfs"):
-        raise ContentError("is only a pointer of Git LFS; fetch the file itself (git lfs pull)", path=file)
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ContentError(f"is no JSON ({error}); take the official file", path=file) from None
-    if not isinstance(found, dict) or not found:
-        raise ContentError(f"is {text!r:.40}; expected a JSON object by the narratives' keys", path=file)
-    return found
-
-
-def _narrative(folder: Path, file: Path, length: str, key: str, told: Any, asked: Mapping[str, Any]) -> Narrative:
-    def refuse(field: str, found: object, wanted: str) -> ContentError:
-        reason = f"is {found!r:.60}; expected {wanted}; take the official file, or mend this"
-        return ContentError(reason, path=file, field=f"{key[:60]}.{field}" if field else repr(key[:60]))
-
-    def text(holder: Any, field: str, within: str = "") -> str:
-        value = holder.get(field) if isinstance(holder, dict) else None
-        if not isinstance(value, str) or not value.strip():
-            raise refuse(f"{within}{field}", value, "text")
-        return value.strip()
-
-    if not _KEY.fullmatch(key):
-        raise refuse("", key, "letters, digits, '-' and '_'")
-    if not isinstance(told, dict):
-        raise refuse("", told, "an object")
-    plot = told.get("plot_info")
-    mover, observer, thing, old, new = (
-        text(plot, name, "plot_info.") for name in ("mover", "observer", "eoi", "original_place", "move_to_place")
-    )
-    if not isinstance(told.get("observed"), bool):
-        raise refuse("observed", told.get("observed"), "true or false")
-    if plain(old) == plain(new) or len({mover, observer}) < 2:
-        raise refuse("plot_info", plot, "two people and two places")
-    questions = {part: tuple(_questions(folder, part, key, asked[part].get(key))) for part in PARTS}
-    narrative = text(told, "long_narrative" if length == "long" else "narrative")
-    row = orjson.dumps([narrative, mover, observer, thing, old, new, told["observed"], questions])
-    return Narrative(key, length, narrative, mover, observer, thing, (old, new), told["observed"], questions, row)
-
-
-def _questions(folder: Path, part: str, key: str, found: Any) -> Iterator[tuple[str, str]]:
-    def refuse(field: str, value: object, wanted: str) -> ContentError:
-        reason = f"is {value!r:.60}; expected {wanted}; take the official file, or mend this"
-        return ContentError(reason, path=folder / f"{part}.json", field=f"{key}{field}")
-
-    if not isinstance(found, list) or not found:
-        raise refuse("", found, "a list of questions")
-    for place, one in enumerate(found):
-        if not isinstance(one, dict):
-            raise refuse(f"[{place}]", one, "an object")
-        for name in ("question", "answer"):
-            if not isinstance(one.get(name), str) or not one[name].strip():
-                raise refuse(f"[{place}].{name}", one.get(name), "text")
-        yield one["question"].strip(), one["answer"].strip()
+def _narrative(told: Record, length: str, key: str, asked: Mapping[str, Record]) -> Narrative:
+    plot = told.object("plot_info")
+    mover, observer, thing, old, new = map(plot.text, ("mover", "observer", "eoi", "original_place", "move_to_place"))
+    observed = told.data.get("observed")
+    if not isinstance(observed, bool):
+        raise told.wrong("observed", "true or false")
+    if plain(old) == plain(new) or mover == observer:
+        raise told.wrong("plot_info", "two people and two places")
+    questions = {
+        part: tuple((one.place, one.text("question"), one.text("answer")) for one in file.objects(key))
+        for part, file in asked.items()
+    }
+    text = told.text("long_narrative" if length == "long" else "narrative")
+    return Narrative(key, length, text, mover, observer, thing, (old, new), observed, questions)
 
 
 CLASSES = {
@@ -182,22 +140,17 @@ CLOSE = 0.6
 
 
 class Question(NamedTuple):
-    """A question of a narrative.
+    """A question of a narrative."""
 
-    part: the file it is in. number: its place there, from 0. question: as the file has it. task: of CLASSES. order: 0
-    for the narrator's, 1 for what somebody believes or feels, 2 for what somebody believes of the other. perspective:
-    narrator, mover or observer. place: of a question on fullness, the place it asks about: original or new. right: its
-    class. spelt: the places' names, that of the right answer as the answer spells it, without underscores.
-    """
-
-    part: str
-    number: int
+    place: Place  # where it stands
+    part: str  # the file it is in, of PARTS
+    number: int  # its place there, from 1
     question: str
-    task: str
-    order: int
-    perspective: str
-    place: str | None
-    right: str
+    task: str  # of CLASSES
+    order: int  # 0: the narrator's; 1: what somebody believes or feels; 2: what somebody believes of the other
+    perspective: str  # narrator, mover or observer
+    container: str | None  # of a question on fullness the place it asks about: original or new
+    right: str  # its class
 
 
 def places(told: Narrative) -> dict[str, str]:
@@ -205,55 +158,33 @@ def places(told: Narrative) -> dict[str, str]:
     return dict(zip(CLASSES["location_fine"], (place.replace("_", " ") for place in told.places), strict=True))
 
 
-def questions(told: Narrative) -> list[Question]:
-    """The questions of a narrative, in the order of PARTS.
-
-    Raises ValueError with the file, the place in it and the field, and what is wrong, for a question that has another
-    form or answer.
-    """
-    found = []
-    for part, (genre, order) in PARTS.items():
-        for number, (question, answer) in enumerate(told.questions[part]):
-            try:
-                found.append(_question(told, part, number, genre, order, question, answer))
-            except _WrongError as error:
-                field = f"{told.key}[{number}].{error.field}"
-                raise ValueError(f"{part}.json", field, error.reason) from None
-    return found
-
-
-class _WrongError(Exception):
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(reason)
-        self.field, self.reason = field, reason
-
-
-def _question(told: Narrative, part: str, number: int, genre: str, order: int, question: str, answer: str) -> Question:
-    who = _PERSPECTIVE.match(question)
-    name = (who[1] or who[2]) if who else ""
+def questions(told: Narrative) -> Iterator[Question]:
+    """The questions of a narrative, in the order of PARTS. Raises ContentError for one of another form or answer."""
     known = {"narrator": "narrator", told.mover: "mover", told.observer: "observer"}
-    if name not in known:
-        raise _WrongError("question", f"is {question!r:.80}; expected one from the perspective of {', '.join(known)}")
-    task = genre
-    if genre == "multihop":
-        task = "fullness" if "fullness" in question else "accessibility"
-    place = None
-    if task == "fullness":
-        of = _FULLNESS.search(question)
-        place = _closest(told, of[1]) if of else None
-        if place is None:
-            raise _WrongError(
-                "question", f"is {question!r:.80}; expected one on the fullness of {' or '.join(told.places)}"
-            )
-    if task == "location_fine":
-        right = _closest(told, answer)
-    else:
-        right = next((one for one in CLASSES[task] if one.casefold() == answer.casefold()), None)
-    if right is None:
-        wanted = told.places if task == "location_fine" else CLASSES[task]
-        raise _WrongError("answer", f"is {answer!r:.60}; expected {' or '.join(wanted)}")
-    own = 0 if known[name] == "narrator" else order
-    return Question(part, number, question, task, own, known[name], place, right)
+    for part, (task, order) in PARTS.items():
+        for number, (place, question, answer) in enumerate(told.questions[part], 1):
+            who = _PERSPECTIVE.match(question)
+            perspective = known.get(who[1] or who[2]) if who else None
+            if perspective is None:
+                raise place.at("question").wrong(question, f"one from the perspective of {', '.join(known)}")
+            kind, container = task, None
+            if task == "multihop":
+                kind = "fullness" if "fullness" in question else "accessibility"
+            if kind == "fullness":
+                of = _FULLNESS.search(question)
+                container = _closest(told, of[1]) if of else None
+                if container is None:
+                    expected = f"one on the fullness of {' or '.join(told.places)}"
+                    raise place.at("question").wrong(question, expected)
+            wanted: Sequence[str] = told.places if kind == "location_fine" else CLASSES[kind]
+            if kind == "location_fine":
+                right = _closest(told, answer)
+            else:
+                right = next((one for one in wanted if one.casefold() == answer.casefold()), None)
+            if right is None:
+                raise place.at("answer").wrong(answer, " or ".join(wanted))
+            own = 0 if perspective == "narrator" else order
+            yield Question(place, part, number, question, kind, own, perspective, container, right)
 
 
 def _closest(told: Narrative, text: str) -> str | None:
@@ -291,7 +222,7 @@ def _follows(told: Narrative, one: Question, coarse: dict[tuple[int, str], bool]
         return None
     if one.task == "location_fine":
         return (one.right == "new") == moved
-    expected = {"original": "less full", "new": "more full"}[one.place or "new"] if moved else "equally full"
+    expected = {"original": "less full", "new": "more full"}[one.container or "new"] if moved else "equally full"
     return one.right == expected
 
 
@@ -407,122 +338,64 @@ RULES = (
 """The rules of the benchmark's field `rules`."""
 
 
-SOURCE = Source(
-    "opentom",
-    "seacowx/OpenToM",
-    "data/opentom_data",
-    "CC BY-NC 4.0",
-    "3f22b66",
-    read_digests("opentom"),
-    "It must not be used for training, nor be sent where it may be",
-)
 DIMENSIONS = {"attitude": "emotion"}
 """What a task asks about where it is no belief."""
 JSON = ("json", "fenced", "embedded", "unclosed")
 """How the ways are called in which a reply was read that is, or holds, a JSON object."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”’])\s+|\n+")
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of the user's folder, narrative by narrative. gold: not used, as there is one set of right answers.
+    """The items of the user's folder, narrative by narrative.
 
     Raises ConfigError where there is no folder, ContentError by file and field for what cannot be read.
     """
-    del gold
-    folder = SOURCE.require_path(path)
-    for told in read_narratives(SOURCE, path):
-        try:
-            asked = questions(told)
-        except ValueError as error:
-            file, field, reason = error.args
-            told_to = f"{reason}; take the official file, or mend this"
-            raise ContentError(told_to, path=folder / file, field=field) from None
+    for told in read_narratives(path):
+        asked = list(questions(told))
         for question, agrees in zip(asked, check_labels(told, asked), strict=True):
-            try:
-                yield _item(told, question, agrees)
-            except ValidationError as error:
-                reason = f"makes no item ({error.errors()[0]['msg']}); take the official file, or mend this"
-                field = f"{told.key}[{question.number}]"
-                raise ContentError(reason, path=folder / f"{question.part}.json", field=field) from None
+            yield _item(told, question, agrees)
 
 
 def _item(told: Narrative, asked: Question, agrees: bool | None) -> Item:
     named = places(told)
     offered = list(named.values()) if asked.task == "location_fine" else CLASSES[asked.task]
     part = asked.part.removesuffix("_new")
-    name = f"opentom/{told.key}{'/long' if told.length == 'long' else ''}/{part}/{asked.number + 1}"
+    name = f"opentom/{told.key}{'/long' if told.length == 'long' else ''}/{part}/{asked.number}"
     unseen = asked.perspective == "observer" and not told.observed
-    condition = ("false_belief" if unseen else "true_belief") if asked.order == 1 else None
-    factors: dict[str, Factor] = {
-        "task": asked.task,
-        "dimension": "reality" if asked.order == 0 else DIMENSIONS.get(asked.task, "belief"),
-        "order": asked.order,
-        "perspective": asked.perspective,
-        "condition": condition,
-        "observed": told.observed,
-        "length": told.length,
-        "container": asked.place,
-        "label": asked.right,
-        "label_agrees": agrees,
-        **{f"place_{kind}": place for kind, place in named.items()},
-    }
-    return Item(
+    return asked.place.item(
         id=name,
-        benchmark="opentom",
-        story=[part for part in _SENTENCE.split(told.text) if part.strip()],
+        story=cut_sentences(told.text),
         question=asked.question,
         choices=seeded_order(offered, name, separator=" "),
         answer=named.get(asked.right, asked.right),
-        factors=factors,
+        factors={
+            "task": asked.task,
+            "dimension": "reality" if asked.order == 0 else DIMENSIONS.get(asked.task, "belief"),
+            "order": asked.order,
+            "perspective": asked.perspective,
+            "condition": ("false_belief" if unseen else "true_belief") if asked.order == 1 else None,
+            "observed": told.observed,
+            "length": told.length,
+            "container": asked.container,
+            "label": asked.right,
+            "label_agrees": agrees,
+            **{f"place_{kind}": place for kind, place in named.items()},
+        },
         cluster=f"opentom/{told.key}",
     )
 
 
-def validate(path: Path | None, say: Say) -> Findings:
-    """Check that the folder is the known one."""
-    del say
-    every = list(read_narratives(SOURCE, path))
-    asked = sum(len(part) for told in every for part in told.questions.values())
-    problems = [found] if (found := _differs(every)) else []
-    counted = f"{asked:,} questions about {len(every):,} narratives: {outcome(problems)}"
-    return Findings.of_problems(problems, counted, under_heading=True)
-
-
-def _differs(every: list[Narrative]) -> str | None:
-    """How the narratives differ from the known ones; each, normal or long, is a row with its questions."""
-    return SOURCE.differences(told.row for told in every)
-
-
-def audit(path: Path | None, say: Say) -> Findings:
-    """Count what the folder holds, how far readers get who follow nobody's mind, and which labels contradict others."""
-    del say
-    told = list(read_narratives(SOURCE, path))
-    every = list(load(path))
-    wrong = [item for item in every if item.factors["label_agrees"] is False]
-    kinds = ("length", "task", "order", "perspective", "observed", "label")
-    counts = Counter(tuple(item.factors[name] for name in kinds) for item in wrong)
-    table = [{**dict(zip(kinds, key, strict=True)), "labels": count} for key, count in sorted(counts.items(), key=str)]
-    lengths = Counter(one.length for one in told)
-    differs = _differs(told)
-    said = [
-        *([differs] if differs else []),
-        *([] if lengths["long"] else ["long: meta_data_long.json is not there, so no long narratives are asked."]),
-        f"labels: {len(wrong):,} of {sum(item.factors['label_agrees'] is not None for item in every):,} that can be "
-        "checked contradict the plot or another label; they are asked as they are (factor label_agrees).",
-        f"places: {_count_unnamed(every):,} of {len(told):,} narratives do not name both places in the words of the "
-        "answers.",
-    ]
-    made = audit_items(every, ("length", "task", "order"), RULES, said)
-    tables: Mapping[str, pl.DataFrame] = {"labels": pl.DataFrame(table)} if table else {}
-    note = "Labels that contradict the plot, or what the same person is said to believe in the coarse questions."
-    return Findings(tables={**made.tables, **tables}, notes={**made.notes, "labels": note}, lines=made.lines)
-
-
-def _count_unnamed(every: list[Item]) -> int:
-    """How many narratives lack the words of one of their two places."""
-    told = {(item.cluster, item.factors["length"]): item for item in every if item.factors["task"] == "location_fine"}
-    words = [(" ".join(item.story).casefold(), item.choices) for item in told.values()]
-    return sum(not all(plain(choice) in text for choice in choices) for text, choices in words)
+def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
+    if not any(item.factors["length"] == "long" for item in items):
+        yield "long: meta_data_long.json is not there, so no long narratives are asked."
+    agree = [item.factors["label_agrees"] for item in items if item.factors["label_agrees"] is not None]
+    yield (
+        f"labels: {agree.count(False):,} of {len(agree):,} that can be checked contradict the plot or another label; "
+        "they are asked as they are (factor label_agrees)."
+    )
+    told = {(item.cluster, item.factors["length"]): item for item in items if item.factors["task"] == "location_fine"}
+    texts = [(" ".join(item.story).casefold(), item.choices) for item in told.values()]
+    unnamed = sum(not all(plain(choice) in text for choice in choices) for text, choices in texts)
+    yield f"places: {unnamed:,} of {len(texts):,} narratives do not name both places in the words of the answers."
 
 
 def _official(item: Item, reading: Reading) -> Mapping[str, str]:
@@ -548,19 +421,22 @@ METRICS = (
 )
 """metric_class: the class of the answer that was read; metric_official: the class by the authors' reading."""
 
-BENCHMARK = Benchmark(
-    "opentom",
+BENCHMARK = published(
+    SOURCE,
     load,
+    lambda path: SOURCE.differences(told.row for told in read_narratives(path)),
+    ("length", "task", "order"),
+    _remarks,
+    RULES,
+    tables=lambda items: count_wrong_labels(items, ("length", "task", "order", "perspective", "observed", "label")),
+    notes={
+        "labels": "Labels that contradict the plot, or what the same person is said to believe in the coarse questions."
+    },
     papers=(
         "OpenToM: A Comprehensive Benchmark for Evaluating Theory-of-Mind Reasoning "
         "Capabilities of Large Language Models (arXiv:2402.06044)",
     ),
-    terms=SOURCE.words,
     study="opentom",
     draw=Draw(whole=("length",), unit=("narrative", "narratives")),
     metrics=METRICS,
-    rules=RULES,
-    validate=validate,
-    audit=audit,
 )
-"""The value by which tomserve knows the benchmark."""

@@ -16,16 +16,13 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.published import Source
-from tomserve.benchmarks.published.base import audit_items, read_digests
-from tomserve.errors import ConfigError, ContentError
+from tomserve.benchmarks.published.base import Record, Source, one_line, published
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw, seeded_order
 from tomserve.scoring.answers import Reading
@@ -65,63 +62,14 @@ FIELDS = {
 """The fields of the story, the question and the four options, by language."""
 
 
-@cache
-def source() -> Source:
-    """Where the files come from, with the digests of the known rows."""
-    return Source(
-        "tombench",
-        "zhchen18/ToMBench",
-        "data",
-        "MIT, for evaluation only",
-        "4f491f0",
-        digests=read_digests("tombench"),
-        note="--path names the folder with its 20 files *.jsonl, or one of these files",
-    )
-
-
-class Row(NamedTuple):
-    """One question in both languages. file, line: where it stands. task: of KNOWN. data: its fields as they stand."""
-
-    file: Path
-    line: int
-    task: str
-    data: dict[str, Any]
-
-    def text(self, field: str) -> str:
-        """The text of a field. Raises ContentError where it holds none."""
-        value = self.data.get(field)
-        if not isinstance(value, str) or not value.strip():
-            raise self.error(field, value, "a text")
-        return value.strip()
-
-    def options(self, language: str) -> list[str]:
-        """The options in the order of the file without their letters, as many as there are: the last two may be null
-        or NaN. Raises ContentError where fewer than two are there, or one is missing between others."""
-        found = []
-        for letter, field in zip(LETTERS, FIELDS[language][2], strict=True):
-            value = self.data.get(field)
-            if value is None or value != value:  # NaN, which the files have where JSON has null
-                break
-            found.append(bare(self.text(field), letter))
-        rest = [field for field in FIELDS[language][2][len(found) :] if isinstance(self.data.get(field), str)]
-        if len(found) < 2 or rest:
-            field = FIELDS[language][2][len(found)]
-            raise self.error(field, self.data.get(field), "two options, or four")
-        return found
-
-    @property
-    def letter(self) -> str:
-        """The letter of the right answer. Raises ContentError where it is none."""
-        letter = self.text(ANSWER).rstrip(". ")
-        if letter not in LETTERS or not letter:
-            raise self.error(ANSWER, self.data.get(ANSWER), "one of A, B, C, D")
-        return letter
-
-    def error(self, field: str, found: object, expected: str) -> ContentError:
-        """The error that says what a field holds and what it should hold."""
-        name = field.replace("\n", "\\n")
-        reason = f"{name}: found {found!r:.60}; expected {expected}. Take the file anew from {source().words}"
-        return ContentError(reason, path=self.file, line=self.line)
+SOURCE = Source(
+    "tombench",
+    "zhchen18/ToMBench",
+    "data",
+    "MIT, for evaluation only",
+    "4f491f0",
+    note="--path names the folder with its 20 files *.jsonl, or one of these files",
+)
 
 
 def bare(option: str, letter: str) -> str:
@@ -130,50 +78,56 @@ def bare(option: str, letter: str) -> str:
     >>> bare("B.tea", "B"), bare("B: tea", "B"), bare("A. tea", "B"), bare("A big jar", "A")
     ('tea', 'tea', 'A. tea', 'A big jar')
     """
-    return " ".join(re.sub(rf"^{letter}\s*[.:,\u3001\uff0c\uff0e\uff1a]\s*(?=\S)", "", option).split())
+    return one_line(re.sub(rf"^{letter}\s*[.:,\u3001\uff0c\uff0e\uff1a]\s*(?=\S)", "", option))
+
+
+def options(row: Record, language: str) -> list[str]:
+    """The options in the order of the file without their letters, as many as there are: the last two may be null or
+    NaN. Raises ContentError where fewer than two are there, or one is missing between others."""
+    fields = FIELDS[language][2]
+    found: list[str] = []
+    for letter, field in zip(LETTERS, fields, strict=True):
+        value = row.data.get(field)
+        if value is None or value != value:  # NaN, which the files have where JSON has null
+            break
+        found.append(bare(row.text(field), letter))
+    if len(found) < 2 or any(isinstance(row.data.get(field), str) for field in fields[len(found) :]):
+        raise row.wrong(fields[len(found)], "two options, or four")
+    return found
+
+
+def right_letter(row: Record) -> str:
+    """The letter of the right answer. Raises ContentError where it is none."""
+    letter = row.text(ANSWER).rstrip(". ")
+    if letter not in LETTERS or not letter:
+        raise row.wrong(ANSWER, "one of A, B, C, D")
+    return letter
 
 
 def paths(path: Path | None) -> list[Path]:
     """The files, in the order of KNOWN. Raises ConfigError where some of a folder's are missing, or a name is none of
     the twenty."""
-    found = source().require_path(path)
+    found = SOURCE.require_path(path)
     if not found.is_dir():
         if found.stem not in KNOWN:
-            expected = f"one of the names of {source().words}, such as {next(iter(KNOWN))}.jsonl"
+            expected = f"one of the names of {SOURCE.words}, such as {next(iter(KNOWN))}.jsonl"
             raise ConfigError(f"{found}: the name says which task it holds; expected {expected}")
         return [found]
     files_of = [found / f"{name}.jsonl" for name in KNOWN]
     if missing := [one.name for one in files_of if not one.is_file()]:
         raise ConfigError(
-            f"{found}: lacks {len(missing)} of 20 files, the first is {missing[0]!r}; expected {source().words}, "
+            f"{found}: lacks {len(missing)} of 20 files, the first is {missing[0]!r}; expected {SOURCE.words}, "
             "or --path FILE for one of them"
         )
     return files_of
 
 
-def lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that hold something, with their numbers. Raises ContentError where it cannot be read."""
-    try:
-        whole = file.read_bytes()
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror}); expected {source().words}", path=file) from None
-    for number, line in enumerate(whole.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        if line.strip():
-            yield number, line.strip()
-
-
-def rows(path: Path | None) -> Iterator[Row]:
-    """All rows. Raises ConfigError as `paths` does, ContentError by file and line for what is no row."""
+def rows(path: Path | None) -> Iterator[tuple[str, Record]]:
+    """All rows, each with its task. Raises ConfigError as `paths` does, ContentError by file and line for what is no
+    row."""
     for file in paths(path):
-        for number, line in lines(file):
-            try:
-                data = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                reason = f"is no JSON ({' '.join(str(error).split())}); expected {source().words}"
-                raise ContentError(reason, path=file, line=number) from None
-            if not isinstance(data, dict):
-                raise ContentError(f"found {data!r:.60}; expected a JSON object", path=file, line=number)
-            yield Row(file, number, KNOWN[file.stem], data)
+        for place, line in SOURCE.lines(file):
+            yield KNOWN[file.stem], place.json(line, json.loads)  # which reads NaN, too
 
 
 SHUFFLES = 5
@@ -201,11 +155,8 @@ def letter_of(text: str) -> tuple[str, str]:
 def majority(votes: Sequence[str | None]) -> str | None:
     """What most votes are for; of several the one that was voted for first. None, no readable vote, counts for nothing;
     None as well where there is no vote."""
-    counts: dict[str, int] = {}
-    for vote in votes:
-        if vote is not None:
-            counts[vote] = counts.get(vote, 0) + 1
-    return max(counts, key=lambda vote: counts[vote]) if counts else None
+    counts = Counter(vote for vote in votes if vote is not None)
+    return counts.most_common(1)[0][0] if counts else None
 
 
 def orders(item_id: str, choices: Sequence[str], count: int = SHUFFLES) -> list[list[str]]:
@@ -268,83 +219,65 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """Every question in English and in Chinese, with its options in an order drawn by the question.
 
     The order is drawn because the file's is not balanced: B is right in 34 of 100 questions, D in 18. `cluster` is the
-    story with all its questions in both languages. Raises ConfigError and ContentError as `rows` does.
+    story with all its questions in both languages: a story ends where its questions are numbered anew, unless the next
+    row tells the same story. Raises ConfigError and ContentError as `rows` does.
     """
-    del gold
-    for story, row in _stories(rows(path)):
+    last: tuple[str, Record] | None = None
+    story = 0
+    for task, row in rows(path):
+        number = row.take(NUMBER, int, "a whole number")
+        if last is None or last[0] != task:
+            story = 1
+        elif number <= last[1].data[NUMBER] and all(
+            row.text(field[0]) != last[1].text(field[0]) for field in FIELDS.values()
+        ):
+            story += 1
         for language in FIELDS:
-            yield _item(row, story, language)
+            yield _item(task, row, story, language)
+        last = task, row
 
 
-def _stories(all_rows: Iterator[Row]) -> Iterator[tuple[int, Row]]:
-    """Each row with the number of its story in its file: a story ends where its questions are numbered anew, unless the
-    next row tells the same story."""
-    last: Row | None = None
-    number = 0
-    for row in all_rows:
-        place = row.data.get(NUMBER)
-        if not isinstance(place, int) or isinstance(place, bool):
-            raise row.error(NUMBER, place, "a whole number")
-        if last is None or last.task != row.task:
-            number = 1
-        elif place <= last.data[NUMBER] and all(row.text(field[0]) != last.text(field[0]) for field in FIELDS.values()):
-            number += 1
-        yield number, row
-        last = row
-
-
-def _item(row: Row, story: int, language: str) -> Item:
+def _item(task: str, row: Record, story: int, language: str) -> Item:
     told, asked, _ = FIELDS[language]
-    options, letter = row.options(language), row.letter
-    if LETTERS.index(letter) >= len(options):
-        raise row.error(ANSWER, letter, f"the letter of one of {len(options)} options")
-    answer = options[LETTERS.index(letter)]
+    offered, letter = options(row, language), right_letter(row)
+    if LETTERS.index(letter) >= len(offered):
+        raise row.wrong(ANSWER, f"the letter of one of {len(offered)} options")
+    answer = offered[LETTERS.index(letter)]
     dimension, ability, order = _ability(row)
-    name = f"{row.task}/{row.line}"
-    kept = list({option.casefold(): option for option in reversed(options)}.values())[::-1]
-    if answer not in kept:
-        raise row.error(
-            "OPTIONS", answer, "a right answer that differs from the other options in more than letter case"
-        )
-    shown = orders(f"{name}/order", sorted(kept, key=options.index), 1)[0]
-    factors = {
-        "task": row.task,
-        "part": "abilities" if row.task in PROBES.values() else "tasks",
-        "dimension": dimension,
-        "ability": ability,
-        "order": order,
-        "language": language,
-        "options": len(shown),
-        "letter": letter,
-        "number": row.data[NUMBER],
-        "fault": _fault(row, language, len(options) - len(kept)),
-    }
-    try:
-        return Item(
-            id=f"{name}/{language}",
-            story=[row.text(told)],
-            question=row.text(asked),
-            choices=shown,
-            answer=answer,
-            factors=factors,
-            cluster=f"{row.task}/story {story}",
-        )
-    except ValueError as error:  # what none of the fields above can see, such as a control character
-        reason = " ".join(str(error).split())[:200]
-        raise ContentError(
-            f"{reason}; take the file anew from {source().words}", path=row.file, line=row.line
-        ) from None
+    name = f"{task}/{row.place.line}"
+    kept = list({option.casefold(): option for option in reversed(offered)}.values())[::-1]
+    shown = orders(f"{name}/order", sorted(kept, key=offered.index), 1)[0]
+    return row.place.item(
+        id=f"{name}/{language}",
+        story=[row.text(told)],
+        question=row.text(asked),
+        choices=shown,
+        answer=answer,
+        factors={
+            "task": task,
+            "part": "abilities" if task in PROBES.values() else "tasks",
+            "dimension": dimension,
+            "ability": ability,
+            "order": order,
+            "language": language,
+            "options": len(shown),
+            "letter": letter,
+            "number": row.data[NUMBER],
+            "fault": _fault(row, language, len(offered) - len(kept)),
+        },
+        cluster=f"{task}/story {story}",
+    )
 
 
-def _ability(row: Row) -> tuple[str, str, int | None]:
+def _ability(row: Record) -> tuple[str, str, int | None]:
     """The dimension, the ability, and the order of the belief that is asked for where it is one about contents or a
     place. A row may name two abilities, "Location false beliefs" and "Second-order beliefs": then the second counts."""
     named = re.findall(r"([A-Z][\w -]*?):\s*(.*?)\s*(?=[A-Z][\w-]*: |$)", row.text(ABILITY))
     if not named:
-        raise row.error(ABILITY, row.data[ABILITY], "a name such as 'Belief: Content false beliefs'")
+        raise row.wrong(ABILITY, "a name such as 'Belief: Content false beliefs'")
     kind, ability = (_name(part) for part in named[-1])
     if kind not in DIMENSIONS:
-        raise row.error(ABILITY, row.data[ABILITY], f"one of the kinds {', '.join(DIMENSIONS)} before the colon")
+        raise row.wrong(ABILITY, f"one of the kinds {', '.join(DIMENSIONS)} before the colon")
     first = {"content_false_beliefs": 1, "location_false_beliefs": 1, "second_order_beliefs": 2}
     return kind, _SAME.get(ability, ability), first.get(ability)
 
@@ -353,87 +286,47 @@ def _name(text: str) -> str:
     return re.sub(r"\W+", "_", text.strip().lower()).strip("_")
 
 
-def _fault(row: Row, language: str, doubled: int) -> str | None:
+def _fault(row: Record, language: str, doubled: int) -> str | None:
     """What is known to be wrong with a question of the known file: it has the options of another story (seen by their
     number, which differs between the languages), an option twice, or a letter that the official scorer cannot match."""
-    if language == "en" and len(row.options("en")) != len(row.options("zh")):
+    if language == "en" and len(options(row, "en")) != len(options(row, "zh")):
         return "of_another_story"
     if doubled:
         return "option_twice"
-    return "letter_misspelt" if row.data[ANSWER] != row.letter else None
+    return "letter_misspelt" if row.data[ANSWER] != right_letter(row) else None
 
 
-def validate(path: Path | None, say: Say) -> Findings:
-    """Whether the files are the known ones, row by row, and can be read."""
-    del say
-    found = [line for file in paths(path) for _, line in lines(file)]
-    different = source().differences(found, whole=_whole(path))
-    problems = [] if different is None else [different]
-    count = sum(1 for _ in load(path))
-    said = f"{count:,} questions in two languages from {len(found):,} rows: {outcome(problems)}"
-    return Findings(lines=(*problems, said), code=int(bool(problems)))
+def _differences(path: Path | None) -> list[str]:
+    """How the rows of all twenty files differ, or of the one that is named."""
+    found = (line.strip().encode() for file in paths(path) for _, line in SOURCE.lines(file))
+    return SOURCE.differences(found, whole=SOURCE.require_path(path).is_dir())
 
 
-def _whole(path: Path | None) -> bool:
-    """Whether all twenty files are expected there, and not one of them."""
-    return path is None or path.expanduser().is_dir()
-
-
-def audit(path: Path | None, say: Say) -> Findings:
-    """What the files hold, by language and task (see foreign.auditing), with what the two languages do not share."""
-    del say
-    items = list(load(path))
-    found = (line for file in paths(path) for _, line in lines(file))
-    different = source().differences(found, whole=_whole(path))
-    said = [*([different] if different else []), *_letters(items), *_languages(items), _left(path)]
-    return audit_items(items, ("language", "task"), RULES, said)
-
-
-def _letters(items: Sequence[Item]) -> list[str]:
-    """Where the right answers stand in the file, and which of its questions are faulty."""
-    english = [item for item in items if item.factors["language"] == "en"]
-    places = Counter(str(item.factors["letter"]) for item in english)
-    told = ", ".join(f"{letter} {places[letter]:,}" for letter in LETTERS)
+def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
+    """Where the right answers stand in the file, which of its questions are faulty, how many stories are one story in
+    one language and several in the other, and what the official prompt leaves of the file's letters."""
+    places = Counter(str(item.factors["letter"]) for item in items if item.factors["language"] == "en")
+    yield f"Letters of the right answers in the file: {', '.join(f'{one} {places[one]:,}' for one in LETTERS)}."
     faults = Counter((item.factors["fault"], item.factors["language"]) for item in items if item.factors["fault"])
     wrong = "; ".join(f"{kind} ({language}): {count}" for (kind, language), count in sorted(faults.items()))
-    return [f"Letters of the right answers in the file: {told}.", f"Faulty questions: {wrong or 'none known'}."]
-
-
-def _languages(items: Sequence[Item]) -> list[str]:
-    """How many stories are one story in one language and several in the other."""
+    yield f"Faulty questions: {wrong or 'none known'}."
     told: dict[tuple[str, str], set[str]] = defaultdict(set)
     shared: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for item in items:
         told[item.cluster, str(item.factors["language"])].add(item.story[0])
         shared[item.story].add(str(item.factors["task"]))
     uneven = sum(len(told[name, "en"]) != len(told[name, "zh"]) for name, language in told if language == "en")
-    twice = sum(len(tasks) > 1 for tasks in shared.values())
-    return [
-        f"{uneven} stories are worded in one way in one language and in several in the other.",
-        f"{twice} stories stand in several tasks.",
-    ]
-
-
-def _left(path: Path | None) -> str:
-    """In how many questions the official prompt shows an option with a letter of the file's beside another letter: it
-    takes off "A. " alone, and many options begin with "A." or "A:"."""
-    count: Counter[str] = Counter()
-    for row in rows(path):
+    yield f"{uneven} stories are worded in one way in one language and in several in the other."
+    yield f"{sum(len(tasks) > 1 for tasks in shared.values())} stories stand in several tasks."
+    left = Counter[str]()  # the prompt takes off "A. " alone, and many options begin with "A." or "A:"
+    for _, row in rows(path):
         for language, (_, _, fields) in FIELDS.items():
-            count[language] += any(
-                " ".join(row.text(field).replace(f"{letter}. ", "").split()) != option
-                for letter, field, option in zip(LETTERS, fields, row.options(language), strict=False)
+            left[language] += any(
+                one_line(row.text(field).replace(f"{letter}. ", "")) != option
+                for letter, field, option in zip(LETTERS, fields, options(row, language), strict=False)
             )
-    told = " and ".join(f"{count[language]:,} ({language})" for language in FIELDS)
-    return f"Questions in whose official prompt an option keeps its letter in the file, beside the one shown: {told}."
-
-
-def _longest(item: Item) -> str:
-    return max(item.choices, key=len)
-
-
-def _shortest(item: Item) -> str:
-    return min(item.choices, key=len)
+    counts = " and ".join(f"{left[language]:,} ({language})" for language in FIELDS)
+    yield f"Questions in whose official prompt an option keeps its letter in the file, beside the one shown: {counts}."
 
 
 def _of_letter(letter: str) -> Baseline:
@@ -448,23 +341,23 @@ def _of_letter(letter: str) -> Baseline:
 
 
 RULES = (
-    Baseline("longest choice", _longest),
-    Baseline("shortest choice", _shortest),
-    *(_of_letter(letter) for letter in LETTERS),
+    Baseline("longest choice", lambda item: max(item.choices, key=len)),
+    Baseline("shortest choice", lambda item: min(item.choices, key=len)),
+    *map(_of_letter, LETTERS),
 )
 
-BENCHMARK = Benchmark(
-    "tombench",
+BENCHMARK = published(
+    SOURCE,
     load,
+    _differences,
+    ("language", "task"),
+    _remarks,
+    RULES,
     papers=("ToMBench: Benchmarking Theory of Mind in Large Language Models (arXiv:2402.15052)",),
-    terms=source().words,
     study="tombench",
     strategies=("tombench_vanilla", "tombench_cot"),
     draw=Draw(over=("task",), unit=("story", "stories"), group=("task", "tasks")),
     usual=("language=en",),
     lettered=True,
     metrics=(METRIC,),
-    rules=RULES,
-    validate=validate,
-    audit=audit,
 )

@@ -20,21 +20,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 import polars as pl
-from pydantic import ValidationError
 
 from tomserve.beliefs import Trace, Update, together
-from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
-from tomserve.benchmarks.published.base import Source, audit_items, read_named_digests, row_digest
-from tomserve.errors import ContentError
-from tomserve.items import Factor, Item
+from tomserve.benchmarks.published.base import (
+    Place,
+    Record,
+    Source,
+    count_wrong_labels,
+    published,
+    read_digests,
+    row_digest,
+)
+from tomserve.items import Item
 from tomserve.items.draw import Draw, seeded_order
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
@@ -53,133 +58,107 @@ QUESTION_TYPES = (
 FIELDS = ("story", "question", "answer", "question_type", "story_type")
 """The fields of a JSON line that are used, all of them text."""
 
+SOURCE = Source(
+    "tomi",
+    "facebookresearch/ToMi",
+    "tomi_balanced_story_types.zip",
+    "CC BY-NC 4.0",
+    "dea2bca",
+    note="Unpack it and name the folder. The fixed ToMi is data/fixedtomi/test_balanced.jsonl of "
+    "github.com/shawnsihyunlee/simulatedtom (licence: MIT)",
+)
+FIXED = Source("tomi", "shawnsihyunlee/simulatedtom", "data/fixedtomi/test_balanced.jsonl", "MIT", "15cfd30")
+
 _LINE = re.compile(r"(\d{1,4}) (\S.*)")
 _QUESTION = re.compile(r"([^\t]+\?)\t([^\t]+)\t(\d+)")
 
 
-class Record(NamedTuple):
-    """One question as a file has it.
+class Asked(NamedTuple):
+    """One question as a file has it. story: its lines without their numbers. place: where the question stands."""
 
-    story: its lines without their numbers. question_type, story_type: the file's, of QUESTION_TYPES and STORY_TYPES.
-    path, line: where it stands, so that an error can say so.
-    """
-
+    place: Place
     story: tuple[str, ...]
     question: str
     answer: str
-    question_type: str
-    story_type: str
-    path: Path
-    line: int
-
-    def refuse(self, field: str, reason: str) -> ContentError:
-        """The error for something that is wrong with the question."""
-        return ContentError(
-            f"{reason}; take the official file, or mend this", path=self.path, line=self.line, field=field
-        )
+    question_type: str  # of QUESTION_TYPES
+    story_type: str  # of STORY_TYPES
 
     @property
     def row(self) -> bytes:
         """What the digest of the question is taken of: the same in all forms of the file."""
-        return "\n".join((*self.story, *self[1:5])).encode()
+        return "\n".join((*self.story, *self[2:])).encode()
 
 
-def read_records(source: Source, path: Path | None) -> Iterator[Record]:
+def read_records(path: Path | None) -> Iterator[Asked]:
     """The questions of a file, or of all files of a folder, in their order.
 
-    source: where the file comes from. path: the user's. Raises ConfigError where nothing is there, ContentError by
-    file, line and field for what cannot be read.
+    Raises ConfigError where nothing is there, ContentError by file, line and field for what cannot be read.
     """
-    found = source.require_path(path)
+    found = SOURCE.require_path(path)
     if found.is_dir():
         texts = sorted(one for one in found.glob("*.txt") if one.with_suffix(".trace").exists())
         if not texts:
-            raise ContentError(f"holds no .txt file with its .trace file; expected {source.words}", path=found)
+            raise SOURCE.place(found).error("holds no .txt file with its .trace file")
         for text in texts:
-            yield from _pair(source, text)
+            yield from _pair(text)
     elif found.suffix in (".jsonl", ".json"):
-        yield from _lines(source, found)
+        yield from _lines(found)
     elif found.suffix == ".txt":
-        yield from _pair(source, found)
+        yield from _pair(found)
     else:
-        reason = (
-            f"ends in {found.suffix or 'nothing'!r}; expected a .txt file with its .trace, a folder of them, or .jsonl"
-        )
-        raise ContentError(f"{reason}; unpack a .zip file first", path=found)
+        expected = "a .txt file with its .trace, a folder of them, or .jsonl; unpack a .zip file first"
+        raise SOURCE.place(found).error(f"ends in {found.suffix or 'nothing'!r}; expected {expected}")
 
 
-def _pair(source: Source, path: Path) -> Iterator[Record]:
+def _pair(path: Path) -> Iterator[Asked]:
     """The questions of a .txt file and the .trace file beside it."""
     traces = path.with_suffix(".trace")
     if not traces.exists():
-        raise ContentError(f"is not there; expected beside {path.name}, as in {source.words}", path=traces)
-    kinds = [line for line in source.text(traces).split("\n") if line.strip()]
+        raise SOURCE.place(traces).error(f"is not there; expected beside {path.name}")
+    kinds = list(SOURCE.lines(traces))
     story: list[str] = []
     count = 0
-    for number, line in enumerate(source.text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        if (told := _LINE.fullmatch(line.rstrip("\r"))) is None:
-            raise ContentError(f"is {line!r:.60}; expected a number, a space and a sentence", path=path, line=number)
+    for place, line in SOURCE.lines(path):
+        if (told := _LINE.fullmatch(line)) is None:
+            raise place.wrong(line, "a number, a space and a sentence")
         if told[1] == "1":
             story = []
         if int(told[1]) != len(story) + 1:
             reason = f"has the number {told[1]}; expected {len(story) + 1}, or 1 where a story begins"
-            raise ContentError(reason, path=path, line=number)
+            raise place.error(reason)
         if "\t" not in told[2]:
             story.append(told[2])
             continue
         if (asked := _QUESTION.fullmatch(told[2])) is None:
-            reason = f"is {told[2]!r:.80}; expected question?, answer and a number with tabs between them"
-            raise ContentError(reason, path=path, line=number)
-        if count == len(kinds):
-            reason = f"has {count} lines, fewer than {path.name} has questions; take both from one place"
-            raise ContentError(reason, path=traces)
-        *_, question_type, story_type = ["", *kinds[count].strip().split(",")]
+            raise place.wrong(told[2], "question?, answer and a number with tabs between them")
+        if count < len(kinds):
+            at, kind = kinds[count]
+            *_, question_type, story_type = ["", *kind.strip().split(",")]
+            types = Record(at, {"question_type": question_type, "story_type": story_type})
+            yield Asked(place, tuple(story), asked[1], asked[2], *_types(types))
         count += 1
-        _check_types(question_type, story_type, traces, count)
-        yield Record(tuple(story), asked[1], asked[2], question_type, story_type, path, number)
         story = []
     if count != len(kinds):
         reason = f"has {len(kinds)} lines; {path.name} has {count} questions; take both from one place"
-        raise ContentError(reason, path=traces)
+        raise SOURCE.place(traces).error(reason)
     if story or not count:
-        raise ContentError("ends without a question" if story else "holds no questions", path=path)
+        raise SOURCE.place(path).error("ends without a question" if story else "holds no questions")
 
 
-def _lines(source: Source, path: Path) -> Iterator[Record]:
+def _lines(path: Path) -> Iterator[Asked]:
     """The questions of a file of JSON lines."""
     count = 0
-    for number, line in enumerate(source.text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise ContentError(f"is no JSON ({error}); expected an object a line", path=path, line=number) from None
-        if not isinstance(row, dict):
-            raise ContentError(f"is {line!r:.60}; expected an object", path=path, line=number)
-        for name in FIELDS:
-            if not isinstance(row.get(name), str) or not row[name].strip():
-                raise ContentError(f"is {row.get(name)!r:.60}; expected text", path=path, line=number, field=name)
-        story, question, answer, question_type, story_type = (row[name].strip() for name in FIELDS)
-        _check_types(question_type, story_type, path, number)
+    for count, (place, line) in enumerate(SOURCE.lines(path), 1):  # noqa: B007 - counted for what follows
+        row = place.json(line)
+        story, question, answer, *_ = map(row.text, FIELDS)
         told = tuple(re.sub(r"^\d{1,4} ", "", one.strip()) for one in story.split("\n") if one.strip())
-        count += 1
-        yield Record(told, question, answer, question_type, story_type, path, number)
+        yield Asked(place, told, question, answer, *_types(row))
     if not count:
-        raise ContentError("holds no questions", path=path)
+        raise SOURCE.place(path).error("holds no questions")
 
 
-def _check_types(question_type: str, story_type: str, path: Path, line: int) -> None:
-    for field, found, known in (
-        ("question_type", question_type, QUESTION_TYPES),
-        ("story_type", story_type, STORY_TYPES),
-    ):
-        if found not in known:
-            raise ContentError(
-                f"is {found!r:.60}; expected one of {', '.join(known)}", path=path, line=line, field=field
-            )
+def _types(row: Record) -> tuple[str, str]:
+    return row.choice("question_type", QUESTION_TYPES), row.choice("story_type", STORY_TYPES)
 
 
 QUESTIONS = {
@@ -332,16 +311,6 @@ GOLDS = ("tracked", "released")
                 has another label, which stands in the factor `released`.
     released    the file's own labels, as the published scores count.
 """
-SOURCE = Source(
-    "tomi",
-    "facebookresearch/ToMi",
-    "tomi_balanced_story_types.zip",
-    "CC BY-NC 4.0",
-    "dea2bca",
-    note="Unpack it and name the folder. The fixed ToMi is data/fixedtomi/test_balanced.jsonl of "
-    "github.com/shawnsihyunlee/simulatedtom (licence: MIT)",
-)
-FIXED = Source("tomi", "shawnsihyunlee/simulatedtom", "data/fixedtomi/test_balanced.jsonl", "MIT", "15cfd30")
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -350,60 +319,53 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     gold: one of GOLDS, None for the first. Raises ConfigError where there is no file, ContentError by file and line.
     """
     seen: set[str] = set()
-    for record in read_records(SOURCE, path):
-        item = make_item(record, gold or GOLDS[0])
+    for asked in read_records(path):
+        item = make_item(asked, gold or GOLDS[0])
         if item.id not in seen:
             seen.add(item.id)
             yield item
 
 
-def make_item(record: Record, gold: str) -> Item:
+def make_item(record: Asked, gold: str) -> Item:
     """The item of a question. gold: one of GOLDS. Raises ContentError for a question that no item can be made of."""
+    field = "question"
     try:
         asked = ParsedQuestion.of(record.question)
-    except ValueError as error:
-        raise record.refuse("question", str(error)) from None
-    try:
+        field = "story"
         told = ParsedStory.of(record.story, asked.object)
         right, real = told.answer(asked), told.answer(ParsedQuestion("reality", asked.object, ()))
     except ValueError as error:
-        raise record.refuse("story", str(error)) from None
+        raise record.place.at(field).error(str(error)) from None
     if len(told.places) < 2:
-        raise record.refuse("story", f"names one place of the {asked.object} only; expected two or more")
+        reason = f"names one place of the {asked.object} only; expected two or more"
+        raise record.place.at("story").error(reason)
     if record.answer not in told.places:
-        raise record.refuse("answer", f"is {record.answer!r:.60}; expected one of {', '.join(told.places)}")
-    answer = record.answer if gold == "released" or right is None else right
+        raise record.place.at("answer").wrong(record.answer, f"one of {', '.join(told.places)}")
     believed = asked.task in ("first_order", "second_order")
     story = hashlib.sha256("\n".join(record.story).encode()).hexdigest()[:16]
     name = f"tomi/{story}/{hashlib.sha256(record.question.encode()).hexdigest()[:8]}"
-    factors: dict[str, Factor] = {
-        "task": asked.task,
-        "dimension": "belief" if believed else "reality",
-        "order": ORDERS[asked.task],
-        "condition": ("true_belief" if right == real else "false_belief") if believed and right else None,
-        "question_type": record.question_type,
-        "story_type": record.story_type,
-        "version": "fixed" if told.roomed else "original",
-        "split": record.path.stem[:100],
-        "gold": gold,
-        "label_agrees": None if right is None else right == record.answer,
-        "released": record.answer,
-        "tracked": right,
-    }
-    choices = seeded_order(told.places, name, separator=" ")
-    try:
-        return Item(
-            id=name,
-            benchmark="tomi",
-            story=record.story,
-            question=record.question,
-            choices=choices,
-            answer=answer,
-            factors=factors,
-            cluster=f"tomi/{story}",
-        )
-    except ValidationError as error:
-        raise record.refuse("story", f"makes no item ({error.errors()[0]['msg']})") from None
+    return record.place.at("story").item(
+        id=name,
+        story=record.story,
+        question=record.question,
+        choices=seeded_order(told.places, name, separator=" "),
+        answer=record.answer if gold == "released" or right is None else right,
+        factors={
+            "task": asked.task,
+            "dimension": "belief" if believed else "reality",
+            "order": ORDERS[asked.task],
+            "condition": ("true_belief" if right == real else "false_belief") if believed and right else None,
+            "question_type": record.question_type,
+            "story_type": record.story_type,
+            "version": "fixed" if told.roomed else "original",
+            "split": record.place.path.stem[:100],
+            "gold": gold,
+            "label_agrees": None if right is None else right == record.answer,
+            "released": record.answer,
+            "tracked": right,
+        },
+        cluster=f"tomi/{story}",
+    )
 
 
 def differences(path: Path | None) -> list[str]:
@@ -411,58 +373,33 @@ def differences(path: Path | None) -> list[str]:
 
     The stories of a file are its rows: their digests are of all questions about them, in the order of the file.
     """
-    known = {name: tuple(digests) for name, *digests in read_named_digests("tomi")}
-    stories: dict[Path, dict[tuple[str, ...], bytes]] = {}
-    for record in read_records(SOURCE, path):
-        rows = stories.setdefault(record.path, {})
-        rows[record.story] = rows.get(record.story, b"") + record.row + b"\n"
+    known = {name: digests for name, *digests in read_digests("tomi")}
+    stories: dict[Path, dict[tuple[str, ...], bytes]] = defaultdict(lambda: defaultdict(bytes))
+    for record in read_records(path):
+        stories[record.place.path][record.story] += record.row + b"\n"
     said = []
     for file, rows in stories.items():
         found = set(map(row_digest, rows.values()))
-        shared = {name: len(found.intersection(digests)) for name, digests in known.items()}
-        name = max(sorted(shared), key=lambda name: shared[name])
+        shared = {name: len(found.intersection(digests)) for name, digests in sorted(known.items())}
+        name = max(shared, key=shared.__getitem__)
         if not shared[name]:
             said.append(f"{file.name} is none of the known files: {', '.join(sorted(known))}")
             continue
-        of = FIXED if name == Path(FIXED.file).name else SOURCE
-        source = Source("tomi", of.repository, name, of.licence, of.commit, known[name])
-        if differs := source.differences(rows.values()):
-            said.append(f"{file.name}: {differs}")
+        source = replace(FIXED if name == Path(FIXED.file).name else SOURCE, file=name)
+        said += [f"{file.name}: {differs}" for differs in source.differences(rows.values(), known=known[name])]
     return said
 
 
-def validate(path: Path | None, say: Say) -> Findings:
-    """Check that the files are the known ones."""
-    del say
-    every = list(load(path))
-    problems = differences(path)
-    wrong = sum(item.factors["label_agrees"] is False for item in every)
-    counted = f"{len(every):,} questions about {len({item.cluster for item in every}):,} stories: {outcome(problems)}"
-    labels = f"labels that do not follow from their stories: {wrong:,} (see tomserve dataset audit)."
-    return Findings.of_problems(problems, counted, labels, under_heading=True)
-
-
-def audit(path: Path | None, say: Say) -> Findings:
-    """Count what the file holds, how far readers get who follow nobody's mind, and which labels do not follow."""
-    del say
-    every = list(load(path))
-    wrong = [item for item in every if item.factors["label_agrees"] is False]
-    unknown = sum(item.factors["label_agrees"] is None for item in every)
-    kinds = ("version", "question_type", "story_type")
-    counts = Counter(tuple(item.factors[name] for name in kinds) for item in wrong)
-    table = [{**dict(zip(kinds, key, strict=True)), "labels": count} for key, count in sorted(counts.items(), key=str)]
-    roomless = len({item.cluster for item in every if item.factors["version"] == "original"})
-    said = [
-        *differences(path),
-        f"labels: {len(wrong):,} of {len(every):,} are not what follows from the story, which is right by default.",
-        *([f"nothing follows for {unknown:,}, and the file's label is taken for right."] if unknown else []),
-        f"rooms: {roomless:,} of {len({item.cluster for item in every}):,} stories do not say in which room the "
-        "containers are; it is taken to be that of whoever moves the object.",
-    ]
-    made = audit_items(every, ("version", "task", "condition"), RULES, said)
-    tables: Mapping[str, pl.DataFrame] = {"labels": pl.DataFrame(table)} if table else {}
-    note = "Labels of the file that do not follow from the story, by the file's own types of question and story."
-    return Findings(tables={**made.tables, **tables}, notes={**made.notes, "labels": note}, lines=made.lines)
+def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
+    agree = Counter(item.factors["label_agrees"] for item in items)
+    yield f"labels: {agree[False]:,} of {len(items):,} are not what follows from the story, which is right by default."
+    if agree[None]:
+        yield f"nothing follows for {agree[None]:,}, and the file's label is taken for right."
+    roomless = len({item.cluster for item in items if item.factors["version"] == "original"})
+    yield (
+        f"rooms: {roomless:,} of {len({item.cluster for item in items}):,} stories do not say in which room the "
+        "containers are; it is taken to be that of whoever moves the object."
+    )
 
 
 def _official(item: Item, reading: Reading) -> Mapping[str, bool]:
@@ -481,17 +418,20 @@ OFFICIAL = Metric(dict.fromkeys(("metric_official", "metric_both_places"), pl.Bo
 """metric_official: the grade of SimToM's program (code/evaluate_tomi.py), which looks for the file's label anywhere in
 the reply; metric_both_places: whether the reply names all places, so that this grade says nothing."""
 
-BENCHMARK = Benchmark(
-    "tomi",
+BENCHMARK = published(
+    SOURCE,
     load,
+    differences,
+    ("version", "task", "condition"),
+    _remarks,
+    RULES,
+    tables=lambda items: count_wrong_labels(items, ("version", "question_type", "story_type")),
+    notes={
+        "labels": "Labels of the file that do not follow from the story, by the file's own types of question and story."
+    },
     papers=("Revisiting the Evaluation of Theory of Mind through Question Answering (doi:10.18653/v1/D19-1598)",),
-    terms=SOURCE.words,
     study="tomi",
     draw=Draw(over=("version", "story_type"), unit=("story", "stories")),
     golds=GOLDS,
     metrics=(OFFICIAL,),
-    rules=RULES,
-    validate=validate,
-    audit=audit,
 )
-"""The value by which tomserve knows the benchmark."""
