@@ -1,22 +1,4 @@
-"""All errors that tomserve raises on purpose, on one page.
-
-    TomserveError                exit code 2 unless said otherwise
-    ├── ConfigError              what the user gave is wrong: file, line, field, found, expected, way out
-    │   ├── ContentError         a preset, prompt, stage or study file has a mistake in it
-    │   ├── RunMismatchError     the run folder belongs to another configuration
-    │   ├── NoSuchRunError       there is no run of that name, or none that this person may see
-    │   ├── NotAllowedError      this person may not do that
-    │   └── ConflictError        that cannot be done to a run in the state that it is in
-    ├── OutputError              standard output cannot be written
-    ├── MachineError             the machine cannot do it: no vllm, too little memory, port in use
-    │   └── InUseError           another process works on the run folder
-    ├── ServerError              a server did not start, is not there, or is not what it should be
-    │   └── ServerLostError      exit code 3: the server went away during a run, which can be resumed
-    ├── JournalError             exit code 3: the run's files can no longer be written; it can be resumed
-    ├── InapplicableError        a variant of some kind cannot be made of an item; it is left out and counted
-    └── StoppedError             exit code 130, 143 or 129: a signal stopped the asking; the run can be resumed
-    Interrupted                  the same exit codes: what a signal raises anywhere else; no Exception, so that nothing
-                                 that handles errors handles it
+"""Every error that tomserve raises on purpose.
 
 The command line prints ``str(error)`` on one line and exits with ``error.exit_code``. A traceback means a bug.
 """
@@ -27,27 +9,6 @@ import difflib
 import signal
 from collections.abc import Iterable
 from pathlib import Path
-
-__all__ = [
-    "ConfigError",
-    "ConflictError",
-    "ContentError",
-    "InUseError",
-    "InapplicableError",
-    "Interrupted",
-    "JournalError",
-    "MachineError",
-    "NoSuchRunError",
-    "NotAllowedError",
-    "OutputError",
-    "RunMismatchError",
-    "ServerError",
-    "ServerLostError",
-    "StoppedError",
-    "TomserveError",
-    "nearest",
-    "one_of",
-]
 
 
 class TomserveError(Exception):
@@ -64,13 +25,6 @@ class ContentError(ConfigError):
     """A content file has a mistake; the text is ``file:line: field: reason``, without the parts that are not known."""
 
     def __init__(self, reason: str, *, path: Path | str, line: int | None = None, field: str = "") -> None:
-        """Build the text of the error from its parts, which are kept as attributes.
-
-        reason: what is wrong, in words.
-        path: the file.
-        line: its line, counted from 1, if known.
-        field: the field, as the file names it, if there is one.
-        """
         self.reason, self.path, self.line, self.field = reason, Path(path), line, field
         where = f"{path}:{line}" if line else str(path)
         super().__init__(f"{where}: {field}: {reason}" if field else f"{where}: {reason}")
@@ -130,26 +84,23 @@ class InapplicableError(TomserveError):
 
 
 class StoppedError(TomserveError):
-    """A signal has stopped the run; the answers to requests under way were kept first."""
+    """A signal has stopped the run; the answers to requests under way were kept first. exit_code: 130, 143 or 129."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        """Give the text of the error and the exit code, which tells which signal it was (130, 143 or 129)."""
         super().__init__(message)
         self.exit_code = exit_code
 
 
 class Interrupted(SystemExit):
-    """A signal ends the command, wherever it is. It is no Exception, because nothing that handles errors is to handle
-    it, and a SystemExit, because asyncio passes that on at once. Whoever catches SystemExit has to let it pass."""
+    """What a signal raises anywhere else. It is no Exception, because nothing that handles errors is to handle it, and
+    a SystemExit, because asyncio passes that on at once. Whoever catches SystemExit has to let it pass."""
 
     def __init__(self, number: int, doing: str = "") -> None:
-        """Give the signal's number and, where that is worth saying, what it interrupted."""
         super().__init__(128 + number)
         self.number, self.exit_code = number, 128 + number
         self._doing = doing
 
     def __str__(self) -> str:
-        """The line that the command ends with."""
         return f"stopped by {signal.Signals(self.number).name}{self._doing}; repeat the command to go on"
 
 

@@ -13,13 +13,8 @@
 | unanswered   | only in runs of people: the question was left open         | no        | never                 |
 | invalid      | only in score tables: a whole text that holds no answer    | no        | never                 |
 
-"At once" means within the run, "later" means when the command is repeated. Any other text comes from another tool and
-is not known here. A row with such a status counts as a failure, so that every row is counted, whatever its status.
-
->>> http(503), transient(http(503)), http(503) in FINAL
-('http_503', True, False)
->>> known("http_999"), known("done"), "done" in ANSWERS
-(True, False, False)
+"At once" means within the run, "later" means when the command is repeated. Any other text comes from another tool; a
+row with such a status counts as a failure, so that every row is counted.
 """
 
 from __future__ import annotations
@@ -36,7 +31,6 @@ MALFORMED = "malformed"
 UNFINISHED = "unfinished"
 UNANSWERED = "unanswered"
 INVALID = "invalid"
-
 _HTTP = "http_"
 
 
@@ -48,14 +42,9 @@ def http(code: int) -> str:
 ANSWERS = frozenset({OK, LENGTH})
 """Statuses whose text is read as an answer; a whole answer in a text that was cut off counts."""
 
-SPOKEN = ANSWERS | {REFUSAL}
-"""Statuses of replies in which the model itself said something."""
-
-REFUSED = frozenset(map(http, (400, 404, 413, 422)))
-"""Refusals of a request that would be refused again."""
-
-FINAL = SPOKEN | REFUSED
-"""Statuses that are never asked again."""
+SPOKEN = ANSWERS | {REFUSAL}  # statuses of replies in which the model itself said something
+REFUSED = frozenset(map(http, (400, 404, 413, 422)))  # refusals of a request that would be refused again
+FINAL = SPOKEN | REFUSED  # statuses that are never asked again
 
 _REASONS = {
     OK: "stop stop_sequence stop_token eos eos_token end_of_sequence end_turn complete completed finished done normal "
@@ -79,9 +68,8 @@ def _plain_reason(reason: str | None) -> str:
 
 
 def finished(reason: str | None) -> str:
-    """The status that a server's reason for the end of a reply makes of it: OK, LENGTH, REFUSAL or MALFORMED.
-
-    A reason that is not known, or none at all, makes a whole text of it (see `strange_reason`).
+    """The status that a server's reason for the end of a reply makes of it; one that is not known, or none at all,
+    makes a whole text of it (see `strange_reason`).
 
     >>> [finished(reason) for reason in ("stop", "MAX_TOKENS", "network_error", "FinishReason.SAFETY", "done", None)]
     ['ok', 'length', 'malformed', 'refusal', 'ok', 'ok']
@@ -99,18 +87,10 @@ def strange_reason(reason: str | None) -> bool:
     return bool(plain) and plain not in _ENDED
 
 
-NOT_FOUND = http(404)
-"""The server does not know the model, or not the address."""
-
-TOO_MANY = http(429)
-"""The server has more requests than it takes."""
-
-KEY_REFUSED = frozenset(map(http, (401, 403)))
-"""Statuses that end the whole run: no other request would fare better."""
-
-BUSY = frozenset({TOO_MANY, http(503)})
-"""Statuses of a server that has too much to do."""
-
+NOT_FOUND = http(404)  # the server does not know the model, or not the address
+TOO_MANY = http(429)  # the server has more requests than it takes
+KEY_REFUSED = frozenset(map(http, (401, 403)))  # statuses that end the whole run: no other request would fare better
+BUSY = frozenset({TOO_MANY, http(503)})  # statuses of a server that has too much to do
 MAYBE_GONE = frozenset({CONNECTION, http(500), http(503)})
 """Statuses after which a server that tomserve itself started is checked, because its process may have ended."""
 
@@ -118,15 +98,9 @@ _TRANSIENT = frozenset({CONNECTION, TIMEOUT, MALFORMED, http(408), http(425), TO
 """Failures that may go away by themselves, beside every HTTP status from 500 to 599."""
 
 _NAMED = FINAL | _TRANSIENT | {UNFINISHED, UNANSWERED, INVALID}
-
 _WORDS = (OK, LENGTH, REFUSAL, TIMEOUT, CONNECTION, MALFORMED, UNFINISHED, UNANSWERED, INVALID, f"{_HTTP}<code>")
-
-KNOWN = ", ".join(_WORDS)
-"""All statuses in words, for messages."""
-
-LONGEST = 40
-"""How many characters of a status are shown at most; no status of tomserve is longer."""
-
+KNOWN = ", ".join(_WORDS)  # all statuses in words, for messages
+LONGEST = 40  # how many characters of a status are shown at most; no status of tomserve is longer
 KINDS = 12
 """How many different statuses a line lists at most, so that a file with a different one in each row cannot flood the
 screen."""
@@ -139,7 +113,6 @@ def _code(status: str) -> int | None:
 
 
 def known(status: str) -> bool:
-    """Whether tomserve itself could have written that status."""
     return status in _NAMED or _code(status) is not None
 
 

@@ -13,48 +13,28 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-TOLERATED = 0.02
-"""The share of refused requests, beyond the one borne, that costs too little to act upon it."""
-
+TOLERATED = 0.02  # the share of refused requests, beyond the one borne, that costs too little to act upon it
 SIGMAS = 2.0
 """By how many standard deviations the number of refusals must exceed what is tolerated to be taken for more."""
 
 GROSS = 0.75
 """From this share of refusals on, a limit on trial is lowered further without being measured, which would take long."""
 
-FEWEST = 24
-"""The fewest outcomes by which anything is judged."""
-
-MOST_ANSWERS = 64
-"""Answers that are enough to measure the throughput of a trial, however high its limit."""
-
-EXPECTED = 4.0
-"""How many refusals the share before the trial must predict, so that their absence in it is no accident."""
-
-FULL = 0.95
-"""The share of the limit that must be in flight for the server to have accepted as many as the limit allows."""
-
-LOOKS = 2
-"""How often the limit must have been seen full."""
-
-CURED = 0.25
-"""Refusals count as gone where their share is at most this part of what it was before."""
-
-REMEMBERED = 256
-"""Outcomes after which all counts are halved, so that what was long ago counts ever less."""
+FEWEST = 24  # the fewest outcomes by which anything is judged
+MOST_ANSWERS = 64  # answers that are enough to measure the throughput of a trial, however high its limit
+EXPECTED = 4.0  # how many refusals the share before the trial must predict, so that their absence in it is no accident
+FULL = 0.95  # the share of the limit that must be in flight for the server to have accepted as many as the limit allows
+LOOKS = 2  # how often the limit must have been seen full
+CURED = 0.25  # refusals count as gone where their share is at most this part of what it was before
+REMEMBERED = 256  # outcomes after which all counts are halved, so that what was long ago counts ever less
 
 
 class LimitSample(NamedTuple):
-    """What was seen at one limit.
+    """What was seen at one limit."""
 
-    level: the limit, in requests. share: the share of requests that were refused, from 0 to 1.
-    flow: throughput in work a second by Little's law, from the requests that were in flight when answers came; None
-    where too few came.
-    """
-
-    level: float
-    share: float
-    flow: float | None
+    level: float  # the limit, in requests
+    share: float  # of requests that were refused, from 0 to 1
+    flow: float | None  # throughput in work a second by Little's law; None where too few answers came
 
 
 class LoadShedding:
@@ -99,17 +79,13 @@ class LoadShedding:
         self._out += out
 
     def note_sent(self) -> None:
-        """Count a request that is sent now."""
         self._sent += 1
         if self._sent > REMEMBERED:
             self._sent, self._refused, self._answered = self._sent / 2, self._refused / 2, self._answered / 2
             self._out, self._work, self._seconds = self._out / 2, self._work / 2, self._seconds / 2
 
     def note_refusal(self) -> bool:
-        """Count the refusal of a request that was sent since the limit changed.
-
-        Returns whether there are more refusals than are borne, so that something must be done.
-        """
+        """Count a refusal since the limit changed; returns whether there are more than are borne."""
         self._refused += 1
         expected = (self.borne + TOLERATED) * self._outcomes
         return self._refused >= 1 + expected + SIGMAS * math.sqrt(expected)
@@ -126,8 +102,7 @@ class LoadShedding:
         return LimitSample(level, self.share, flow)
 
     def start(self, level: float) -> bool:
-        """Begin a trial, because there are too many refusals at the limit `level`. Returns whether enough is known of
-        the throughput at that limit to compare a lower one with it."""
+        """Begin a trial; returns whether enough is known of the throughput at `level` to compare a lower one with it."""
         self._before = self.share
         found = self.measure(level)
         self._best = found if found.flow is not None else None
@@ -135,7 +110,6 @@ class LoadShedding:
 
     @property
     def has_answers(self) -> bool:
-        """Whether anything was answered since the limit last changed."""
         return self._answered > 0
 
     @property
@@ -144,10 +118,7 @@ class LoadShedding:
         return self._outcomes >= FEWEST / 2 and self.share >= GROSS
 
     def judge(self, level: float) -> str | LimitSample | None:
-        """The verdict on the trial at the limit `level`: "cured", "lower", or the limit to go back to; else None.
-
-        None means that more has to be seen. Where the refusals are to be borne, `borne` is their share from now on.
-        """
+        """The verdict on the trial: "cured", "lower", or the limit to go back to; None while more has to be seen."""
         found, best = self.measure(level), self._best
         if self._outcomes < FEWEST or self._outcomes * self._before < EXPECTED:
             return None
@@ -198,24 +169,15 @@ _BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*\bblock_size="([1-9]\d{0,
 
 
 class ServerLoad(NamedTuple):
-    """The load of one server, summed over its engines.
+    """The load of one server, summed over its engines; the counters began when the server started."""
 
-    running: requests that are being computed.
-    waiting: requests in the server's queue.
-    kv: the used share of the KV cache, from 0 to 1; of several engines that of the fullest.
-    preemptions: how many requests were preempted since the server started.
-    queried: how many prompt tokens were looked up in the prefix cache since the server started.
-    hit: how many of those were found in the prefix cache.
-    block: tokens of one block of the cache; None where the server does not report it.
-    """
-
-    running: int
-    waiting: int
-    kv: float
+    running: int  # requests that are being computed
+    waiting: int  # requests in the server's queue
+    kv: float  # the used share of the KV cache, from 0 to 1; of several engines that of the fullest
     preemptions: int
-    queried: int
-    hit: int
-    block: int | None
+    queried: int  # prompt tokens that were looked up in the prefix cache
+    hit: int  # of those the tokens that were found
+    block: int | None  # tokens of one block of the cache; None where the server does not report it
 
 
 def read_load(metrics: bytes) -> ServerLoad | None:
@@ -247,37 +209,21 @@ def read_load(metrics: bytes) -> ServerLoad | None:
     )
 
 
-START = 16
-"""The limit, in requests, with which an endpoint begins."""
-
-MOST = 1024
-"""The highest limit, in requests, that an endpoint is given unless the caller says otherwise."""
-
-GAIN = 0.06
-"""The relative gain in throughput that a doubling of the limit must bring for the higher limit to be kept."""
-
-TRIAL = 1.25
-"""The factor by which the limit is raised or lowered for a trial."""
-
-CUT = 0.7
-"""The factor by which a refusal or a preemption lowers the limit."""
-
-
+START = 16  # the limit, in requests, with which an endpoint begins
+MOST = 1024  # the highest limit, in requests, that an endpoint is given unless the caller says otherwise
+GAIN = 0.06  # the relative gain in throughput that a doubling of the limit must bring for the higher limit to be kept
+TRIAL = 1.25  # the factor by which the limit is raised or lowered for a trial
+CUT = 0.7  # the factor by which a refusal or a preemption lowers the limit
 USED = 0.8
 """The share of the limit that must be in flight: below it, an answer says nothing of whether the limit is right."""
 
-LEAST_EPOCH = 16
-"""The fewest answers of an epoch. Limits below 4 need only four times as many answers as the limit."""
-
+LEAST_EPOCH = 16  # the fewest answers of an epoch. Limits below 4 need only four times as many answers as the limit.
 OVERDUE = 1.5
 """An epoch is judged early once it takes this multiple of the time that it would take at the throughput held. A server
 that thrashes takes ever longer to finish the answers that would show it."""
 
 NOTHING = 1e-9  # stands for the throughput of an epoch without any answer: other throughputs are divided by it
-
-LOST = 0.8
-"""Throughput below this multiple of the one held means that the server has changed."""
-
+LOST = 0.8  # throughput below this multiple of the one held means that the server has changed
 QUEUE_FLOOR = 8
 """The limit, in requests, below which a queue alone does not push it: waiting costs the run nothing but latency."""
 
@@ -286,16 +232,12 @@ PATIENCE = (3, 16)
 
 
 class _Base(NamedTuple):
-    """What was measured in one epoch; a later epoch is compared with it.
+    """What was measured in one epoch; a later epoch is compared with it."""
 
-    level: the limit of that epoch, in requests (not yet rounded). rate: throughput, in work a second. work: the mean
-    work of an answer. seconds: the mean time of an answer.
-    """
-
-    level: float
-    rate: float
-    work: float
-    seconds: float
+    level: float  # the limit, in requests (not yet rounded)
+    rate: float  # throughput, in work a second
+    work: float  # the mean work of an answer
+    seconds: float  # the mean time of an answer
 
 
 class AdaptiveLimit:
@@ -325,7 +267,7 @@ class AdaptiveLimit:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, without what was learned: the server behind the endpoint was exchanged or was unreachable."""
+        """Begin anew: the server behind the endpoint was exchanged or was unreachable."""
         self._level = float(self.start)
         self._mode = "grow"
         self._base: _Base | None = None
@@ -361,14 +303,13 @@ class AdaptiveLimit:
     # The evidence that every client sees.
 
     def note_sent(self) -> None:
-        """Count a request that is sent now."""
         self._shedding.note_sent()
 
     def note_answer(self, began: float, seconds: float, done: float, out: int) -> None:
         """Count an answer, and end the epoch if it was the last one needed.
 
-        began: when the request was sent, by the clock. seconds: how long the answer took. done: its work (see
-        tomserve.engine.endpoints.weigh_tokens). out: how many requests were in flight when it came, itself included.
+        began: when the request was sent, by the clock. seconds: how long it took. done: its work, as `weigh_tokens`
+        counts it. out: how many requests were in flight when it came, itself included.
         """
         if began >= self._changed and seconds > 0:
             self._shedding.note_answer(seconds, done, out)
@@ -406,11 +347,8 @@ class AdaptiveLimit:
                 self._judge(self._work / elapsed)
 
     def note_refusal(self, began: float) -> bool:
-        """Take note that a request sent at `began` was refused with 429 or 503, and lower the limit if that may help.
-
-        Returns whether all requests should wait for a while; where False, only the refused one has to. Refusals of
-        requests that were in flight together lower the limit only once.
-        """
+        """Note that a request sent at `began` was refused, and lower the limit if that may help: once for requests that
+        were in flight together. Returns whether all requests should wait for a while, and not only the refused one."""
         if (
             began < self._changed or not self._shedding.note_refusal()
         ):  # another limit's requests say nothing of this one
@@ -433,7 +371,6 @@ class AdaptiveLimit:
         self._move(self._level * factor, "shed")
 
     def _judge_shedding(self) -> None:
-        """End the trial that refusals brought about, once it has shown whether a lower limit helps."""
         verdict = self._shedding.judge(self._level)
         if verdict == "lower":
             self._shed()
@@ -443,10 +380,7 @@ class AdaptiveLimit:
             self._begin()
 
     def _cut(self, level: float, patience: int) -> None:
-        """Lower the limit at once: from `level` by the factor CUT, or back to the one held if a trial was too high.
-
-        patience: how many epochs may pass at most until the next trial.
-        """
+        """Lower the limit at once: by the factor CUT, or back to the one held if a trial was too high."""
         self._cut_at, self.found = self.clock(), True
         if self._mode == "up" and self._base is not None:
             self._patience = min(2 * self._patience, patience)
@@ -494,7 +428,7 @@ class AdaptiveLimit:
             self._hold(epoch, gain)
 
     def _hold(self, epoch: _Base, gain: float) -> None:
-        """After an epoch at the limit held: begin a trial when one is due or throughput changed, else go on holding."""
+        """After an epoch at the limit held: begin a trial when one is due or throughput changed."""
         assert self._base is not None
         self._holds += 1
         if 1 + gain < LOST:
@@ -519,7 +453,7 @@ class AdaptiveLimit:
     # The evidence that only a server with metrics gives.
 
     def note_load(self, load: ServerLoad, out: int) -> None:
-        """Take note of the server's load while `out` of our requests are in flight, and move the limit by it."""
+        """Note the server's load while `out` of our requests are in flight, and move the limit by it."""
         before, self._load = self._load, load
         settled, self._settled = self._settled, out <= 1.1 * self._level
         self._growing = self._growing + 1 if load.waiting == 0 else 0
@@ -542,7 +476,7 @@ class AdaptiveLimit:
 
     @staticmethod
     def _target(load: ServerLoad) -> float:
-        """How many requests may wait in the server's queue, so that the server itself never waits for requests."""
+        """How many requests may wait in the server's queue, so that it never waits for us."""
         return max(2.0, 0.1 * load.running)
 
     def _room(self) -> float:

@@ -26,18 +26,12 @@ def weigh_tokens(usage: Mapping[str, int] | None) -> float:
     return usage["completion"] + PROMPT_WEIGHT * usage.get("prompt", 0)
 
 
-SUSPECT = 8
-"""How many different items must fail in a row, without one that succeeds, before an outage is suspected."""
-
-STRIKES = 4
-"""How many failures in a row mark an endpoint as down while another one works."""
-
+SUSPECT = 8  # how many different items must fail in a row, without one that succeeds, before an outage is suspected
+STRIKES = 4  # how many failures in a row mark an endpoint as down while another one works
 PATIENCE = 3
 """For how many multiples of `lost_after` a request that is still being answered keeps the run from being ended."""
 
-ALIVE = FINAL | {TOO_MANY}
-"""Statuses that only a working server gives, even where it refuses the request."""
-
+ALIVE = FINAL | {TOO_MANY}  # statuses that only a working server gives, even where it refuses the request
 GOOD = FINAL - {NOT_FOUND}
 """Statuses of an endpoint that can answer questions: not of a replica that lost its model, nor of one that is over its
 limit of requests."""
@@ -105,16 +99,12 @@ class EndpointPool:
         return sum(self.limits[endpoint].limit for endpoint in self.available)
 
     def used_share(self, endpoint: str) -> float:
-        """The share of an endpoint's limit that is in flight."""
         limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.available)
         return len(self.out[endpoint]) / limit
 
     def pick(self, request: Request, avoid: str | None = None, near: str | None = None) -> str:
-        """Choose the endpoint for a request among those that are up, or among all where none is.
-
-        avoid: an endpoint that is chosen only where there is no other, such as one that has just failed.
-        near: the endpoint that answered the turn before in the same conversation, if any.
-        """
+        """Choose the endpoint for a request. avoid: one to be chosen only where there is no other, as it has just
+        failed. near: the one that answered the turn before in the same conversation."""
         if len(self.endpoints) == 1:
             return self.endpoints[0]
         available = self.available
@@ -143,27 +133,22 @@ class EndpointPool:
         return min(self.pauses[endpoint].left for endpoint in self.available)
 
     def note_sent(self, endpoint: str, identity: Identity) -> None:
-        """Take note that a request is sent to that endpoint now."""
         self.out[endpoint][identity] = self.clock()
         if self.fixed is None:
             self.limits[endpoint].note_sent()
 
     def note_return(self, endpoint: str, identity: Identity) -> float | None:
-        """Take note that a request is no longer in flight, because its reply came or it was cancelled.
-
-        Returns the time of the clock at which it was sent, or None where it was not in flight.
-        """
+        """Note that a request is no longer in flight; returns when it was sent, None where it was not in flight."""
         return self.out[endpoint].pop(identity, None)
 
     @property
     def in_flight(self) -> int:
-        """How many requests are in flight over all endpoints."""
         if len(self.endpoints) == 1:
             return len(self.out[self.endpoints[0]])
         return sum(map(len, self.out.values()))
 
     def oldest(self) -> tuple[Identity, float] | None:
-        """The request that has been in flight for longest, with the time at which it was sent; None without any."""
+        """The request that has been in flight for longest, with the time at which it was sent."""
         firsts = [next(iter(out.items())) for out in self.out.values() if out]
         return min(firsts, key=lambda entry: entry[1], default=None)
 
@@ -183,11 +168,8 @@ class EndpointPool:
         return len(self._failing) >= SUSPECT
 
     def note_reply(self, endpoint: str, reply: Reply, identity: Identity, sent: float | None = None) -> None:
-        """Take note of a reply: whether the endpoint is up, and what its limit and pause follow from.
-
-        endpoint: the one that replied. reply: what came back. identity: whose request it was.
-        sent: when the request was sent, by the clock; None leaves limit and pause as they are.
-        """
+        """Note a reply: whether the endpoint is up, and what its limit and pause follow from. sent: when the request
+        was sent, by the clock; None leaves limit and pause as they are."""
         now = self.clock()
         if sent is not None:
             self._steer(endpoint, reply, sent, now)
@@ -224,7 +206,6 @@ class EndpointPool:
             self._last = _in_words(endpoint, reply)
 
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
-        """Pass the reply on to the endpoint's limit and pause."""
         if reply.status in SPOKEN:
             self.pauses[endpoint].note_answer()
             if self.fixed is None:
@@ -235,17 +216,14 @@ class EndpointPool:
             self.pauses[endpoint].note_refusal(reply, sent)
 
     def revive(self, endpoint: str) -> None:
-        """Take note that a probe was answered: the endpoint gets requests again.
-
-        Its next failure marks it as down once more, while another endpoint works.
-        """
+        """Note that a probe was answered; the next failure marks the endpoint as down once more."""
         if endpoint in self.down:
             self.limits[endpoint].restart()
         self.down.pop(endpoint, None)
         self._strikes[endpoint] = STRIKES - 1
 
     def suspect_items(self) -> None:
-        """Take note that the server answered a probe: the failures are due to the items, which may be given up."""
+        """Note that the server answered a probe: the failures are due to the items, which may be given up."""
         self._bad |= self._failing
         self._failing.clear()
         self._good = self.clock()
@@ -269,8 +247,8 @@ class EndpointPool:
         return None
 
     def _is_answering(self, now: float) -> bool:
-        """Whether the server still works on a request: one that it took at least half of `lost_after` ago and that is
-        younger than PATIENCE times `lost_after`. A slow server is not a lost one."""
+        """Whether the server works on a request that it took between `lost_after` / 2 and PATIENCE times `lost_after`
+        ago."""
         begun = [start for out in self.out.values() for start in out.values()]
         patient = now - self.lost_after * PATIENCE
         return any(patient < start <= now - self.lost_after / 2 for start in begun)
@@ -284,19 +262,14 @@ def _in_words(endpoint: str, reply: Reply) -> str:
     return f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")
 
 
-Send = Callable[[str, Request], Awaitable[Reply]]
-"""Sends a request to an endpoint and returns its reply."""
+Send = Callable[[str, Request], Awaitable[Reply]]  # sends a request to an endpoint and returns its reply
 
 
 async def send_hedged(
     send: Send, pool: EndpointPool, request: Request, avoid: str | None, near: str | None, late: float
 ) -> tuple[Reply, str]:
-    """Send a request, and once more to another endpoint if the first takes too long; the slower one is cancelled.
-
-    send: sends one copy. pool: chooses the endpoints. avoid, near: what it is to consider (see EndpointPool.pick).
-    late: seconds after which the second copy is sent. Returns the reply that counts with the endpoint that gave it: the
-    first final reply, or the last one where none is final.
-    """
+    """Send a request, and once more to another endpoint if the first takes longer than `late` seconds; the slower one
+    is cancelled. Returns the first final reply, or the last one where none is final, with the endpoint that gave it."""
 
     async def copy(endpoint: str) -> Reply:
         return await send(endpoint, request)

@@ -40,21 +40,17 @@ _HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding
 
 
 class Response(NamedTuple):
-    """The status code of a response, its body (None where that is too long to be read), its header Retry-After, and in
-    which way a body is compressed that could not be decompressed."""
+    """What came back, before it is read as a reply."""
 
     code: int
-    body: bytes | None
-    retry_after: str | None = None
-    unreadable: str | None = None
+    body: bytes | None  # None where it is too long to be read
+    retry_after: str | None = None  # the header
+    unreadable: str | None = None  # the way of compression by which the body could not be read
 
 
 class Connection(asyncio.Protocol):
-    """A connection, as the protocol of an asyncio transport.
-
-    most: bytes of a body that are read at most. stall: seconds between two pieces of a response at most; None for no
-    limit of its own.
-    """
+    """A connection, as the protocol of an asyncio transport. most: bytes of a body that are read at most. stall:
+    seconds between two pieces of a response at most; None for no limit."""
 
     __slots__ = (
         "_body", "_code", "_encoding", "_headed", "_length", "_loop", "_parser", "_read", "_retry_after",
@@ -73,7 +69,6 @@ class Connection(asyncio.Protocol):
         self._reset()
 
     def _reset(self) -> None:
-        """Forget the response before."""
         self._code, self._read, self._size = 0, 0, 0
         self._headed, self._until_end = False, True
         self._length: int | None = None
@@ -88,11 +83,8 @@ class Connection(asyncio.Protocol):
         return transport is not None and self._waiting is None and not self._surplus and not transport.is_closing()
 
     async def request(self, data: bytes) -> Response:
-        """Send the bytes of a request and return the response.
-
-        Raises ConnectionError where the connection ended, or what came was no HTTP, before the response was complete,
-        TimeoutError where the server fell silent, and asyncio.CancelledError. The connection is closed then.
-        """
+        """Send the bytes of a request and return the response. Raises ConnectionError where the connection ended, or
+        what came was no HTTP, and TimeoutError where the server fell silent; the connection is closed then."""
         assert self._transport is not None
         self._reset()
         self._waiting = waiting = self._loop.create_future()
@@ -110,18 +102,15 @@ class Connection(asyncio.Protocol):
                 self._stalled.cancel()
 
     def close(self) -> None:
-        """Close the connection at once, whatever is under way."""
         if self._transport is not None:
             self._transport.abort()
 
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read a piece of what the server sends."""
         if self._waiting is None or self._waiting.done():
             self._surplus = True
             self.close()
@@ -172,7 +161,6 @@ class Connection(asyncio.Protocol):
             self._retry_after = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """All headers are there."""
         if self._waiting is None or self._waiting.done():  # of a second response to one request
             self._surplus = True
             return
@@ -181,7 +169,6 @@ class Connection(asyncio.Protocol):
             self._answer(None)
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
         self._size += len(data)
         if self._size <= self.most:
             self._body.append(data)
@@ -200,12 +187,10 @@ class Connection(asyncio.Protocol):
             self._answer(b"".join(self._body) if self._code not in _NO_BODY else b"")
 
     def on_message_begin(self) -> None:
-        """A response begins: the one that is waited for, or one too many."""
         if self._waiting is None or self._waiting.done():
             self._surplus = True
 
     def _answer(self, body: bytes | None) -> None:
-        """Hand over the response to whoever waits for it."""
         if self._waiting is None or self._waiting.done():
             return
         unreadable = None
@@ -231,12 +216,8 @@ class Connection(asyncio.Protocol):
         self._stalled = self._loop.call_later(self._stall, self._fail, TimeoutError())
 
 
-KEPT_IDLE = 15.0
-"""Seconds for which a connection is kept open without a request."""
-
-NAMES_KEPT = 10.0
-"""Seconds for which the addresses of a host are kept before its name is looked up again."""
-
+KEPT_IDLE = 15.0  # seconds for which a connection is kept open without a request
+NAMES_KEPT = 10.0  # seconds for which the addresses of a host are kept before its name is looked up again
 ATTEMPT = 0.25
 """Seconds after which the next address of a host is tried beside one that has not answered yet (RFC 8305)."""
 
@@ -246,22 +227,17 @@ _SERVER_FAULT = 500
 
 @dataclass(slots=True)
 class Site:
-    """What requests to one scheme, host and port share.
-
-    host, port, secure: where it is, and whether by TLS. head: the headers that every request has. proxy: what is
-    connected to in its place. absolute: what stands before the path in a request; empty unless a proxy reads it.
-    free: connections that wait for a request, the one used last at the end. addresses: those of what is connected to,
-    looked up at `looked`.
-    """
+    """What requests to one scheme, host and port share."""
 
     host: str
     port: int
-    secure: bool
-    head: bytes
-    proxy: Proxy | None = None
-    absolute: bytes = b""
+    secure: bool  # whether by TLS
+    head: bytes  # the headers that every request has
+    proxy: Proxy | None = None  # what is connected to in its place
+    absolute: bytes = b""  # what stands before the path in a request; empty unless a proxy reads it
+    # connections that wait for a request, the one used last at the end
     free: deque[Connection] = field(default_factory=deque)
-    addresses: list[Any] = field(default_factory=list)
+    addresses: list[Any] = field(default_factory=list)  # of what is connected to, looked up at `looked`
     looked: float = 0.0
 
     @classmethod
@@ -285,7 +261,6 @@ class Site:
 
     @property
     def description(self) -> str:
-        """What is connected to, in words."""
         own = f"{self.host}:{self.port}"
         return own if self.proxy is None else f"{own} through the proxy {self.proxy.url}"
 
@@ -299,7 +274,6 @@ class Site:
         return None
 
     def keep(self, connection: Connection) -> None:
-        """Keep a connection for further requests, or close it where it cannot be used again."""
         if connection.usable:
             connection.idle_since = time.monotonic()
             self.free.append(connection)
@@ -307,7 +281,6 @@ class Site:
             connection.close()
 
     def tidy(self, now: float) -> None:
-        """Close connections that have waited for too long."""
         while self.free and now - self.free[0].idle_since >= KEPT_IDLE:
             self.free.popleft().close()
 
@@ -327,11 +300,9 @@ class HttptoolsTransport:
         self._posts: dict[str, tuple[Site, bytes]] = {}
 
     def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
-        """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
         return self._deadlines.reply(self._send(endpoint, body))
 
     async def _send(self, endpoint: str, body: bytes) -> Reply:
-        """Send the body of a request; every failure is a status of the reply."""
         if (post := self._posts.get(endpoint)) is None:
             post = self._posts[endpoint] = self._post(endpoint)
         site, head = post
@@ -361,7 +332,6 @@ class HttptoolsTransport:
         return response.body if response is not None and response.code == _OK and not response.unreadable else None
 
     async def close(self) -> None:
-        """Close all connections."""
         self._deadlines.close()
         for site in self._sites.values():
             while site.free:
@@ -369,7 +339,6 @@ class HttptoolsTransport:
         await asyncio.sleep(0)
 
     async def _get(self, address: str) -> Response | None:
-        """The response to a GET, or None where none comes in time."""
         url = urlsplit(address)
         site = self._site(url)
         try:
@@ -397,7 +366,6 @@ class HttptoolsTransport:
         return site, line + site.head + b"Content-Type: application/json\r\nContent-Length: "
 
     async def _connect(self, site: Site) -> Connection:
-        """Open a connection. Raises OSError where there is none in time."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeouts.connect):
@@ -426,7 +394,6 @@ class HttptoolsTransport:
             raise OSError(f"cannot connect to {site.description}: {error}") from None
 
     async def _addresses(self, site: Site) -> list[Any]:
-        """The addresses of the host of a site, looked up where they are not known or old."""
         now = time.monotonic()
         if not site.addresses or now - site.looked > NAMES_KEPT:
             loop = asyncio.get_running_loop()
@@ -447,10 +414,8 @@ def _port(url: SplitResult) -> int:
 
 
 async def open_tunnel(connected: socket.socket, host: str, port: int, login: str | None) -> None:
-    """Have a proxy that is connected to hand on everything to a host. Raises OSError where it does not.
-
-    login: the value of the header Proxy-Authorization, if the proxy wants one.
-    """
+    """Have a connected proxy hand on everything to a host. login: the header Proxy-Authorization, if the proxy wants
+    one. Raises OSError where it does not."""
     loop = asyncio.get_running_loop()
     where = f"{f'[{host}]' if ':' in host else host}:{port}"
     asked = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n"
@@ -470,7 +435,6 @@ async def open_tunnel(connected: socket.socket, host: str, port: int, login: str
 
 
 def _reply(response: Response) -> Reply:
-    """A response as a reply."""
     if response.unreadable is not None:
         reply = Reply(MALFORMED, error=f"the body cannot be read: it claims to be encoded as {response.unreadable!r}")
     elif response.body is None:

@@ -23,11 +23,11 @@ from tomserve.errors import ConfigError
 
 
 class Proxy(NamedTuple):
-    """A proxy that is spoken to by plain HTTP. login: the value of the header Proxy-Authorization, if it wants one."""
+    """A proxy that is spoken to by plain HTTP."""
 
     host: str
     port: int
-    login: str | None
+    login: str | None  # the value of the header Proxy-Authorization, if it wants one
 
     @property
     def url(self) -> str:
@@ -103,10 +103,7 @@ def _is_bypassed(host: str, port: int | None, named: Mapping[str, str]) -> bool:
 
 
 def certificates() -> ssl.SSLContext:
-    """What checks the certificates of servers; read once, not for every server.
-
-    Raises ConfigError where SSL_CERT_FILE or SSL_CERT_DIR names something that holds none.
-    """
+    """What checks the certificates of servers. Raises ConfigError where SSL_CERT_FILE or SSL_CERT_DIR holds none."""
     return _certificates(os.environ.get("SSL_CERT_FILE") or "", os.environ.get("SSL_CERT_DIR") or "")
 
 

@@ -1,9 +1,8 @@
 """A transport that sends requests by the openai SDK (`--transport openai`), for hosted providers that expect its
 client.
 
-The SDK's own retries are switched off: the runner's policy decides when to ask again, so that journal and statuses are
-the same as with the aiohttp transport. The SDK costs some milliseconds of CPU time a request, which does not matter
-where a provider takes seconds to answer.
+The SDK's own retries are off: the runner decides when to ask again. The SDK costs some milliseconds of CPU time a
+request, which does not matter where a provider takes seconds to answer.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ from tomserve.engine.transport import (
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
-_BODY = "body"
-"""Where a response keeps the body that was read."""
+_BODY = "body"  # where a response keeps the body that was read
 
 _SENT = frozenset(("accept", "accept-encoding", "connection", "content-length", "content-type", "host")) | {
     "proxy-authorization",
@@ -48,11 +46,7 @@ class _UnreadError(Exception):
 
 
 class OpenAITransport:
-    """Sends requests by the openai SDK; each method does what `tomserve.engine.transport.Transport` says.
-
-    api_key: sent as a bearer token. timeouts: in seconds (see Timeouts).
-    Raises MachineError where the package openai is not installed.
-    """
+    """Sends requests by the openai SDK, as `Transport` says. Raises MachineError where openai is not installed."""
 
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         try:
@@ -69,7 +63,6 @@ class OpenAITransport:
         self._clients: dict[str, Any] = {}
 
     def _client(self, endpoint: str) -> Any:
-        """The SDK's client for an endpoint, made on first use."""
         if endpoint not in self._clients:
             # No connection is used twice: what a server sends beyond a response stays in the library's buffer, and
             # would be taken for the answer to the next question.
@@ -96,11 +89,9 @@ class OpenAITransport:
         return self._clients[endpoint]
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """Send one chat completion and return its reply; every failure is a status of the reply."""
         return await self._deadlines.reply(self._exchange(endpoint, orjson.loads(body)))
 
     async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
-        """Send a request by the SDK, and turn its response, or the error that it raises, into a reply."""
         create = self._client(endpoint).chat.completions.with_raw_response.create
         parameters = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
         named = {name: body.pop(name) for name in parameters if name in body}
@@ -132,8 +123,8 @@ class OpenAITransport:
     def _limit_responses(self, way: Any) -> Any:
         """A transport of the SDK's HTTP library whose responses are read within the limits before anybody has them.
 
-        The SDK would read the body of a refusal to its end, decompress whatever comes, and fail where JSON nests too
-        deeply. So it is given an empty object, and the body is kept beside it.
+        The SDK would read a refusal to its end, decompress whatever comes, and fail where JSON nests too deeply. So it
+        is given an empty object, and the body is kept beside it.
         """
         http, key = self._http, self._key or "none"
 
@@ -173,7 +164,6 @@ class OpenAITransport:
         return None
 
     async def close(self) -> None:
-        """Close the connections to all endpoints."""
         self._deadlines.close()
         for client in self._clients.values():
             await client.close()

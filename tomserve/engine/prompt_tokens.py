@@ -1,10 +1,9 @@
 """What servers report of a prompt's tokens: hits of the prefix cache, silent truncation, and log-probabilities.
 
-Requests come in the order in which a depth-first walk of the radix tree of their prompts meets them
-(`Strategy.order`). In that order, the longest beginning that a prompt shares with any earlier prompt is the one that
-it shares with the prompt just before. So one prompt in memory is enough to tell how much a cache that forgets nothing
-could save at most, which is called the radix-tree bound. In conversations of several turns it is one prompt for each
-turn, and what the prompt shares with that of the turn before counts as well; the bound is then a close guess.
+Requests come in the order of a depth-first walk of the radix tree of their prompts (`Strategy.order`), in which the
+longest beginning that a prompt shares with any earlier one is shared with the prompt just before. So one prompt in
+memory tells how much a cache that forgets nothing could save: the radix-tree bound. In conversations of several turns
+it is one prompt for each turn, and the bound is a close guess.
 """
 
 from __future__ import annotations
@@ -17,12 +16,8 @@ from typing import Any
 from tomserve.content.text import count_noun
 from tomserve.engine.request import Request
 
-LONG = 4000
-"""Characters of the shortest prompt that is looked at: no server has a context that is smaller."""
-
-IMPLAUSIBLE = 9
-"""Characters a token from which on a prompt cannot have been counted whole."""
-
+LONG = 4000  # characters of the shortest prompt that is looked at: no server has a context that is smaller
+IMPLAUSIBLE = 9  # characters a token from which on a prompt cannot have been counted whole
 _SPREAD, _FEW = 1.15, 3
 """By how much the lengths of how many prompts must differ whose equal number of tokens is no accident."""
 
@@ -52,7 +47,7 @@ class Truncation:
         self._implausible, self._fullest = _Group(), _Group()
 
     def add(self, prompt: str | bytes, tokens: int | None) -> None:
-        """Look at a prompt. tokens: how many the server counted in it, None or 0 where it does not say."""
+        """Look at a prompt. tokens: how many the server counted in it; None or 0 where it does not say."""
         if not tokens or len(prompt) < LONG:
             return
         characters = len(prompt if isinstance(prompt, str) else prompt.decode("utf-8", "replace"))
@@ -92,12 +87,8 @@ def _span(ends: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-LEARNED = 16
-"""How many answers it takes before the number of tokens a byte is learned from them."""
-
-
-AT_ONCE = 256
-"""How many bytes are compared as one number."""
+LEARNED = 16  # how many answers it takes before the number of tokens a byte is learned from them
+AT_ONCE = 256  # how many bytes are compared as one number
 
 
 def common_length(first: bytes, second: bytes) -> int:
@@ -121,23 +112,17 @@ def common_length(first: bytes, second: bytes) -> int:
 class PrefixMeter:
     """Counts, over the prompts answered so far, the tokens that the server took from its prefix cache.
 
-    block: tokens of one block of the cache, 1 where the server does not report it; vLLM shares whole blocks only.
-    prompt: all prompt tokens.
-    cached: the prompt tokens that came from the cache.
-    shareable: an estimate of the prompt tokens that could have come from a cache that forgets nothing.
-    reported: whether the server reports cached tokens with its answers.
-    truncation: the prompts that the server has cut off.
-
-    What a prompt shares with earlier ones is known in bytes of the request. How many tokens those bytes are is learned
-    from the answers by least squares, as the slope of tokens over bytes. The slope leaves out the fixed end of a prompt
-    (labels, chat template), which has more tokens a byte. bench/prefix.py compares the estimate with the true number.
+    What a prompt shares with earlier ones is known in bytes of the request. How many tokens those are is learned from
+    the answers by least squares, as the slope of tokens over bytes; that leaves out the fixed end of a prompt (labels,
+    chat template), which has more tokens a byte. bench/prefix.py compares the estimate with the true number.
     """
 
+    # tokens of one block of the cache, 1 where the server does not report it; vLLM shares whole blocks only
     block: int = 1
-    prompt: int = 0
-    cached: int = 0
-    shareable: int = 0
-    reported: bool = False
+    prompt: int = 0  # all prompt tokens
+    cached: int = 0  # those that came from the cache
+    shareable: int = 0  # an estimate of those that could have come from a cache that forgets nothing
+    reported: bool = False  # whether the server reports cached tokens with its answers
 
     def __post_init__(self) -> None:
         self.truncation = Truncation()
@@ -145,11 +130,8 @@ class PrefixMeter:
         self._answers, self._bytes, self._squares, self._products = 0, 0.0, 0.0, 0.0
 
     def share(self, request: Request, before: Request | None = None) -> int:
-        """How many bytes the prompt shares with earlier ones; to be called in the order of requests.
-
-        It is compared with the last prompt of the same turn, and with that of the turn before in its own conversation,
-        whose request is `before`: it may continue that chat.
-        """
+        """How many bytes the prompt shares with the last one of the same turn, or with that of the turn before in its
+        own conversation, whose request is `before`; to be called in the order of requests."""
         prompt, turn = request.prefix, request.identity.turn
         shared = common_length(self._last.get(turn, b""), prompt)
         self._last[turn] = prompt
@@ -158,11 +140,8 @@ class PrefixMeter:
         return shared
 
     def note_answer(self, shared: int, prompt: bytes, usage: Mapping[str, int] | None) -> None:
-        """Count the prompt of an answer, and look whether it was cut off.
-
-        shared: how many bytes it shares with the prompt before it (see `share`). usage: the tokens that the server
-        reports, as "prompt" and "cached"; without them the answer is not counted.
-        """
+        """Count the prompt of an answer, and look whether it was cut off. shared: as `share` gives it. usage: the
+        tokens that the server reports, as "prompt" and "cached"; without them the answer is not counted."""
         size = len(prompt)
         if not usage or not (tokens := usage.get("prompt")) or size <= 0:
             return
@@ -203,19 +182,16 @@ class PrefixMeter:
         return {"prompt": self.prompt, **cached, "shareable": self.shareable, "block": self.block}
 
 
-KEPT = 256
-"""How many tokens of a prompt are kept: the last ones, since a row of the journal must stay small."""
-
-Tokens = list[tuple[str, float | None]]
-"""Tokens with their log-probabilities, None where there is none."""
+KEPT = 256  # how many tokens of a prompt are kept: the last ones, since a row of the journal must stay small
+Tokens = list[tuple[str, float | None]]  # tokens with their log-probabilities, None where there is none
 
 
 def read_prompt_logprobs(entries: Any) -> tuple[Tokens | None, int]:
     """The last KEPT tokens of a prompt with their log-probabilities, and how many stood before them.
 
-    entries: what the server sent: for each token a mapping from its number to its text and log-probability, or null for
-    the first one, which follows nothing. Anything else gives (None, 0). A token whose text is no whole character is
-    named by its number, because different ones would look the same.
+    entries: for each token a mapping from its number to its text and log-probability, or null for the first one;
+    anything else gives (None, 0). A token whose text is no whole character is named by its number, because different
+    ones would look the same.
     """
     if not isinstance(entries, list):
         return None, 0

@@ -30,10 +30,7 @@ CLOSES, CONCLUSION = "closes", "conclusion"
 """Fields of the row whose reply ended a conversation of several turns: how many turns the conversation had, and the
 text that is its answer where that is another one than the row's own. Other rows have neither."""
 
-CLOSING: dict[str, type] = {CLOSES: int, CONCLUSION: str}
-"""These fields with the types of their values."""
-
-
+CLOSING: dict[str, type] = {CLOSES: int, CONCLUSION: str}  # these fields with the types of their values
 MASKED = "key_masked"
 """Field of a row whose reply held the API key, which stands there as ***; other rows do not have it."""
 
@@ -41,13 +38,9 @@ MASKED = "key_masked"
 class Identities(Protocol):
     """A set of identities of which only its size and its members can be asked."""
 
-    def __contains__(self, identity: Identity, /) -> bool:
-        """Whether that identity is in the set."""
-        ...
+    def __contains__(self, identity: Identity, /) -> bool: ...
 
-    def __len__(self) -> int:
-        """How many identities are in the set."""
-        ...
+    def __len__(self) -> int: ...
 
 
 class Rows(Protocol):
@@ -59,7 +52,7 @@ class Rows(Protocol):
         ...
 
     def find(self, key: str) -> Row | None:
-        """A final row of a request with that key, or None where there is none."""
+        """A final row of a request with that key, or None."""
         ...
 
     def append(self, row: Row) -> None:
@@ -81,11 +74,7 @@ def reuse_row(row: Row, identity: Identity) -> Row:
 
 
 def build_row(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
-    """The journal row of a request and its reply, with the fields of the data contract Response.
-
-    request: what was asked. reply: what came back. endpoint: the one that replied.
-    attempts: how many times the request was sent.
-    """
+    """The journal row of a request and its reply, by the data contract Response. attempts: how often it was sent."""
     # The model that the reply names is `served_model`: scoring reads a field `model` as the score table's column.
     item, strategy, turn, sample = request.identity
     row = {

@@ -28,8 +28,7 @@ MASKED = "***"
 
 
 class Redactor:
-    """Call it with a text to have the keys in it replaced. keys: None and short ones are left out. looks: whether there
-    is any key left to look for."""
+    """Replaces the keys in the texts that it is called with; None and short keys are left out."""
 
     __slots__ = ("_spellings", "looks")
 
@@ -47,10 +46,8 @@ class Redactor:
         return text
 
     def redact_json(self, value: Any) -> Any:
-        """What was read from JSON, with the keys in all its texts and names replaced; the same object without any.
-
-        Returns None where the key can only be taken out together with what is around it, such as a number.
-        """
+        """What was read from JSON, with the keys in its texts and names replaced; the same object without any, None
+        where the key can only be taken out together with what is around it, such as a number."""
         if not self.looks:
             return value
         try:
@@ -61,7 +58,6 @@ class Redactor:
 
 
 def _spellings(key: str) -> Iterator[str]:
-    """A key in all the forms in which it is looked for."""
     yield from (key, repr(key)[1:-1], html.escape(key), html.escape(key, quote=False))
     for quoted in (quote(key), quote(key, safe=""), quote_plus(key)):
         yield from (quoted, _lower_codes(quoted))
@@ -74,7 +70,6 @@ def _spellings(key: str) -> Iterator[str]:
 
 
 def _lower_codes(quoted: str) -> str:
-    """A percent-encoded text with its codes in lower case."""
     first, *rest = quoted.split("%")
     return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
 

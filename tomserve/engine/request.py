@@ -21,8 +21,7 @@ AHEAD = 32
 rendered between two replies."""
 
 
-OPENINGS = 256
-"""How many beginnings of chats are remembered as JSON."""
+OPENINGS = 256  # how many beginnings of chats are remembered as JSON
 
 
 class Identity(NamedTuple):
@@ -64,34 +63,23 @@ class Sampling:
 
 
 class Request(NamedTuple):
-    """One request to a model.
+    """One request to a model."""
 
-    identity: what it asks about.
-    key: a digest of everything that is said to the model, 32 hexadecimal digits; the address and the item's id are left
-    out.
-    body: the JSON to send, which begins with the messages.
-    prompt: how many bytes of `body` the messages take, the part that a server's prefix cache can share.
-    """
-
-    identity: Identity
-    key: str
-    body: bytes
-    prompt: int = 0
+    identity: Identity  # what it asks about
+    key: str  # a digest of all that is said to the model, 32 hexadecimal digits; address and item's id are left out
+    body: bytes  # the JSON to send, which begins with the messages
+    prompt: int = 0  # how many bytes of `body` the messages take, the part that a server's prefix cache can share
 
     @property
     def prefix(self) -> bytes:
-        """The part of the body that holds the messages."""
         return self.body[: self.prompt]
 
     @classmethod
     def build(cls, identity: Identity, turn: Turn, *, model: str, revision: str | None, sampling: Sampling) -> Request:
         """Make the request of one turn. The key covers messages, model id and revision, sampling and answer schema.
 
-        identity: what is asked about. turn: the messages, the schema of the reply and its number of tokens at most.
-        model: the id that the server knows the model by. revision: that of the model, None where nobody knows it.
-        sampling: temperature, seed and further fields of the body.
-
-        Raises ConfigError for a turn that cannot be sent as JSON, as a strategy's own program may make one.
+        model: the id that the server knows the model by. revision: None where nobody knows it. Raises ConfigError for a
+        turn that cannot be sent as JSON, as a strategy's own program may make one.
         """
         try:
             return cls._built(identity, turn, model, revision, sampling)
@@ -127,10 +115,7 @@ class Request(NamedTuple):
 
 
 class _Opening:
-    """The messages with which many chats begin, as they stand in a body, and the digest of that part of a key.
-
-    json: the beginning of the body, up to the last message of the chat. digest: that of `json`.
-    """
+    """The messages with which many chats begin, as they stand in a body, and the digest of that part of a key."""
 
     __slots__ = ("_copies", "_messages", "digest", "json")
 
@@ -141,7 +126,6 @@ class _Opening:
         self.digest = hashlib.blake2b(self.json, digest_size=16)
 
     def stands(self) -> bool:
-        """Whether the messages are what they were when this was made."""
         return self._messages == self._copies
 
 
@@ -151,9 +135,7 @@ _met: dict[tuple[int, ...], _Opening | None] = {}
 
 def _opening(messages: Sequence[Any]) -> _Opening | None:
     """What was made before of all messages but the last; None where they were not met twice, or hold more than texts.
-
-    A strategy's turns begin with the same system message and demonstrations, half of a prompt, for many items.
-    """
+    Turns begin with the same system message and demonstrations, half of a prompt, for many items."""
     if type(messages) is not tuple or len(messages) < 2:
         return None
     first = messages[:-1]

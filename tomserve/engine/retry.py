@@ -16,8 +16,7 @@ from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.status import REFUSED, SPOKEN, TIMEOUT, transient
 
-LONGEST_WAIT = 120.0
-"""Seconds for which a server's Retry-After is obeyed at most."""
+LONGEST_WAIT = 120.0  # seconds for which a server's Retry-After is obeyed at most
 
 
 def announced_wait(reply: Reply) -> float | None:
@@ -27,22 +26,16 @@ def announced_wait(reply: Reply) -> float | None:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long a run tries.
+    """How often and how long a run tries."""
 
-    attempts: how many times a request is sent at most.
-    wait: tenacity's rule for the seconds between two attempts.
-    lost_after: seconds without any contact, or without any answer, after which the run ends.
-    """
-
-    attempts: int = 6
+    attempts: int = 6  # how many times a request is sent at most
+    # tenacity's rule for the seconds between two attempts
     wait: wait_base = field(default_factory=lambda: wait_random_exponential(multiplier=0.5, max=20))
-    lost_after: float = 60.0
+    lost_after: float = 60.0  # seconds without any contact, or without any answer, after which the run ends
 
     def again(self, reply: Reply, attempt: int) -> bool:
-        """Whether to send a request again after the reply to its `attempt`-th attempt (from 1).
-
-        Only failures that may go away by themselves are sent again; after a timeout only once, as it costs so long.
-        """
+        """Whether to send a request again after its `attempt`-th attempt (from 1) where the failure may go away by
+        itself; after a timeout only once, as it costs so long."""
         limit = min(self.attempts, 2) if reply.status == TIMEOUT else self.attempts
         return attempt < limit and transient(reply.status)
 
@@ -57,15 +50,14 @@ class RetryPolicy:
         return float(self.wait(state))
 
 
-MOMENT = 1e-6
-"""Seconds that are too short to be waited for."""
+MOMENT = 1e-6  # seconds that are too short to be waited for
 
 
 class Pause:
     """A pause of all requests to an endpoint that refuses some with 429 or 503, so that it can recover.
 
-    The pause lasts as long as the server asks for by its Retry-After header. Without that header it lasts a quarter of
-    a second, and twice as long as the one before (at most 8 s) for each further refusal without a success in between.
+    It lasts as long as the server asks for by Retry-After; else a quarter of a second, and twice as long as the one
+    before (at most 8 s) for each further refusal without a success in between.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,19 +67,14 @@ class Pause:
 
     @property
     def left(self) -> float:
-        """Seconds still to wait; 0 or less for none.
-
-        Less than a microsecond counts as none: an event loop would end such a wait before its clock has moved, and
-        whoever asks again and again would not get on.
-        """
+        """Seconds still to wait; 0 or less for none. Less than a microsecond counts as none: an event loop would end
+        such a wait before its clock has moved."""
         left = self._until - self.clock()
         return left if left > MOMENT else min(left, 0.0)
 
     def note_refusal(self, reply: Reply, sent: float) -> None:
-        """Begin a pause, or prolong it, because a request that was sent at `sent` was refused.
-
-        Refusals of requests that were in flight together count as one.
-        """
+        """Begin or prolong a pause, because a request sent at `sent` was refused; requests in flight together count
+        once."""
         if sent > self._began:
             self._began = self.clock()
             self._rounds += 1
@@ -96,24 +83,22 @@ class Pause:
         self._until = max(self._until, self._began + seconds)
 
     def note_answer(self) -> None:
-        """Take note that the server answers again: the next pause is a short one."""
+        """The server answers again: the next pause is a short one."""
         self._rounds = 0
 
 
-LIMIT = 8
-"""How many different questions must be refused for the same reason, with nothing else before, to end the run."""
+LIMIT = 8  # how many different questions must be refused for the same reason, with nothing else before, to end the run
 
 
 class FirstRefusals:
     """Ends a run whose first requests are all refused for the same reason.
 
-    Every row goes through `take`; `finish` is called once all requests have been asked. Until a request succeeds, rows
-    with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions were refused for the same reason,
-    the run ends and none of these rows is written: a row for each of ten thousand items would never be asked again,
-    while so the command can be repeated when the mistake is mended. As soon as a reply differs, the rows held back are
-    written: these refusals concern those items alone.
+    Until a request succeeds, rows with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions
+    were refused for the same reason, the run ends and none of these rows is written: they would never be asked again,
+    while so the command can be repeated when the mistake is mended. As soon as a reply differs they are written, since
+    they concern those items alone.
 
-    decided: True where rows are written at once, because the run has a reply that shows its requests to be well-formed.
+    decided: True where rows are written at once, because a reply has shown that requests are well-formed.
     """
 
     def __init__(self, decided: bool = False) -> None:
@@ -122,10 +107,7 @@ class FirstRefusals:
         self._ended: ServerError | None = None
 
     def take(self, row: Row) -> list[Row]:
-        """The rows that may be written now, in order: none, this one, or this one after those held back.
-
-        Raises ServerError where this was the last refusal needed to end the run.
-        """
+        """The rows that may be written now, in order. Raises ServerError where this was the last refusal needed."""
         if self.decided:
             return [row]
         if self._ended is not None:  # this request was in flight when the run ended; its worker must end, too
@@ -140,16 +122,14 @@ class FirstRefusals:
         return []
 
     def finish(self) -> list[Row]:
-        """The row still held back at the end, if any: the refusal of a single question concerns that item alone.
-
-        Raises ServerError where several questions were asked and all of them were refused for the same reason.
-        """
+        """The row still held back at the end, if any. Raises ServerError where several questions were asked and all
+        were refused for the same reason."""
         if self._questions() > 1:
             self._end()
         return self._release()
 
     def give_up(self) -> list[Row]:
-        """The rows still held back when the run is stopped; they are kept, as everything else that completed."""
+        """The rows still held back when the run is stopped; they are kept, as everything that completed."""
         return self._release()
 
     def _questions(self) -> int:
@@ -179,16 +159,11 @@ MOST = 64
 
 
 class ModelGuard:
-    """Ends a run in which a reply names another model than the replies before.
+    """Ends a run in which a reply names another model than the replies before, whatever endpoint it came from.
 
-    Every reply is compared with all earlier ones, whatever endpoint it came from: replicas of one model name the same
-    model, and where they do not, the answers come from different models.
-
-    known: the names that replies gave in earlier sessions of the run.
-    named: the names that replies gave in this session.
-    accept: called with (endpoint, the names so far, the new name) where the user accepts a change of the model; without
-    it a change raises an error.
-    acceptable: whether the user could accept one, so that the error says how.
+    known: the names that replies gave in earlier sessions of the run; `named` are those of this one. accept: called
+    with (endpoint, the names so far, the new name) where the user accepts a change; without it a change raises an
+    error. acceptable: whether the user could accept one, so that the error says how.
     """
 
     def __init__(
@@ -203,10 +178,8 @@ class ModelGuard:
         self._accept = accept
 
     def note_reply(self, reply: Reply, endpoint: str) -> None:
-        """Take note of the model that a reply names.
-
-        Raises ServerError where it is another one than those of the replies before, unless such a change is accepted.
-        """
+        """Take note of the model that a reply names. Raises ServerError where it is another one and that is not
+        accepted."""
         name = reply.model
         if name is None or name in self.named or reply.status not in SPOKEN:
             return

@@ -1,9 +1,8 @@
 """The runner: workers take requests from one queue, every reply becomes a row of the journal, an observer is told.
 
-There are as many workers as requests may be in flight: a fixed number, or the sum of the endpoints' adaptive limits.
-Requests with equal keys are sent only once. A request is made when a worker is free for it, so that a million
-requests take no more memory than a thousand. A stop ends the asking and leaves what is in flight some seconds to
-complete; everything that has completed is in the journal.
+There are as many workers as requests may be in flight. Requests with equal keys are sent only once. A request is made
+when a worker is free for it, so that a million take no more memory than a thousand. A stop ends the asking and leaves
+what is in flight some seconds to complete; everything that has completed is in the journal.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import ConfigError, JournalError, ServerError, ServerLostError
 from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
 
-TICK = 0.25
-"""Seconds between two reports of the status."""
-
+TICK = 0.25  # seconds between two reports of the status
 ASK_EVERY = (0.5, 2.0)
 """Seconds between two requests for an endpoint's metrics: where they steer an adaptive limit, and where the limit is
 fixed and they are only shown."""
@@ -36,40 +33,27 @@ SILENT = (3, 30.0)
 """After how many requests for metrics without an answer an endpoint is asked less often, and then how many seconds
 apart."""
 
-LATE = 0.15
-"""The client counts as too busy where its event loop wakes up this many seconds late."""
-
-BUSY_CORE = 0.9
-"""The client counts as too busy where it uses at least this share of one CPU core."""
+LATE = 0.15  # the client counts as too busy where its event loop wakes up this many seconds late
+BUSY_CORE = 0.9  # the client counts as too busy where it uses at least this share of one CPU core
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What a run is doing at one moment.
-
-    in_flight: how many requests are.
-    limit: how many requests may be in flight.
-    limit_found: whether that limit was found out while running rather than given by the user.
-    retrying: requests that wait to be asked again.
-    queue: requests that wait in the servers' queues; None where no server reports it.
-    cached: the share of the prompt tokens that came from the servers' prefix cache; None where it is not known.
-    shareable: the largest share that a prefix cache of any size could have reached; None before the first answer.
-    client_bound: whether this process, rather than a server, keeps the run from going faster.
-    oldest: the request that has been in flight for longest, with its age in seconds; None without any.
-    extra_requests: how many more requests are wanted than were announced when the phase began, by what is known of the
-    conversations of several turns.
-    """
+    """What a run is doing at one moment."""
 
     in_flight: int = 0
-    limit: int = 0
-    limit_found: bool = False
-    retrying: int = 0
-    queue: int | None = None
+    limit: int = 0  # how many requests may be in flight
+    limit_found: bool = False  # whether that was found out while running rather than given by the user
+    retrying: int = 0  # requests that wait to be asked again
+    queue: int | None = None  # requests that wait in the servers' queues; None where no server reports it
+    # the share of the prompt tokens from the servers' prefix cache; None where it is not known
     cached: float | None = None
+    # the largest share that a prefix cache of any size could have reached; None before the first answer
     shareable: float | None = None
-    client_bound: bool = False
+    client_bound: bool = False  # whether this process, rather than a server, keeps the run from going faster
+    # the request that has been in flight for longest, with its age in seconds
     oldest: tuple[Identity, float] | None = None
-    extra_requests: int = 0
+    extra_requests: int = 0  # requests of conversations that were not announced when the phase began
 
 
 class Observer(Protocol):
@@ -85,11 +69,9 @@ class Observer(Protocol):
 class SilentObserver:
     """An Observer that shows nothing."""
 
-    def row(self, row: dict[str, Any]) -> None:
-        """Ignore the row that was written."""
+    def row(self, row: dict[str, Any]) -> None: ...
 
-    def status(self, status: RunStatus) -> None:
-        """Ignore what the run is doing."""
+    def status(self, status: RunStatus) -> None: ...
 
 
 class RunWatch:
@@ -97,13 +79,6 @@ class RunWatch:
 
     A few times a second the status is reported; every second or so the endpoints are asked for their load. Where the
     event loop wakes up late, or one CPU core is used up, the limits must not grow.
-
-    pool: the endpoints with their limits.
-    transport: asks the endpoints for their metrics.
-    prefix: counts the prompt tokens that came from the prefix cache.
-    observer: told the status.
-    retrying: returns how many requests wait to be asked again.
-    extra_requests: returns how many more requests are wanted than were announced.
     """
 
     def __init__(
@@ -150,7 +125,6 @@ class RunWatch:
             await asyncio.gather(*asking.values(), return_exceptions=True)
 
     def _due(self) -> list[str]:
-        """The endpoints whose metrics are to be asked for now."""
         usual, now = ASK_EVERY[self.pool.fixed is not None], self.pool.clock()
         every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.pool.available}
         due = [endpoint for endpoint, seconds in every.items() if now - self._asked[endpoint] >= seconds]
@@ -158,7 +132,6 @@ class RunWatch:
         return due
 
     async def _ask(self, endpoint: str) -> None:
-        """Ask an endpoint for its load, and pass it on to its limit."""
         page = await self.transport.metrics(endpoint)
         load = read_load(page) if page else None
         if load is None:
@@ -184,7 +157,6 @@ class RunWatch:
         return sum(load.hit - first.hit for first, load in pairs) / queried if queried > 0 else None
 
     def tell(self) -> None:
-        """Tell the observer what the run is doing now."""
         oldest = self.pool.oldest()
         self.observer.status(
             RunStatus(
@@ -207,7 +179,7 @@ class Follower(Protocol):
 
     @property
     def extra_requests(self) -> int:
-        """How many more requests are wanted than were announced before the run, as conversations go on."""
+        """How many more requests are wanted than were announced before the run."""
         ...
 
     def is_waiting(self, identity: Identity) -> bool:
@@ -219,11 +191,9 @@ class Follower(Protocol):
         ...
 
     def follow(self, row: Row) -> Sequence[Request]:
-        """Take a reply, as the row that is about to be written, and return the requests that follow from it.
-
-        Where the reply ends its conversation, the row gets the fields CLOSES and, where the answer is another text
-        than that of the row, CONCLUSION. Raises ConfigError where the strategy's program makes a mistake.
-        """
+        """Take a reply, as the row that is about to be written, and return the requests that follow from it. Where it
+        ends its conversation, the row gets the fields CLOSES and, where the answer is another text, CONCLUSION.
+        Raises ConfigError where the strategy's program makes a mistake."""
         ...
 
 
@@ -235,12 +205,8 @@ answered the turn before. It is a plain tuple, because one is made for every req
 class RequestQueue:
     """The requests of a run, in the order in which they are asked: what follows from a reply before new questions.
 
-    A conversation that an earlier session began is begun anew. Its turns that the journal has answers to are answered
-    from there, without a row; the first one that it has none to is asked.
-
-    requests: the new questions. journal: tells what is answered already.
-    follower: holds the conversations; None where every question takes a single request.
-    write: writes a row. used_up: whether there are no new questions any more.
+    A conversation of an earlier session is begun anew: turns that the journal has answers to are answered from there,
+    without a row. used_up: whether there are no new questions any more.
     """
 
     def __init__(
@@ -258,14 +224,11 @@ class RequestQueue:
 
     @property
     def extra_requests(self) -> int:
-        """How many more requests are wanted than were announced before the run."""
         return 0 if self._follower is None else self._follower.extra_requests
 
     def take(self) -> Next | None:
-        """The next request that has no final row yet; None where nothing is left at the moment.
-
-        Raises ConfigError where a program asks something else than in an earlier session.
-        """
+        """The next request that has no final row yet; None where nothing is left at the moment. Raises ConfigError
+        where a program asks something else than in an earlier session."""
         while True:
             if self._following:
                 found = self._following.pop()
@@ -283,10 +246,8 @@ class RequestQueue:
                 self._replay(request)
 
     def follow(self, row: Row, request: Request) -> list[Next]:
-        """What follows from the reply in a row; the row may get further fields (see Follower.follow).
-
-        request: what was asked, for this row or, in the same words, for another one.
-        """
+        """What follows from the reply in a row, which may get further fields. request: what was asked, for this row or,
+        in the same words, for another one."""
         if self._follower is None:
             return []
         return [(one, request, row.get("endpoint")) for one in self._follower.follow(row)]
@@ -297,7 +258,6 @@ class RequestQueue:
         return len(self._following)
 
     def _replay(self, request: Request) -> None:
-        """Answer a turn from the journal."""
         item, strategy, turn, _ = request.identity
         if (found := self._journal.find(request.key)) is None:
             raise ConfigError(
@@ -311,54 +271,32 @@ class RequestQueue:
             self._write(row)
 
 
-PROBE_EVERY = 2.0
-"""Seconds between two probes of a server that could not be reached, or that fails."""
-
-PROBE_WAITS = 30.0
-"""Seconds within which a server must answer the simple question that probes it."""
-
-FEW = 8
-"""How many workers there may be in any case, even if some wait to ask again and the adaptive limits are lower."""
-
+PROBE_EVERY = 2.0  # seconds between two probes of a server that could not be reached, or that fails
+PROBE_WAITS = 30.0  # seconds within which a server must answer the simple question that probes it
+FEW = 8  # how many workers there may be in any case, even if some wait to ask again and the adaptive limits are lower
 WAITING = 1024
 """How many more workers than the adaptive limits there may be while some wait to ask again and the others need not."""
 
 
 @dataclass
 class Runner:
-    """Sends requests to endpoints until each has its final row.
+    """Sends requests to endpoints until each has its final row; `prefix` then holds what the prefix caches saved."""
 
-    endpoints: their addresses, each ``.../v1``.
-    transport: sends a request and returns the reply.
-    journal: keeps the rows, and tells which requests need no asking.
-    concurrency: requests in flight over all endpoints; None has the number found out (see tomserve.engine.concurrency).
-    most: the highest number that may be found out, for each endpoint.
-    policy: how often and when to ask again.
-    observer: told every row and, several times a second, the status.
-    stop: set it to stop asking. drain: seconds that requests in flight then have to complete.
-    alive: returns a reason once an embedded server's process has ended, else None.
-    hedge: seconds after which a second endpoint is asked, too, and the first answer counts; None for never.
-    probe: the body of a simple request that tells a failing server from failing items.
-    model_guard: compares the model that replies name with that of earlier replies and sessions.
-    follower: holds the conversations of several turns, if there are any.
-    clock: returns monotonic seconds.
-    prefix: after a run, the prompt tokens that the servers' prefix cache saved and could have saved.
-    """
-
-    endpoints: list[str]
+    endpoints: list[str]  # their addresses, each .../v1
     transport: Transport
     journal: Rows
-    concurrency: int | None = None
-    most: int = MOST
+    concurrency: int | None = None  # requests in flight over all endpoints; None has the number found out
+    most: int = MOST  # the highest number that may be found out, for each endpoint
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     observer: Observer = field(default_factory=SilentObserver)
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    drain: float = 30.0
-    alive: Callable[[], str | None] = lambda: None
+    stop: asyncio.Event = field(default_factory=asyncio.Event)  # set it to stop asking
+    drain: float = 30.0  # seconds that requests in flight then have to complete
+    alive: Callable[[], str | None] = lambda: None  # returns a reason once an embedded server's process has ended
+    # seconds after which a second endpoint is asked, too, and the first answer counts; None for never
     hedge: float | None = None
-    probe: bytes | None = None
+    probe: bytes | None = None  # the body of a simple request that tells a failing server from failing items
     model_guard: ModelGuard = field(default_factory=ModelGuard)
-    follower: Follower | None = None
+    follower: Follower | None = None  # holds the conversations of several turns, if there are any
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -377,11 +315,10 @@ class Runner:
     async def run(self, requests: Iterable[Request]) -> bool:
         """Ask everything that has no final row yet. Returns True when all was asked, False when `stop` ended it early.
 
-        Raises ServerLostError after `policy.lost_after` seconds without contact, or with nothing but failures.
-        Raises ServerError for a refused API key, where the first requests are all refused for the same reason, and
-        where a reply names another model than those before it (that reply is not kept; a resumed run asks it again).
-        Raises JournalError where rows cannot be written, ConfigError where a program of a strategy makes a mistake. In
-        all cases everything that completed is kept.
+        Raises ServerLostError after `policy.lost_after` seconds without contact, or with nothing but failures;
+        ServerError for a refused API key, where the first requests are all refused alike, and where a reply names
+        another model (it is not kept, and asked again); JournalError where rows cannot be written; ConfigError where a
+        strategy's program makes a mistake. In all cases everything that completed is kept.
         """
         self._queue = RequestQueue(requests, self.journal, self.follower, self._write)
         self._pool = self._new_pool()
@@ -445,20 +382,17 @@ class Runner:
             self._finished.set_result(None)
 
     async def _drain(self) -> None:
-        """Once the run is stopped, leave requests in flight `drain` seconds, then cancel their workers."""
         await self.stop.wait()
         await asyncio.sleep(self.drain)
         for worker in list(self._workers):
             worker.cancel()
 
     async def _sync(self) -> None:
-        """Make sure twice a second that the rows survive a power cut."""
         while True:
             await asyncio.sleep(0.5)
             await asyncio.to_thread(self.journal.sync)
 
     async def _revive(self) -> None:
-        """Give replicas that were down requests again as soon as they answer a probe."""
         while len(self.endpoints) > 1:
             await asyncio.sleep(PROBE_EVERY)
             for endpoint in list(self._pool.down):
@@ -466,7 +400,6 @@ class Runner:
                     self._pool.revive(endpoint)
 
     async def _work(self) -> None:
-        """One worker: it asks one request after the other while the limits allow it."""
         while len(self._workers) - self._idle <= self._pool.capacity and not self.stop.is_set():
             if (found := self._queue.take()) is None:
                 break
@@ -515,10 +448,10 @@ class Runner:
 
     async def _exchange(self, request: Request, near: str | None) -> tuple[Reply, str, int] | None:
         """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint and how often it was
-        sent; None where the run was stopped while this request waited to be asked again. near: see EndpointPool.pick.
+        sent; None where the run was stopped meanwhile.
 
-        Failures of a server that cannot be reached, or fails for every item, do not count as attempts of the policy:
-        either the server comes back, or the run ends because it is lost.
+        Failures of a server that cannot be reached, or fails for every item, are no attempts of the policy: either the
+        server comes back, or the run ends because it is lost.
         """
         attempt = sent = 0
         endpoint: str | None = None
@@ -554,7 +487,6 @@ class Runner:
                 return None
 
     def _is_over_limit(self, reply: Reply, endpoint: str) -> bool:
-        """Whether a refusal is due to the number of requests rather than to this question."""
         if reply.status not in BUSY:
             return False
         return self._pool.refusing or (self.concurrency is None and len(self._pool.out[endpoint]) > 0)
@@ -588,7 +520,6 @@ class Runner:
                     self._pool.suspect_items()
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
-        """Send a request once, and let the pool know when it is sent and what comes back."""
         self._pool.note_sent(endpoint, request.identity)
         began = None
         try:

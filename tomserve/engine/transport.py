@@ -22,31 +22,21 @@ from tomserve.engine.prompt_tokens import read_prompt_logprobs
 from tomserve.engine.redact import Redactor, clean_text
 from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, finished, http
 
-MAX_BODY = 16 * 2**20
-"""Bytes of a reply that are read at most, compressed or not: a larger one is no chat completion."""
-
+MAX_BODY = 16 * 2**20  # bytes of a reply that are read at most, compressed or not: a larger one is no chat completion
 MAX_HEAD = 64 * 2**10
 """Bytes of a response before its body that are read at most, those that only say to wait (HTTP 100 to 199) included."""
 
 OVERHEAD = 2
 """A body in chunks may take so many times its own size at most: the rest of the bytes says where the chunks end."""
 
-SHORTLY = 2.0
-"""Seconds that a question about a server, rather than to its model, may take."""
-
-UNENCODED = "identity"
-"""The value of Accept-Encoding: nothing that is compressed is asked for."""
-
-_KNOWN_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
-"""Ways to compress a body, each with what zlib calls it."""
+SHORTLY = 2.0  # seconds that a question about a server, rather than to its model, may take
+UNENCODED = "identity"  # the value of Accept-Encoding: nothing that is compressed is asked for
+_KNOWN_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # ways to compress a body, each with what zlib calls it
 
 
 def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
-    """A body as it was before it was compressed, or None where that is longer than `most` bytes.
-
-    encoding: the header Content-Encoding; empty where there is none. Raises ValueError, whose text names the encoding,
-    for a way to compress that is not read, and for bytes that are not compressed so, or not whole.
-    """
+    """A body as it was before it was compressed, or None where that is longer than `most` bytes. Raises ValueError,
+    whose text names the encoding, where it is not read or the bytes are not whole."""
     encoding = encoding.strip().lower()
     if encoding in (b"", UNENCODED.encode()) or not body:
         return body
@@ -58,7 +48,7 @@ def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
 
 async def read_body(pieces: AsyncIterable[bytes], encoding: str) -> bytes | None:
     """A body that comes in pieces, decompressed; None where it is longer than MAX_BODY. Raises ValueError where it
-    cannot be decompressed, with a text that is the error of the reply."""
+    cannot be decompressed."""
     found, size = [], 0
     async for piece in pieces:
         size += len(piece)
@@ -87,65 +77,43 @@ def _inflate(body: bytes, encoding: bytes, most: int) -> bytes | None:
     return whole
 
 
-MOST_TOKENS = 2**40
-"""A number of tokens that is as large as this cannot be right."""
-
-LONGEST_NAME = 200
-"""Characters kept of the name that a server gives its model, and of the reason why it ended."""
-
-LONGEST_ERROR = 500
-"""Characters kept of what went wrong."""
+MOST_TOKENS = 2**40  # A number of tokens that is as large as this cannot be right
+LONGEST_NAME = 200  # characters kept of the name that a server gives its model, and of the reason why it ended
+LONGEST_ERROR = 500  # characters kept of what went wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How many seconds each part of an exchange may take.
+    """How many seconds each part of an exchange may take."""
 
-    connect: to open a connection. stall: between two pieces of a reply. total: from sending to the end of the reply.
-    """
-
-    connect: float = 10.0
-    stall: float = 600.0
-    total: float = 600.0
+    connect: float = 10.0  # to open a connection
+    stall: float = 600.0  # between two pieces of a reply
+    total: float = 600.0  # from sending to the end of the reply
 
 
 @dataclass(slots=True)
 class Reply:
-    """What came back for one request.
+    """What came back for one request."""
 
-    status: one of those that tomserve.status lists.
-    text: the model's answer. reasoning: its thinking, where the server returns it apart from the answer.
-    finish_reason: why the model ended, as the server says it ("stop", "length", ...).
-    usage: tokens under "prompt", "completion" and "cached", as far as the server reports them.
-    model: the name that the server gives the model that answered.
-    error: what went wrong, in one line.
-    retry_after: seconds that the server asks to wait before the next request.
-    reached: whether there was a connection at all. A server that drops connections is there; one that refuses them
-    is not.
-    timings: seconds by name; "total_s" from sending to the end of the reply.
-    tokens: the last tokens of the prompt, each with its log-probability (None where the server gives none),
-    where the request asked for `prompt_logprobs` (see tomserve.engine.prompt_tokens).
-    skipped: how many tokens stood before them.
-    masked: whether the API key stood in it and was replaced by *** (see tomserve.engine.redact).
-    """
-
-    status: str
-    text: str | None = None
-    reasoning: str | None = None
-    finish_reason: str | None = None
+    status: str  # one of those that tomserve.status lists
+    text: str | None = None  # the model's answer
+    reasoning: str | None = None  # its thinking, where the server returns it apart from the answer
+    finish_reason: str | None = None  # why the model ended, as the server says it ("stop", "length", ...)
+    # tokens under "prompt", "completion" and "cached", as far as the server reports them
     usage: dict[str, int] | None = None
-    model: str | None = None
-    error: str | None = None
-    retry_after: float | None = None
-    reached: bool = True
+    model: str | None = None  # the name that the server gives the model that answered
+    error: str | None = None  # what went wrong, in one line
+    retry_after: float | None = None  # seconds that the server asks to wait before the next request
+    reached: bool = True  # whether there was a connection at all; a server that drops connections is there
+    # seconds by name; "total_s" from sending to the end of the reply
     timings: dict[str, float] = field(default_factory=dict)
+    # the last tokens of the prompt with their log-probabilities, where `prompt_logprobs` was asked for
     tokens: list[tuple[str, float | None]] | None = None
-    skipped: int = 0
-    masked: bool = False
+    skipped: int = 0  # how many tokens stood before them
+    masked: bool = False  # whether the API key stood in it and was replaced by ***
 
     @property
     def final(self) -> bool:
-        """Whether the status is one that is never asked again."""
         return self.status in FINAL
 
 
@@ -164,16 +132,12 @@ class Transport(Protocol):
         """The server's page of Prometheus metrics, or None where it has none."""
         ...
 
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 def redact_reply(reply: Reply, mask: Redactor) -> None:
     """Replace the API key in all that a server said, and note that it stood there; shorten what is shown in one line.
-
-    A server may echo whatever it got. The key is replaced before anything is cut, else half of it might be left.
-    """
+    The key is replaced before anything is cut, else half of it might be left."""
     if mask.looks:
         for name in ("text", "reasoning", "finish_reason", "model", "error"):
             if (text := getattr(reply, name)) and (masked := mask(text)) is not text:
@@ -297,8 +261,7 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     return counts
 
 
-EVERY = 0.25
-"""Seconds between two looks at most."""
+EVERY = 0.25  # seconds between two looks at most
 
 
 class Deadlines:
@@ -336,13 +299,11 @@ class Deadlines:
         return reply
 
     def close(self) -> None:
-        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
-        """Cancel the tasks that are overdue."""
         now = time.perf_counter()
         for task, due in self._due.items():
             if due > now:  # tasks stand in the order in which they began

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "httptools"  # it takes the least CPU time
-TRANSPORTS = (DEFAULT, "openai")
-"""Their names: each is that of the library which sends requests or reads replies."""
+TRANSPORTS = (DEFAULT, "openai")  # their names: each is that of the library which sends requests or reads replies
 
 
 def make_transport(name: str, api_key: str | None = None, timeouts: Timeouts | None = None) -> Transport:
@@ -47,8 +46,7 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-SPARE = 128
-"""How many of the open files that the system allows are kept for other things than connections."""
+SPARE = 128  # how many of the open files that the system allows are kept for other things than connections
 
 
 def limit_in_flight(wanted: int, endpoints: int = 1) -> int:

@@ -47,8 +47,7 @@ from tomserve.serving.presets import Preset
 
 LENGTH, THINKING_LENGTH = 8192, 16384
 """Tokens that a prompt and its reply may take together where the model can take more; the latter where it thinks."""
-UNKNOWN_LENGTH = 2048
-"""The same where nobody tells what the model was made for: what vLLM itself then assumes."""
+UNKNOWN_LENGTH = 2048  # the same where nobody tells what the model was made for: what vLLM itself then assumes
 _TRUST = "--trust-remote-code"
 _WRITES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 """Ends of the names of architectures that write text."""
@@ -56,20 +55,14 @@ _WRITES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 @dataclass(frozen=True)
 class DerivedPreset:
-    """A preset that no file holds.
-
-    preset: the preset. sources: for every field that was set, where its value comes from, as ``file: key`` or in words.
-    parameters: how many parameters the language model has by its config.json; None where that cannot be told. remarks:
-    sentences on what could not be derived and what was taken in its place.
-    """
+    """A preset that no file holds."""
 
     preset: Preset
-    sources: Mapping[str, str]
-    parameters: int | None = None
-    remarks: tuple[str, ...] = ()
+    sources: Mapping[str, str]  # for every field that was set, where its value comes from, as ``file: key`` or in words
+    parameters: int | None = None  # of the language model by config.json; None where that cannot be told
+    remarks: tuple[str, ...] = ()  # sentences on what could not be derived and what was taken in its place
 
     def announcement(self) -> str:
-        """One sentence for those who are about to serve it."""
         return (
             f"No preset serves {self.preset.model}, so one was derived from the model's files: `--explain` shows it, "
             "`--save` keeps it."
@@ -124,24 +117,18 @@ def _folder(folder: Path) -> ModelFiles:
 
 @dataclass
 class _Draft:
-    """A preset in the making: its fields, where they come from, and remarks."""
-
     fields: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def put(self, name: str, value: Any, source: str) -> None:
-        """Set a field, and note where it comes from."""
         self.fields[name], self.sources[name] = value, one_line(source)
 
 
 def derive_preset(model: str, copy: ModelFiles, extra: Sequence[str] = (), *, gpus: str | None = None) -> DerivedPreset:
-    """Derive a preset from the files of a model.
-
-    model: its id on the hub, or its folder. copy: where its files lie. extra: the user's flags for vLLM, of which only
-    --trust-remote-code counts here. gpus: the GPUs that the user plans for; None for those of this machine. Raises
-    ConfigError where the files do not tell how much memory the model takes, or tell what no preset can hold.
-    """
+    """Derive a preset from the files of a model: its id on the hub, or its folder. extra: the user's flags for vLLM, of
+    which only --trust-remote-code counts here. Raises ConfigError where the files do not tell how much memory the
+    model takes, or tell what no preset can hold."""
     config = read_json_object(copy.folder / "config.json") or {}
     chat = read_chat_format(copy.folder)
     draft = _Draft()
@@ -183,12 +170,11 @@ def _name(model: str, copy: ModelFiles) -> str:
 
 
 def _slug(text: str) -> str:
-    """The text with everything replaced that no preset's name may hold."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._") or "model"
 
 
 def _put_size(draft: _Draft, config: Json, copy: ModelFiles, number: int | None, gpus: str | None) -> None:
-    """Set what the arithmetic of memory needs: data type, quantization, weights, the shape of the attention, device."""
+    """Set data type, quantization, weights, the shape of the attention, and the device."""
     method = read_section(config, "quantization_config") or read_section(text_config(config), "quantization_config")
     stored = stored_dtype(config)
     known = stored if stored in ("bfloat16", "float16", "float32") else None
@@ -260,7 +246,6 @@ def _put_length(draft: _Draft, config: Json, copy: ModelFiles, chat: ChatFormat)
 
 
 def _put_chat(draft: _Draft, config: Json, copy: ModelFiles, chat: ChatFormat, extra: Sequence[str]) -> None:
-    """Set the chat template, system role, thinking and ends of a reply."""
     sources = chat.sources or {}
     if chat.template is not None:
         draft.put("chat_template", {"source": chat.template, "verified": "unverified"}, chat.template)
@@ -329,10 +314,8 @@ FOLDER = "launch/models"
 
 
 def show_preset(derived: DerivedPreset, console: Console) -> None:
-    """Print every field of a derived preset, its value and where that comes from, and what could not be derived.
-
-    Its note and warning are left out, as `explain_preset` prints them for every preset.
-    """
+    """Print every field of a derived preset, its value and where that comes from, and what could not be derived; its
+    note and warning are left out, as `explain_preset` prints them for every preset."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("field", "value", "where from"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "field")
@@ -361,11 +344,8 @@ def render_yaml(derived: DerivedPreset) -> str:
 
 
 def save_preset(derived: DerivedPreset, *, force: bool = False) -> Path:
-    """Write the preset into the folder launch/models/ of the user's content, and return the path of the file.
-
-    force: replace a preset that has the name, or serves the model, already; otherwise that raises ConfigError, as does
-    a folder that cannot be written.
-    """
+    """Write the preset into the folder launch/models/ of the user's content, and return the path of the file. Raises
+    ConfigError where it is there already, unless `force`, and for a folder that cannot be written."""
     preset = derived.preset
     roots = content.roots()
     if not roots or roots[0] == content.PACKAGE / "_content":
@@ -387,7 +367,6 @@ def save_preset(derived: DerivedPreset, *, force: bool = False) -> Path:
 
 
 def _fields(derived: DerivedPreset) -> dict[str, Any]:
-    """The fields of the preset that were set, as plain values."""
     return derived.preset.model_dump(mode="json", exclude_unset=True, exclude={"schema_"})
 
 

@@ -28,8 +28,7 @@ from tomserve.errors import ConfigError, MachineError, StoppedError
 from tomserve.scoring.thoughts import THINK
 from tomserve.serving.presets import Reasoning, Shape
 
-Json = Mapping[str, Any]
-"""A JSON object that was read from a file."""
+Json = Mapping[str, Any]  # A JSON object that was read from a file
 
 POSITIONS = (
     *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length"),
@@ -41,16 +40,12 @@ _STRETCHED_ALREADY = ("default", "su", "longrope", "llama3", "yarn", "deepseek_y
 """Kinds of stretched position encoding whose models state the stretched length; of others vLLM 0.32 multiplies it."""
 
 
-_MOST_STRETCHED = 1000
-"""The largest factor that is believed."""
+_MOST_STRETCHED = 1000  # the largest factor that is believed
 
 
 def find_snapshot(model: str, revision: str | None) -> Path | None:
-    """The folder on this disk that holds a model, or None where there is none.
-
-    model: a folder, which is returned as it is, or a hub id, which is looked for in Hugging Face's cache. revision: the
-    commit, branch or tag of the hub id; None means the branch `main`.
-    """
+    """The folder on this disk that holds a model, or None: a folder itself, or a hub id in Hugging Face's cache.
+    revision: the commit, branch or tag of the hub id; None means the branch `main`."""
     with contextlib.suppress(OSError, ValueError):
         if Path(model).is_dir():
             return Path(model)
@@ -103,10 +98,7 @@ def first_count(config: Json, *names: str) -> int | None:
 
 
 def read_shape(config: Json) -> Shape | None:
-    """The sizes of the attention by a Hugging Face config.json, or None where it does not tell them.
-
-    config: the parsed file; where it has a `text_config`, that part counts. The names of other families are known, too.
-    """
+    """The sizes of the attention by a Hugging Face config.json, or None where it does not tell them."""
     config = text_config(config)
     layers = first_count(config, "num_hidden_layers", "n_layers", "n_layer")
     heads = first_count(config, "num_attention_heads", "n_heads", "n_head")
@@ -128,9 +120,9 @@ def read_shape(config: Json) -> Shape | None:
 def read_context(config: Json, tokenizer: Json | None = None) -> tuple[int, str] | None:
     """How many tokens the model was made for, and which file and field tell it; None where none does.
 
-    config: the parsed config.json. tokenizer: the parsed tokenizer_config.json, whose `model_max_length` counts where
-    it is shorter. As vLLM 0.32 does (its `_get_and_verify_max_len`), the length is multiplied by the factor of a
-    stretched position encoding where the model states the length before the stretching.
+    tokenizer: the parsed tokenizer_config.json, whose `model_max_length` counts where it is shorter. As vLLM 0.32 does
+    (`_get_and_verify_max_len`), the length is multiplied by the factor of a stretched position encoding where the model
+    states the length before the stretching.
     """
     text = text_config(config)
     stated = [(value, f"config.json: {name}") for name in POSITIONS if (value := first_count(text, name)) is not None]
@@ -144,7 +136,6 @@ def read_context(config: Json, tokenizer: Json | None = None) -> tuple[int, str]
 
 
 def _stretch(config: Json) -> float:
-    """By how much the stated length is to be multiplied; 1 where it holds as it is stated."""
     for rope in (read_section(config, "rope_scaling"), read_section(config, "rope_parameters")):
         factor = rope.get("factor")
         kind = rope.get("rope_type", rope.get("type"))
@@ -168,7 +159,6 @@ def weights_gb(folder: Path) -> float | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files with weights in a folder, in one of the formats that it may hold them in."""
     names = weight_names(path.name for path in sorted(folder.iterdir()) if path.is_file())
     return [folder / name for name in names]
 
@@ -187,27 +177,20 @@ SMALL = (
     *("model.safetensors.index.json", "pytorch_model.bin.index.json", "tekken.json"),
 )
 """The files that are fetched, where a model has them."""
-TIMEOUT = 20.0
-"""Seconds that the hub may take to describe a model."""
-
+TIMEOUT = 20.0  # seconds that the hub may take to describe a model
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a model that lie on this disk.
-
-    folder: where. commit: the revision on the hub; None for a folder that the user gave. size_gb: of the weights in
-    decimal gigabytes, as the files or the hub tell it; None where neither does. gated: whether a licence has to be
-    accepted on the hub. source: where the size comes from, in words.
-    """
+    """The files of a model that lie on this disk."""
 
     folder: Path
-    commit: str | None = None
-    size_gb: float | None = None
-    gated: bool = False
-    source: str = ""
+    commit: str | None = None  # the revision on the hub; None for a folder that the user gave
+    size_gb: float | None = None  # of the weights in decimal gigabytes, as the files or the hub tell it
+    gated: bool = False  # whether a licence has to be accepted on the hub
+    source: str = ""  # where the size comes from, in words
 
 
 def is_hub_id(name: str) -> bool:
@@ -222,9 +205,8 @@ def is_hub_id(name: str) -> bool:
 def fetch_model_files(model: str, revision: str | None) -> ModelFiles:
     """The description of a model on the hub: that in Hugging Face's cache where it is whole, else fetched.
 
-    model: its id, ORG/MODEL. revision: the commit, branch or tag; None for its newest. Raises ConfigError where there
-    is no such model or revision, or its licence has to be accepted first; MachineError where the hub is not reached or
-    huggingface_hub is not installed.
+    Raises ConfigError where there is no such model or revision, or its licence has to be accepted first; MachineError
+    where the hub is not reached or huggingface_hub is not installed.
     """
     found = find_snapshot(model, revision)
     if found is not None and _is_complete(found) and (size := weights_gb(found)) is not None:
@@ -309,10 +291,9 @@ def is_recurrent(config: Json) -> bool:
 def count_parameters(config: Json) -> int | None:
     """The number of parameters of the language model, or None where config.json does not tell enough.
 
-    config: the parsed config.json of a model in Hugging Face's format; where it has a `text_config`, that part counts.
     Counted are, as in the published architectures (Llama, Mixtral, DBRX, gpt-oss, DeepSeek-V3), embeddings, attention,
-    feed-forward layers, experts and routers, without norms and biases (below 0.1 % together). Recurrent layers and
-    encoders are not counted: for models that have them the result is None.
+    feed-forward layers, experts and routers, without norms and biases (below 0.1 % together); not recurrent layers and
+    encoders: for models that have them the result is None.
 
     >>> sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
     >>> count_parameters(sizes | {"intermediate_size": 256, "vocab_size": 1000})
@@ -344,7 +325,6 @@ def format_parameters(parameters: int) -> str:
 
 
 def _attention(text: Json, shape: Shape, width: int) -> int:
-    """The parameters of one layer's attention."""
     compressed, value = first_count(text, "kv_lora_rank"), first_count(text, "v_head_dim")
     rope, nope = first_count(text, "qk_rope_head_dim"), first_count(text, "qk_nope_head_dim")
     if compressed and value and rope and nope:
@@ -395,11 +375,10 @@ def _dense(text: Json, layer: int) -> bool:
 
 
 def stored_bytes(config: Json, parameters: int, each: float) -> float:
-    """Bytes that so many parameters take as they are stored; an estimate where the weights are quantized.
+    """Bytes that so many parameters take as they are stored; `each` is that of a number that is not quantized.
 
-    each: bytes of a number that is not quantized. Quantized weights carry scales: 1/16 more is reckoned for them. Of a
-    mixture of experts in mxfp4 (Rouhani et al. 2023: 4 bits and 8 more for every 32 numbers) only the experts are
-    quantized.
+    Quantized weights carry scales: 1/16 more is reckoned for them. Of a mixture of experts in mxfp4 (Rouhani et al.
+    2023: 4 bits and 8 more for every 32 numbers) only the experts are quantized.
     """
     method = read_section(config, "quantization_config") or read_section(text_config(config), "quantization_config")
     name, bits = str(method.get("quant_method", "")), first_count(method, "bits", "w_bit")
@@ -445,25 +424,18 @@ _GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """How a model is talked to.
+    """How a model is talked to."""
 
-    template: where its chat template stands, as ``file: field``; None where it has none. system_role: whether the
-    template has a system message. reasoning: how it thinks; None where it does not, as far as the files show. request:
-    fields that every request needs. stop: strings that end a reply besides the tokenizer's own end. sources: for each
-    of these fields where it comes from. remarks: what the user should know.
-    """
-
-    template: str | None = None
+    template: str | None = None  # where its chat template stands, as ``file: field``; None where it has none
     system_role: bool = True
-    reasoning: Reasoning | None = None
-    request: Mapping[str, Any] | None = None
-    stop: tuple[str, ...] = ()
-    sources: Mapping[str, str] | None = None
-    remarks: tuple[str, ...] = ()
+    reasoning: Reasoning | None = None  # how it thinks; None where it does not, as far as the files show
+    request: Mapping[str, Any] | None = None  # fields that every request needs
+    stop: tuple[str, ...] = ()  # strings that end a reply besides the tokenizer's own end
+    sources: Mapping[str, str] | None = None  # for each of these fields where it comes from
+    remarks: tuple[str, ...] = ()  # what the user should know
 
 
 def read_chat_format(folder: Path) -> ChatFormat:
-    """How the model in that folder is talked to, by its tokenizer and generation files."""
     config = read_json_object(folder / "config.json") or {}
     tokenizer = read_json_object(folder / "tokenizer_config.json") or {}
     text, where = _template(folder, tokenizer)
@@ -542,7 +514,6 @@ def _render(text: str, special: Mapping[str, str], remarks: list[str]) -> tuple[
 
 
 def _switch(text: str) -> str | None:
-    """The variable by which the template switches thinking, or None where it has none."""
     try:
         free = jinja2.meta.find_undeclared_variables(_environment().parse(_GENERATION.sub("", text)))
     except jinja2.TemplateError:
@@ -551,10 +522,8 @@ def _switch(text: str) -> str | None:
 
 
 def _reasoning(text: str, kind: str, opened: bool) -> tuple[Reasoning | None, str]:
-    """How the model thinks and what shows it; without a Reasoning, why it is taken not to think, or "".
-
-    text: the chat template. kind: `model_type` of config.json. opened: whether the template ends in an open thought.
-    """
+    """How the model thinks and what shows it; without a Reasoning, why it is taken not to think, or "". opened: whether
+    the template ends in an open thought."""
     switch = _switch(text)
     known = next((parser for start, parser in PARSERS.items() if kind.startswith(start)), None)
     if switch is not None:
@@ -578,10 +547,8 @@ def _reasoning(text: str, kind: str, opened: bool) -> tuple[Reasoning | None, st
 def _find_stops(
     folder: Path, config: Json, tokenizer: Json, sources: dict[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Tokens that end a reply besides the tokenizer's own: as fields of the request, or as stop strings.
-
-    vLLM is told not to read generation_config.json, which may also change the sampling, so these have to be stated.
-    """
+    """Tokens that end a reply besides the tokenizer's own, as fields of the request or as stop strings: vLLM is told
+    not to read generation_config.json, which may also change the sampling."""
     generation = read_json_object(folder / "generation_config.json") or {}
     ids: dict[int, str] = {}
     for name, parsed in (("generation_config.json", generation), ("config.json", config)):
@@ -618,7 +585,6 @@ def _special_tokens(folder: Path, tokenizer: Json) -> dict[int, str]:
 
 
 def _token_text(value: Any) -> str:
-    """The text of a token, which is written as it is or as an object with `content`."""
     value = value.get("content") if isinstance(value, Mapping) else value
     return value if isinstance(value, str) else ""
 

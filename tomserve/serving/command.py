@@ -30,21 +30,16 @@ QUEUE = 2048
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run.
-
-    argv: the program and its arguments. env: variables to add to the environment. secret: further variables that
-    hold secrets and are therefore never shown, logged or recorded.
-    """
+    """A command to run."""
 
     argv: list[str]
-    env: dict[str, str]
+    env: dict[str, str]  # variables to add to the environment
+    # further variables, which hold secrets and are never shown, logged or recorded
     secret: dict[str, str] = field(default_factory=dict, repr=False)
 
     def shell(self) -> str:
-        """The command as one line that can be pasted into a shell.
-
-        Secrets are not written out: the line reads them from the variable or file that tomserve took them from.
-        """
+        """The command as one line that can be pasted into a shell. Secrets are not written out: the line reads them
+        from the variable or file that tomserve took them from."""
         line = shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *self.argv])
         return f"VLLM_API_KEY={keys.shell_source()} {line}" if self.secret else line
 
@@ -62,11 +57,10 @@ def vllm_command(
 ) -> Command:
     """The command that serves a model as its preset says.
 
-    preset: what to serve, and how. model: a Hugging Face hub id, or the path of a folder that holds the weights.
-    layout: how the model is spread over GPUs; None takes the preset's own numbers, or one GPU. gpus: those that the
-    server will run on, by default none. host and port: where it listens. key: the API key that it asks for, which is
-    passed in its environment alone; None asks for none. extra: further vLLM flags, which come last and therefore
-    override the others. Raises ContentError where the preset's chat template is missing.
+    model: a Hugging Face hub id, or the path of a folder that holds the weights. layout: how the model is spread over
+    GPUs; None takes the preset's own numbers, or one GPU. gpus: those that the server will run on. key: the API key
+    that it asks for, passed in its environment alone. extra: further vLLM flags, which come last and therefore override
+    the others. Raises ContentError where the preset's chat template is missing.
     """
     flags: dict[str, Flag] = {
         "host": host,
@@ -116,9 +110,7 @@ def vllm_command(
 
 def template_file(preset: Preset) -> Path | None:
     """The path of the chat template that the preset names, or None where it uses the one in the model's repository.
-
-    Raises ContentError where the named file does not exist.
-    """
+    Raises ContentError where the named file does not exist."""
     if preset.chat_template is None or preset.chat_template.file is None:
         return None
     name = preset.chat_template.file
@@ -128,20 +120,12 @@ def template_file(preset: Preset) -> Path | None:
     return path
 
 
-Backend = Literal["mp", "ray"]
-"""How vLLM connects its processes over nodes."""
-BACKENDS: tuple[Backend, ...] = ("mp", "ray")
-"""The first is the default."""
-
-HEAD = "$HEAD"
-"""What stands in a command for the address of node 0: a variable of the shell (see `shell_line`)."""
-PORT = "$PORT"
-"""What may stand for the port of the server (see `set_port`)."""
-MASTER_PORT = 29501
-"""The port of node 0 on which vLLM's processes meet: vLLM's own default."""
-RAY_PORT = 6379
-"""The port of node 0 on which the nodes of a Ray cluster meet: Ray's own default."""
-
+Backend = Literal["mp", "ray"]  # how vLLM connects its processes over nodes
+BACKENDS: tuple[Backend, ...] = ("mp", "ray")  # the first is the default
+HEAD = "$HEAD"  # what stands in a command for the address of node 0: a variable of the shell (see `shell_line`)
+PORT = "$PORT"  # what may stand for the port of the server (see `set_port`)
+MASTER_PORT = 29501  # the port of node 0 on which vLLM's processes meet: vLLM's own default
+RAY_PORT = 6379  # the port of node 0 on which the nodes of a Ray cluster meet: Ray's own default
 _OURS = ("--nnodes", "-n", "--node-rank", "-r", "--master-addr", "--headless", "--distributed-executor-backend")
 
 
@@ -150,9 +134,8 @@ def spread_over_nodes(
 ) -> list[tuple[Command, ...]]:
     """The commands of each node, in the order of the nodes; those of one node are run one after the other.
 
-    command: the server's, as for one node. layout: over how many nodes the model is spread. extra: the user's flags for
-    vLLM, the last words of the command, which stay the last. head: the address of node 0, where the server answers.
-    Raises ConfigError where the user's flags would connect the nodes in another way.
+    extra: the user's flags for vLLM, the last words of the command, which stay the last. head: the address of node 0,
+    where the server answers. Raises ConfigError where the user's flags would connect the nodes in another way.
     """
     if taken := [word for word in extra if word.partition("=")[0] in _OURS]:
         raise ConfigError(
@@ -183,7 +166,6 @@ def _by_ray(command: Command, layout: Layout, extra: Sequence[str], head: str) -
 
 
 def _with(command: Command, words: Sequence[str], extra: Sequence[str]) -> Command:
-    """The command with further flags, before those of the user, which thus override them."""
     own = len(command.argv) - len(extra)
     return replace(command, argv=[*command.argv[:own], *words, *command.argv[own:]], env=dict(command.env))
 
@@ -203,7 +185,6 @@ def shell_line(command: Command) -> str:
 
 
 def node_script(ranks: Sequence[Sequence[Command]]) -> list[str]:
-    """What to run on which node, as lines of a shell with remarks for people."""
     lines = [
         "# On every node first: HEAD=ADDRESS, the address of node 0 by which the others reach it.",
         "# All must see this Python environment and the model's files under the same paths.",

@@ -18,9 +18,7 @@ from typing import Any
 ARCHITECTURE = "DbrxForCausalLM"
 UPSTREAM = "vllm.model_executor.models.dbrx"
 REPAIRED = "tomserve.serving.dbrx_model:DbrxForCausalLM"
-MOVED = ".experts.routed_experts."
-"""The part of an expert parameter's name that shows it is under its new name."""
-
+MOVED = ".experts.routed_experts."  # the part of an expert parameter's name that shows it is under its new name
 Weights = Iterable[tuple[str, Any]]
 Loader = Callable[[Weights], set[str]]
 
@@ -43,11 +41,9 @@ def load(upstream: Loader, weights: Weights, parameters: Collection[str]) -> set
     """Load the weights through vLLM's own loader, and rename expert weights only if that loader fails on them.
 
     upstream: vLLM's loader, which returns the names of the parameters that it loaded. weights: pairs of a name in the
-    checkpoint and its tensor. parameters: the names of the parameters that the model really has.
-
-    Weights are passed on one at a time until the loader has either loaded or missed an expert weight of this process
-    (with pipeline parallelism it silently skips the weights of other processes); the rest goes in one call. Returns
-    the names of the parameters that were loaded. Raises what `upstream` raises.
+    checkpoint and its tensor. parameters: the names that the model really has. Weights are passed on one at a time
+    until the loader has either loaded or missed an expert weight of this process (with pipeline parallelism it silently
+    skips the weights of other processes); the rest goes in one call.
     """
     if not any(MOVED in name for name in parameters):
         return upstream(weights)
@@ -77,6 +73,5 @@ def rename_weight(name: str) -> str:
 
 
 def _is_moved(error: KeyError, parameters: Collection[str]) -> bool:
-    """Whether the parameter that vLLM's loader did not find exists under its new name."""
     missed = str(error.args[0]) if error.args else ""
     return any(name.endswith(missed.replace(".experts.", MOVED)) for name in parameters) if missed else False

@@ -39,11 +39,8 @@ _LONGEST = 200
 
 
 def normalize_url(url: str) -> str:
-    """The endpoint that a base URL stands for: with its scheme, without a trailing slash, with a path.
-
-    The scheme is http unless given, and the path ``/v1``. Raises ConfigError where the URL is no http address, or
-    holds a user name, a password or a query.
-    """
+    """The endpoint that a base URL stands for: with its scheme (http unless given) and path (``/v1``), without a
+    trailing slash. Raises ConfigError where it is no http address, or holds a user name, a password or a query."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port, host = parts.port, (parts.hostname or "").encode("idna")
@@ -66,10 +63,8 @@ def normalize_url(url: str) -> str:
 
 
 def redact_url(url: str) -> str:
-    """An address in a form that can be shown, however it is written: without a user name, a password and a query.
-
-    What is no plain host and port, and no plain path, is left out, since nobody knows which part of it is secret.
-    """
+    """An address in a form that can be shown, however it is written: without a user name, a password and a query. What
+    is no plain host and port, and no plain path, is left out, since nobody knows which part of it is secret."""
     scheme, mark, rest = url.strip().partition("://")
     if not mark:
         scheme, rest = "", scheme
@@ -96,31 +91,26 @@ def find_plain_http(endpoints: list[str], key: str | None) -> Iterator[str]:
             )
 
 
-REFERENCE = "reference"
-"""The name of the preset, and of the model, that the embedded server serves."""
+REFERENCE = "reference"  # the name of the preset, and of the model, that the embedded server serves
 
 
 @dataclass
 class Target:
-    """The server that will be asked.
+    """The server that will be asked."""
 
-    model: the served name. revision: of the model, None where it is not known. preset: the model's, None where it has
-    none. endpoints: the addresses of its replicas; without any, a server will be started once there is something to
-    ask. context: tokens of the shortest context, None where no server tells. server: the manifest's description.
-    starts: what that server is to serve, in the words of `tomserve serve`: a preset, its file, a folder, or ORG/MODEL.
-    """
-
-    model: str
+    model: str  # the served name
     revision: str | None
     preset: Preset | None
+    # the addresses of its replicas; without any, a server will be started once there is something to ask
     endpoints: list[str] = field(default_factory=list)
-    context: int | None = None
-    server: dict[str, Any] = field(default_factory=dict)
+    context: int | None = None  # tokens of the shortest context, None where no server tells
+    server: dict[str, Any] = field(default_factory=dict)  # the manifest's description
+    # what is to be served, in the words of `tomserve serve`: a preset, its file, a folder, or ORG/MODEL
     starts: str = REFERENCE
 
     @property
     def embedded(self) -> bool:
-        """Whether there are no endpoints, so that tomserve has to start a server itself."""
+        """Whether tomserve has to start a server itself."""
         return not self.endpoints
 
 
@@ -134,12 +124,10 @@ def choose_target(
 ) -> Target:
     """Choose the server that will be asked, and ask running endpoints what they serve.
 
-    base_urls: addresses that the user gave. model: the wanted model; None for whichever is served. revision: the
-    model's revision as the user states it. waiting: how to wait for a server that is busy or still loads; by default
-    without a word. start: let a server of the model be started where none runs, whatever the model; otherwise only that
-    of the reference model. Without addresses only servers that this user started on this machine are asked, since they
-    are sent the API key (see tomserve.serving.registry). Raises ConfigError or ServerError, with what to do, where no
-    such server can be used.
+    model: None for whichever is served. waiting: how to wait for a server that is busy or still loads. start: let a
+    server of any model be started where none runs, and not only of the reference model. Without addresses only servers
+    that this user started on this machine are asked, since they are sent the API key (see tomserve.serving.registry).
+    Raises ConfigError or ServerError, with what to do, where no such server can be used.
     """
     waiting = waiting or WaitPolicy()
     if base_urls:
@@ -175,8 +163,7 @@ def choose_target(
 
 
 def _plan_start(model: str | None, revision: str | None) -> Target:
-    """The target of a server that will be started for a model. Raises ConfigError, ContentError or MachineError where
-    it cannot be found or does not fit this machine."""
+    """The target of a server that will be started for a model."""
     if model in (None, REFERENCE):
         return _reference_target(model, revision)
     from tomserve.serving.auto_preset import resolve_preset
@@ -209,11 +196,8 @@ def _reference_target(model: str | None, revision: str | None) -> Target:
 def ask_endpoints(
     endpoints: list[str], model: str | None, revision: str | None, waiting: WaitPolicy | None = None
 ) -> Target:
-    """Ask running endpoints what they serve, and describe them as one server.
-
-    endpoints: the addresses of its replicas. model, revision and waiting: as in `choose_target`, but by default without
-    any wait. Raises ServerError where an endpoint cannot be used, ConfigError where they serve different models.
-    """
+    """Ask running endpoints what they serve, and describe them as one server. Raises ServerError where an endpoint
+    cannot be used, ConfigError where they serve different models."""
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
     seconds = ANSWER if waiting is None else waiting.answer
@@ -235,8 +219,8 @@ def ask_endpoints(
 def probe_endpoint(
     endpoint: str, wanted: Sequence[str | None], timeout: float = ANSWER, waiting: WaitPolicy | None = None
 ) -> dict[str, Any]:
-    """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
-    `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
+    """What one endpoint says of the model that any of `wanted` names: `model`, `engine_version`, `root`,
+    `max_model_len`; None for what it does not say. Raises ServerError."""
     probe = Probe(endpoint, api_key(), timeout, waiting)
     served, version = probe.choose(wanted), probe.version()
     context, root = served.get("max_model_len"), served.get("root")
@@ -282,20 +266,17 @@ def _with_records(target: Target, serving: Sequence[registry.Record]) -> Target:
 
 
 def _identifying_fields(record: registry.Record) -> dict[str, Any]:
-    """What a record says of its server that must be the same for all replicas of one model."""
     return {name: record.server.get(name) for name in provenance.FIELDS if name not in ("command", "hardware")}
 
 
-WATCH_EVERY = 15.0
-"""Seconds between two looks; what another server answered in between is kept, and the error says so."""
-
+WATCH_EVERY = 15.0  # seconds between two looks; what another server answered in between is kept, and the error says so
 WATCH_PATIENCE = 5.0
 """Seconds for an answer; a server that is too busy, or away for a while, is looked at the next time."""
 
 
 class ServerWatch:
-    """`told`: what the endpoints said at first. note: called with every change before it raises, or is accepted.
-    portable: how what is said now is brought into the form of `told`."""
+    """Watches whether the same server answers. told: what the endpoints said at first. note: called with every change
+    before it raises, or is accepted. portable: how what is said now is brought into the form of `told`."""
 
     def __init__(
         self,
@@ -316,7 +297,6 @@ class ServerWatch:
         return any(self.told.get(name) is not None for name in ("root", "engine_version", "max_model_len"))
 
     async def keep(self) -> None:
-        """Look every EVERY seconds until cancelled. Raises ServerError as `look` does."""
         while True:
             await asyncio.sleep(WATCH_EVERY)
             await self.look()
@@ -337,7 +317,6 @@ class ServerWatch:
             )
 
     def _ask_endpoints(self) -> dict[str, Any]:
-        """What those endpoints say that answer now."""
         told = []
         for endpoint in self.endpoints:
             try:

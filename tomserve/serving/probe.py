@@ -29,34 +29,22 @@ from tomserve.engine.transport import MAX_HEAD, MOST_TOKENS, UNENCODED, Reply, d
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.status import BUSY, http
 
-LOADING = 1800.0
-"""Seconds for which a server that loads is waited for, unless the user says otherwise."""
-
-ANSWER = 60.0
-"""Seconds that a server may take to say what it serves, unless the user gave less to every request."""
-
-SPEAK_EVERY = 5.0
-"""Seconds between two lines on what is waited for."""
-
-SLICE = 0.25
-"""Seconds between two looks at whether the user has had enough."""
+LOADING = 1800.0  # seconds for which a server that loads is waited for, unless the user says otherwise
+ANSWER = 60.0  # seconds that a server may take to say what it serves, unless the user gave less to every request
+SPEAK_EVERY = 5.0  # seconds between two lines on what is waited for
+SLICE = 0.25  # seconds between two looks at whether the user has had enough
 
 
 @dataclass
 class WaitPolicy:
-    """How start-up waits.
+    """How start-up waits."""
 
-    note: told a sentence on what is waited for, at first and every SPEAK_EVERY seconds. check: called several times a
-    second; an error that it raises ends the waiting. patience: seconds to wait at most; None for what suits the case.
-    policy: how long to wait between two attempts. answer: seconds that a server may take to say what it serves.
-    clock, sleep: the monotonic clock and the sleep of the system.
-    """
-
+    # told a sentence on what is waited for, at first and every SPEAK_EVERY seconds
     note: Callable[[str], None] = lambda text: None
-    check: Callable[[], None] = lambda: None
-    patience: float | None = None
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
-    answer: float = ANSWER
+    check: Callable[[], None] = lambda: None  # called several times a second; an error that it raises ends the waiting
+    patience: float | None = None  # seconds to wait at most; None for what suits the case
+    policy: RetryPolicy = field(default_factory=RetryPolicy)  # how long to wait between two attempts
+    answer: float = ANSWER  # seconds that a server may take to say what it serves
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _spoken: float | None = None
@@ -73,7 +61,6 @@ class WaitPolicy:
             self.note(text)
 
     def rest(self, seconds: float) -> None:
-        """Wait so many seconds, unless `check` raises an error."""
         until = self.clock() + seconds
         while (left := until - self.clock()) > 1e-6:
             self.check()
@@ -81,11 +68,8 @@ class WaitPolicy:
         self.check()
 
     def ask(self, endpoint: str, ask: Callable[[], httpx.Response]) -> httpx.Response:
-        """Ask until the server refuses no longer with 429 or 503, and return its response.
-
-        Raises ServerError where it still refuses after the seconds allowed. Without the user's own number, a pause that
-        the server itself announces is allowed beyond the usual seconds, as it is while a run goes on.
-        """
+        """Ask until the server refuses no longer with 429 or 503, and return its response. Raises ServerError where it
+        still refuses after the seconds allowed, or after a pause that it announces itself."""
         began, attempt, longest = self.clock(), 0, 0.0
         while True:
             response = ask()
@@ -122,18 +106,11 @@ def explain_refusal(response: Any) -> str | None:
 CHECKED_PROMPTS = 8
 """How many of the longest prompts, by characters and with room for their replies, are counted in tokens."""
 _BYTES_A_TOKEN = 4  # an estimate that only ranks prompts; the server's own count decides
-
-
-LONGEST_ID = 1000
-"""Characters that the name of a model may have."""
-
+LONGEST_ID = 1000  # characters that the name of a model may have
 LONGEST_TOLD = 300
 """Characters that are kept of what else a server says of itself, and shown of what it says when it refuses."""
 
-LISTED = 10
-"""How many models a message names at most."""
-
-
+LISTED = 10  # how many models a message names at most
 MOST_BYTES = 4 * 2**20  # of a response; the longest lists of models have about a million
 CONNECT = 10.0  # seconds that connecting may take
 
@@ -226,7 +203,7 @@ def _read_response(response: httpx.Response) -> httpx.Response:
 
 
 def is_healthy(root: str, timeout: float) -> bool:
-    """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
+    """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in time."""
     try:
         return send_request("GET", f"{root}/health", seconds=timeout).status_code == 200
     except ServerError:
@@ -236,9 +213,8 @@ def is_healthy(root: str, timeout: float) -> bool:
 class Probe:
     """Asks one endpoint about itself.
 
-    endpoint: the address, usually ending in ``/v1``, as `normalize_url` gives it. api_key: sent in the header and shown
-    nowhere. timeout: seconds that an answer may take from beginning to end. waiting: how to wait where it refuses with
-    429 or 503; None to take such a refusal for its answer.
+    endpoint: as `normalize_url` gives it. timeout: seconds that an answer may take from beginning to end. waiting: how
+    to wait where it refuses with 429 or 503; None to take such a refusal for its answer.
     """
 
     def __init__(
@@ -249,10 +225,6 @@ class Probe:
         self._mask = Redactor(api_key)
 
     def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
-        """The answer of the server; one that refuses for being busy is asked again as `waiting` says.
-
-        Raises ServerError where none comes.
-        """
         ask = partial(send_request, method, url, body, key=self._key, seconds=self._timeout, about=self.endpoint)
         return ask() if self._waiting is None else self._waiting.ask(self.endpoint, ask)
 
@@ -263,10 +235,8 @@ class Probe:
         return data
 
     def models(self) -> list[dict[str, Any]]:
-        """The models that the endpoint lists, at least one, each a mapping with `id` and what else the server tells.
-
-        Raises ServerError, with what to do, where the key is refused, the answer is no list of models, or it is empty.
-        """
+        """The models that the endpoint lists, at least one. Raises ServerError, with what to do, where the key is
+        refused, the answer is no list of models, or it is empty."""
         response = self._ask("GET", f"{self.endpoint}/models")
         if response.status_code in (401, 403):
             how = "was refused" if self._key else "is missing"
@@ -295,10 +265,7 @@ class Probe:
 
     def choose(self, wanted: Sequence[str | None]) -> dict[str, Any]:
         """The entry of the first wanted model that is served; without wanted names, the only model that is served.
-
-        wanted: names under which the model may be served; None is ignored. Raises ServerError where none of them is
-        served, or where none is given and several models are.
-        """
+        Raises ServerError where none of them is served, or where none is given and several models are."""
         models = {model["id"]: model for model in self.models()}
         names = [name for name in wanted if name]
         for name in names:
@@ -322,12 +289,8 @@ class Probe:
         return clean_text(told, LONGEST_TOLD) if isinstance(told, str) and told else None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
-        """Send a chat request for one token, to find out whether chat works at all.
-
-        model: the served name. extra: the fields that every later request will hold besides its messages, so that a
-        server that refuses them is found here. Raises ServerError where the server does not answer by HTTP 200, for
-        example because the model has no chat template or the key is refused.
-        """
+        """Send a chat request for one token, with the fields that every later request will hold besides its messages.
+        Raises ServerError where the server does not answer by HTTP 200."""
         body = {"model": model, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1, "temperature": 0}
         body |= extra or {}
         response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
@@ -349,11 +312,8 @@ class Probe:
         raise ServerError(f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}")
 
     def check_fields(self, model: str, strategy: str, fields: Mapping[str, Any]) -> None:
-        """Send a chat request for one token with the fields that a strategy adds, to find out whether they work.
-
-        model: the served name. strategy: its name, for messages. fields: what its requests hold besides those of all
-        requests. Raises ServerError where the server refuses them, or leaves out what it was asked for.
-        """
+        """Send a chat request for one token with the fields that a strategy adds. Raises ServerError where the server
+        refuses them, or leaves out what it was asked for."""
         messages = [{"role": "user", "content": "Hello."}]
         if fields.get("continue_final_message"):
             messages.append({"role": "assistant", "content": "Hello"})
@@ -375,7 +335,6 @@ class Probe:
             )
 
     def _reason(self, response: httpx.Response) -> str:
-        """What the server says in the body of a refusal, without the key."""
         try:
             reason = error_text(orjson.loads(response.content))
         except ValueError:
@@ -383,7 +342,6 @@ class Probe:
         return clean_text(" ".join(self._mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
-        """The number of tokens that the server counts in what a request to /tokenize holds, or None."""
         try:
             response = self._ask("POST", f"{self.root}/tokenize", body)
             count = orjson.loads(response.content)["count"] if response.status_code == 200 else None
@@ -394,10 +352,8 @@ class Probe:
     def count_prompt_tokens(
         self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
     ) -> int | None:
-        """The length in tokens of the prompt that the messages make, or None where the server cannot count it.
-
-        model: the served name. extra: fields of the request; those for the chat template change the prompt.
-        """
+        """The length in tokens of the prompt that the messages make, or None where the server cannot count it. extra:
+        fields of the request; those for the chat template change the prompt."""
         body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
         if extra and "chat_template_kwargs" in extra:
             body["chat_template_kwargs"] = extra["chat_template_kwargs"]
@@ -410,12 +366,12 @@ class Probe:
         prompts: Iterable[tuple[str, str, Sequence[dict[str, str]], int]],
         extra: Mapping[str, Any] | None = None,
     ) -> int | None:
-        """Check that the longest prompts and their replies fit into the context of the server.
+        """Check that the longest prompts and their replies fit into the context of the server, whose tokens are
+        `limit`.
 
-        model: the served name. limit: tokens of the context; None where the server does not tell. prompts: tuples of
-        item, strategy, messages and the most tokens of the reply; the CHECKED_PROMPTS longest are counted. extra:
-        fields of every request. Returns the length of the longest prompt in tokens, or None where the server tells no
-        limit or does not count tokens. Raises ConfigError where a prompt does not fit.
+        prompts: tuples of item, strategy, messages and the most tokens of the reply; the CHECKED_PROMPTS longest are
+        counted. Returns the length of the longest prompt in tokens, or None where the server tells no limit or does not
+        count tokens. Raises ConfigError where a prompt does not fit.
         """
         if limit is None:
             return None
@@ -436,10 +392,7 @@ class Probe:
     def describe_cut(
         self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
     ) -> str:
-        """What to say where the server cuts that prompt off without a word, as its reply of one token shows; else "".
-
-        model: the served name. extra: fields of every request.
-        """
+        """What to say where the server cuts that prompt off without a word, as a reply of one token shows; else ""."""
         body = {"model": model, "messages": list(messages), "temperature": 0, **(extra or {}), "max_tokens": 1}
         seen = Truncation()
         with contextlib.suppress(ServerError, ValueError, KeyError, TypeError):
@@ -452,19 +405,16 @@ class Probe:
 
 
 def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
-    """A rough length of a prompt and its reply in characters, by which prompts are ranked."""
     _, _, messages, reply = prompt
     return sum(len(message["content"]) for message in messages) + _BYTES_A_TOKEN * reply
 
 
 def format_models(names: Sequence[str]) -> str:
-    """Names of models for a message, of many only the first and how many more there are."""
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(names[:LISTED]) + more
 
 
 def _explain_unknown_model(name: str, served: Sequence[str]) -> str:
-    """What to say of a model that is not among those served."""
     told = one_of("model", name, served[:1000])
     head, known, _ = told.partition("Known: ")
     return f"{head}Served there: {format_models(sorted(served))}" if known else told
@@ -480,8 +430,7 @@ _BEGUN = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content"
 _CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
 """Messages whose last is a begun reply, and the fields by which vLLM continues it."""
 
-_UNLIKELY = "zqxj vwkp"
-"""A text that no model says by itself."""
+_UNLIKELY = "zqxj vwkp"  # A text that no model says by itself
 
 
 class PrefillProbe(Probe):
@@ -491,10 +440,9 @@ class PrefillProbe(Probe):
         """Why the server does not continue a reply that is begun for the model (vLLM's ``continue_final_message``), in
         a few words; None where it does.
 
-        model: the served name. extra: fields of every request. A server may refuse the fields, and another one takes
-        them without a word and begins a new reply; the latter is told by the tokens of the prompt, of which a begun
-        reply has fewer than one that is over. Where a server tells no tokens, it is not trusted to continue. Raises
-        ServerError where it has no time or is broken, since that says nothing about what it can do.
+        A server may refuse the fields, and another one takes them without a word and begins a new reply; the latter is
+        told by the tokens of the prompt, of which a begun reply has fewer than one that is over. Raises ServerError
+        where it has no time or is broken, since that says nothing about what it can do.
         """
         body = {**(extra or {}), "model": model, "messages": _BEGUN, "temperature": 0, "max_tokens": 1}
         counts: list[int] = []
@@ -510,10 +458,8 @@ class PrefillProbe(Probe):
         return None if begun < over else "it begins a new reply"
 
     def _small(self, body: Mapping[str, Any]) -> tuple[str | None, Any]:
-        """The reply to a small chat request, as data: why it was refused (None where it was not), and what came.
-
-        Raises ServerError where the server has no time for it, or is broken.
-        """
+        """The reply to a small chat request, as data: why it was refused (None where it was not), and what came. Raises
+        ServerError where the server has no time for it, or is broken."""
         response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
         code = response.status_code
         if code == 429 or code >= 500:
@@ -529,11 +475,8 @@ class PrefillProbe(Probe):
             return None, None
 
     def choice_field(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
-        """The name of the field that holds a continued reply to a list of texts, None where the server knows none.
-
-        model: the served name. extra: fields of every request. A server that takes the field without a word is found
-        out by a text that no model would say by itself. Raises ServerError as `explain_no_prefill` does.
-        """
+        """The name of the field that holds a continued reply to a list of texts, None where the server knows none. A
+        server that takes the field without a word is found out by a text that no model would say by itself."""
         body = {**(extra or {}), "model": model, "messages": _BEGUN, "temperature": 0, "max_tokens": 16, **_CONTINUED}
         for name, value in CHOICE_FIELDS.items():
             _, reply = self._small({**body, **value([_UNLIKELY])})
@@ -543,10 +486,9 @@ class PrefillProbe(Probe):
         return None
 
     def explain_chat_refusal(self, body: Mapping[str, Any]) -> str | None:
-        """Why the server refuses a chat request, in its own words; None where it takes it. body: the request, of which
-        one token is asked for."""
+        """Why the server refuses a chat request, in its own words; None where it takes it."""
         return self._small({**body, "max_tokens": 1})[0]
 
     def count_text_tokens(self, model: str, text: str) -> int | None:
-        """The length of a text in tokens, or None where the server cannot count it. model: the served name."""
+        """The length of a text in tokens, or None where the server cannot count it."""
         return self._count({"model": model, "prompt": text, "add_special_tokens": False})

@@ -48,10 +48,8 @@ Change = dict[str, Any]
 
 
 def find_changes(before: Session, now: Session) -> list[Change]:
-    """What is known of both servers and differs: `what`, `before`, `now`, one entry a field or flag.
-
-    A field that holds a list tells of several replicas; there only what nobody of them was before is a change.
-    """
+    """What is known of both servers and differs: `what`, `before`, `now`, one entry a field or flag. A field that holds
+    a list tells of several replicas; there only what nobody of them was before is a change."""
     ours = all(session.get("command") and session.get("revision") for session in (before, now))
     found = []
     for name in COMPARED:
@@ -125,10 +123,8 @@ def _answering_sessions(sessions: Any) -> list[Session]:
 
 
 def check_same_server(folder: Path, sessions: Any, now: Session, *, accepted: bool) -> list[Change]:
-    """What has changed since the last session with answers, if that is accepted; none where all is as it was.
-
-    Raises RunMismatchError naming everything that changed where it is not accepted.
-    """
+    """What has changed since the last session with answers, if that is accepted. Raises RunMismatchError naming
+    everything that changed where it is not accepted."""
     before = previous_session(sessions) or {}
     found = find_changes(before, now)
     if found and not accepted:
@@ -142,7 +138,6 @@ def check_same_server(folder: Path, sessions: Any, now: Session, *, accepted: bo
 
 
 def describe_change(change: Mapping[str, Any]) -> str:
-    """A change in words, fit to be shown whatever the manifest holds."""
     return f"{_short(change.get('what'))} was {_short(change.get('before'))}, now it is {_short(change.get('now'))}"
 
 
@@ -172,8 +167,7 @@ FIELDS = ("command", "dtype", "quantization", "tensor_parallel", "revision", "te
 """What only those who started the server can tell; `unknown` in the manifest lists those that are not known."""
 
 
-NOT_GIVEN = "not given"
-"""What stands in the manifest for a flag that the preset does not set."""
+NOT_GIVEN = "not given"  # what stands in the manifest for a flag that the preset does not set
 
 
 def describe_server(
@@ -187,11 +181,10 @@ def describe_server(
 ) -> dict[str, Any]:
     """What is known about a server that tomserve starts: engine, flags, data type, template, revision, GPUs, driver.
 
-    preset: what is served. model: its hub id or folder. command: what starts it; its secrets are not looked at, so
-    that no key gets into the description. gpus: those that it runs on; empty on a CPU. revision: the model's revision
-    where the caller knows it; by default it is taken from the command, the preset, or the snapshot on disk. extra: the
-    user's own flags, which are the last words of the command; those that change it are named under `flags_changed`.
-    Returns a mapping for JSON, whose `unknown` lists the FIELDS that could not be found out.
+    command: what starts it; its secrets are not looked at, so that no key gets into the description. gpus: those that
+    it runs on; empty on a CPU. revision: the model's where the caller knows it; by default that of the command, the
+    preset, or the snapshot on disk. extra: the user's own flags, the last words of the command. `unknown` lists the
+    FIELDS that could not be found out.
     """
     asked = flag_value(command.argv, "--revision") or preset.revision
     where = find_snapshot(model, asked)
@@ -230,8 +223,6 @@ def _list_changed_flags(argv: Sequence[str], extra: int) -> dict[str, dict[str, 
 def describe_flags(server: Mapping[str, Any]) -> str | None:
     """The flags of vLLM that were given besides the preset's, in words; None where there are none, or nobody knows.
 
-    server: the manifest's description of a server, which may be anybody's and hold anything.
-
     >>> describe_flags({"flags_changed": {"max-num-seqs": {"preset": "64", "used": "8"}}})
     '--max-num-seqs 8 (64 in the preset)'
     """
@@ -246,16 +237,12 @@ def describe_flags(server: Mapping[str, Any]) -> str | None:
 
 
 def unknown_fields(described: dict[str, Any]) -> list[str]:
-    """The names of the FIELDS that are missing from a description of a server, or are None in it."""
     return [name for name in FIELDS if described.get(name) is None]
 
 
 def flag_value(argv: Sequence[str], *names: str) -> str | None:
-    """The value of a flag on a command line, or None where it is not there; of several the last counts.
-
-    argv: the words of the command line. names: how the flag may be written, such as "--dtype"; underscores in a word
-    of the command line count as hyphens.
-    """
+    """The value of a flag on a command line, or None where it is not there; of several the last counts. names: how the
+    flag may be written; underscores in a word of the command line count as hyphens."""
     last = None
     for place, word in enumerate(argv):
         name, equals, value = word.partition("=")
@@ -265,10 +252,8 @@ def flag_value(argv: Sequence[str], *names: str) -> str | None:
 
 
 def _template(given: str | None, where: Path | None) -> dict[str, Any] | None:
-    """The file and the digest of the chat template, or None where its repository is not on this disk.
-
-    given: the value of --chat-template, which may be a path or the template itself. where: the model's folder.
-    """
+    """The file and the digest of the chat template, or None where its repository is not on this disk. given: the value
+    of --chat-template, which may be a path or the template itself."""
     if given is not None:
         with contextlib.suppress(OSError, ValueError):
             own = Path(given)
@@ -285,7 +270,7 @@ def _template(given: str | None, where: Path | None) -> dict[str, Any] | None:
 
 
 def _quantization(where: Path | None) -> str | None:
-    """The method of quantization in the model's config.json, "none" where it has none, None where it is not on disk."""
+    """The method of quantization in config.json, "none" where it has none, None where it is not on disk."""
     if where is None:
         return None
     section = (read_json_object(where / "config.json") or {}).get("quantization_config")

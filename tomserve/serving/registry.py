@@ -32,61 +32,41 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import server
 from tomserve.serving.probe import LOADING, WaitPolicy, is_healthy
 
-PATIENCE = 10.0
-"""Seconds that a recorded server may take to answer /health."""
-
-_LONGEST = 2**20
-"""How many bytes of a record are read at most; one that tomserve writes has a few thousand."""
-
-_LONGEST_LOG = 2**16
-"""How many bytes of the end of a server's log are read."""
-
+PATIENCE = 10.0  # seconds that a recorded server may take to answer /health
+_LONGEST = 2**20  # how many bytes of a record are read at most; one that tomserve writes has a few thousand
+_LONGEST_LOG = 2**16  # how many bytes of the end of a server's log are read
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
 class Record:
-    """A running server.
+    """A running server."""
 
-    pid: the process of `tomserve serve`. url: the address, ending in ``/v1``. model: the served name. revision: of
-    the model, None where it is not known. command: the words of vLLM's command line. started: when, in ISO 8601.
-    host: the name of its machine. server: what it serves, as `provenance.describe_server` gives it. born: when the
-    process `pid` started, as `process_birth` tells it; None where the system does not tell. loading: whether the model
-    is still being loaded. Until that is over another process may listen at the address, so nothing is asked there.
-    """
-
-    pid: int
-    url: str
-    model: str
+    pid: int  # the process of `tomserve serve`
+    url: str  # the address, ending in /v1
+    model: str  # the served name
     revision: str | None
-    command: list[str]
-    started: str
-    host: str
-    server: dict[str, Any] = field(default_factory=dict)
-    born: str | None = None
-    loading: bool = False
+    command: list[str]  # the words of vLLM's command line
+    started: str  # in ISO 8601
+    host: str  # the name of its machine
+    server: dict[str, Any] = field(default_factory=dict)  # what it serves, as `provenance.describe_server` gives it
+    born: str | None = None  # when the process `pid` started, as `process_birth` tells it
+    loading: bool = False  # until that is over another process may listen at the address, so nothing is asked there
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a file of ``.servers`` is believed.
-
-    record: what it holds, where it is believed. doubt: why it is not believed and what the user can do, else "".
-    stale: whether it cannot be read or its process has ended, so that it may be removed.
-    """
+    """Whether a file of ``.servers`` is believed."""
 
     path: Path
-    record: Record | None = None
-    doubt: str = ""
-    stale: bool = False
+    record: Record | None = None  # what it holds, where it is believed
+    doubt: str = ""  # why it is not believed and what the user can do
+    stale: bool = False  # whether it cannot be read or its process has ended, so that it may be removed
 
 
 class LiveRecord(NamedTuple):
-    """A believed record, and the state of its server.
-
-    state: "ready" where it answers /health; "loading" where its record says so, and then it is not asked; "silent"
-    where it was ready and its process runs, but it does not answer: it may only be busy.
-    """
+    """A believed record, and the state of its server: "ready" where it answers /health; "loading" where its record says
+    so, and then it is not asked; "silent" where its process runs, but it does not answer: it may only be busy."""
 
     path: Path
     record: Record
@@ -94,16 +74,14 @@ class LiveRecord(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What serves where, in words that are safe to show."""
         return f"{files.one_line(self.record.model)} at {files.one_line(self.record.url)}"
 
     @property
     def silence(self) -> str:
-        """What a silent server is said to do."""
         return f"{self.label} (pid {self.record.pid} on {self.record.host}) is running but does not answer"
 
     def log(self) -> str:
-        """The end of what the server has written; empty where it has written nothing. Anything may stand in it."""
+        """The end of what the server has written; anything may stand in it."""
         return files.read_tail(self.path.with_suffix(".log"), _LONGEST_LOG)
 
     def last_log_line(self) -> str:
@@ -113,7 +91,6 @@ class LiveRecord(NamedTuple):
 
 
 def registry_folder() -> Path:
-    """The folder of the records, ``runs/.servers``, whether it exists or not."""
     return runs_root() / ".servers"
 
 
@@ -130,11 +107,8 @@ def make_registry_folder() -> Path:
 
 
 def write_record(port: int, **fields: Any) -> Path:
-    """Record a server that this process runs, and return the path of the record.
-
-    port: the port of the server, which names the file. fields: those of `Record` besides pid, started, host and born.
-    Raises OSError where it cannot be written, ConfigError where something else than a file has its name.
-    """
+    """Record a server that this process runs, and return the path of the record. fields: those of `Record` besides pid,
+    started, host and born. Raises OSError or ConfigError where it cannot be written."""
     path = make_registry_folder() / f"{port}.json"
     pid = os.getpid()
     record = Record(pid=pid, started=utc_now(), host=socket.gethostname(), born=process_birth(pid), **fields)
@@ -144,10 +118,8 @@ def write_record(port: int, **fields: Any) -> Path:
 
 
 def believed_records(urls: Sequence[str] | None = None) -> list[LiveRecord]:
-    """The believed records in the order of their file names; those whose process has ended are removed.
-
-    urls: only the records of servers at these addresses; None for all.
-    """
+    """The believed records in the order of their file names; those whose process has ended are removed. urls: only
+    those of servers at these addresses."""
     found, places = [], None if urls is None else set(map(_place, urls))
     for judged in _judge_all():
         record = judged.record
@@ -165,11 +137,8 @@ def believed_records(urls: Sequence[str] | None = None) -> list[LiveRecord]:
 
 
 def live_records() -> list[Record]:
-    """The believed records of servers that answer /health, in the order of their file names.
-
-    Records whose process has ended are removed. Raises ServerError for a server that was ready and whose process runs
-    but which does not answer: it is neither removed nor silently passed over for another.
-    """
+    """The believed records of servers that answer /health. Raises ServerError for a server whose process runs but which
+    does not answer: it is neither removed nor silently passed over for another."""
     known = believed_records()
     for one in known:
         if one.state == "silent":
@@ -183,10 +152,7 @@ def describe_doubts() -> list[str]:
 
 
 def records_at(urls: Sequence[str]) -> list[Record] | None:
-    """The records of the servers at these addresses, in their order; None unless every one has a believed record.
-
-    No server is asked.
-    """
+    """The records of the servers at these addresses, in their order; None unless every one has a believed record."""
     believed = {_place(judged.record.url): judged.record for judged in _judge_all() if judged.record is not None}
     places = [_place(url) for url in urls]
     return [believed[place] for place in places] if places and all(place in believed for place in places) else None
@@ -201,7 +167,6 @@ def remove_record(path: Path) -> None:
 
 
 def _judge_all() -> Iterator[Judgement]:
-    """Every file of ``.servers``, judged, in the order of their names."""
     return (judge_record(path) for path in sorted(registry_folder().glob("*.json")))
 
 
@@ -253,10 +218,8 @@ def _not_ours_alone(path: Path, *, folder: bool) -> str | None:
 
 
 def process_birth(pid: int) -> str | None:
-    """When a running process of this user started: the kernel's id of the boot, a slash, and clock ticks since then.
-
-    None where the process is another user's, has ended, or the system does not tell.
-    """
+    """When a running process of this user started: the kernel's id of the boot, a slash, and clock ticks since then;
+    None where it is another user's, has ended, or the system does not tell."""
     process = Path("/proc") / str(pid)
     try:
         if process.stat().st_uid != os.geteuid():
@@ -301,7 +264,6 @@ def _place(url: str) -> str:
 
 
 def _read(path: Path) -> Record | None:
-    """The record in a file, or None where it cannot be read or is none."""
     try:
         with files.open_for_reading(path) as file:
             return pydantic.TypeAdapter(Record).validate_json(file.read(_LONGEST), strict=True)
@@ -320,16 +282,15 @@ def _alive(pid: int) -> bool:
     return True
 
 
-LOOK_EVERY = 0.5
-"""Seconds between two looks at the records."""
+LOOK_EVERY = 0.5  # seconds between two looks at the records
 
 
 def wait_until_ready(model: str | None, waiting: WaitPolicy) -> list[Record]:
     """The records of servers that are ready, once those that `model` has to wait for are.
 
-    model: the wanted model; None for whichever is served. A server that loads is waited for unless one that is ready
-    serves the model; one that was ready and does not answer is waited for in any case. Raises ServerError where a
-    server ends meanwhile or the patience does, ConfigError where several models load and none is wanted by name.
+    A server that loads is waited for unless one that is ready serves the model; one that was ready and does not answer
+    is waited for in any case. Raises ServerError where a server ends meanwhile or the patience does, ConfigError where
+    several models load and none is wanted by name.
     """
     known = believed_records()
     fitting = [one for one in known if model in (None, one.record.model, model_argument(one.record))]
@@ -357,7 +318,6 @@ def wait_for_addresses(urls: Sequence[str], waiting: WaitPolicy) -> None:
 
 
 def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str] | None = None) -> list[LiveRecord]:
-    """Look at the records until all of `wanted` are ready, and return all that is then known."""
     began = waiting.clock()
     while True:
         known = believed_records(urls)

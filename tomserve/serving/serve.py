@@ -37,50 +37,36 @@ from tomserve.serving.sizing import Gpu, Layout, parse_gpus
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What the user asks of `tomserve serve`.
+    """What the user asks of `tomserve serve`."""
 
-    name: a preset, the path of a preset file, or a model that `resolve_preset` derives a preset for. host: the
-    address to listen on. port: of the first replica; the others take the ports after it. extra: flags for vLLM. gpus:
-    GPUs to plan for, as `sizing.parse_gpus` reads them; None for those of this machine. replicas: how many servers.
-    insecure: allow others to ask without a key. backend: how vLLM connects several nodes; None for the default.
-    """
-
-    name: str = REFERENCE
+    name: str = REFERENCE  # a preset, the path of a preset file, or a model that `resolve_preset` derives one for
     host: str = "127.0.0.1"
-    port: int = 8000
-    extra: tuple[str, ...] = ()
-    gpus: str | None = None
+    port: int = 8000  # of the first replica; the others take the ports after it
+    extra: tuple[str, ...] = ()  # flags for vLLM
+    gpus: str | None = None  # GPUs to plan for, as `sizing.parse_gpus` reads them; None for those of this machine
     replicas: int = 1
-    insecure: bool = False
-    backend: Backend | None = None
+    insecure: bool = False  # allow others to ask without a key
+    backend: Backend | None = None  # how vLLM connects several nodes
 
 
 @dataclass(frozen=True)
 class Replica:
-    """One server to start: its preset, command and port, how it is spread, and the GPUs it uses (none on a CPU).
-
-    own: the preset before the user's flags, where none of launch/models/ is like it; None where one is, by its name.
-    extra: the user's flags for vLLM, the last words of the command. node_commands: the commands of each node, in the
-    order of the nodes, where the model is spread over several; empty for one node. `command` is then the one that
-    answers.
-    """
+    """One server to start."""
 
     preset: Preset
-    command: Command
+    command: Command  # of several nodes that of the one that answers
     port: int
     layout: Layout | None
-    gpus: tuple[Gpu, ...] = field(default=())
-    own: Preset | None = None
-    extra: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...] = field(default=())  # those it uses; none on a CPU
+    own: Preset | None = None  # the preset before the user's flags, unless launch/models/ has it
+    extra: tuple[str, ...] = ()  # the user's flags for vLLM, the last words of the command
+    # of each node, in their order, where the model is spread over several; empty for one node
     node_commands: tuple[tuple[Command, ...], ...] = ()
 
 
 def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
-    """The servers to start, in the order of their ports.
-
-    dry: the commands will only be shown, so a machine without GPUs is planned for as `assume_gpus` says. Raises
-    ConfigError for a wrong request, ContentError for a wrong preset, MachineError where the machine cannot serve it.
-    """
+    """The servers to start, in the order of their ports. dry: the commands will only be shown, so a machine without
+    GPUs is planned for as `assume_gpus` says. Raises ConfigError, ContentError, MachineError."""
     found, derived = resolve_preset(wanted.name, wanted.extra, gpus=wanted.gpus)
     for line in (derived.announcement(), *derived.remarks) if derived is not None else ():
         say(line, error=True)
@@ -122,11 +108,9 @@ def _over_nodes(
 
 
 def apply_flags(preset: Preset, extra: Sequence[str]) -> Preset:
-    """The preset as vLLM will run it once the user's own flags have overridden it, for the memory arithmetic.
-
-    extra: the user's flags for vLLM. Those for parallelism, data type, quantization, revision, context length and
-    memory utilization are taken over. Raises ConfigError for a context longer than the model was made for.
-    """
+    """The preset as vLLM will run it once the user's own flags have overridden it, for the memory arithmetic:
+    parallelism, data type, quantization, revision, context length and memory utilization. Raises ConfigError for a
+    context longer than the model was made for."""
     changes: dict[str, object] = {}
     for name, flags in (
         ("tensor_parallel", ("--tensor-parallel-size", "-tp")),
@@ -158,10 +142,7 @@ Other methods are not listed because their weights are published in that form, w
 
 
 def _whole(text: str | None) -> int | None:
-    """A positive whole number as vLLM reads it, or None where the text is not one.
-
-    ``32k`` means 32 times 1000 and ``32K`` 32 times 1024; likewise ``m`` means 10**6 and ``M`` 2**20.
-    """
+    """A positive whole number as vLLM reads it (``32k`` is 32,000 and ``32K`` 32,768), or None where it is not one."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([kKmM]?)", text or "")
     scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20}
     return int(float(match[1]) * scale[match[2]]) or None if match else None
@@ -170,9 +151,9 @@ def _whole(text: str | None) -> int | None:
 def assume_gpus(preset: Preset, text: str | None, *, dry: bool, installed: list[Gpu] | None = None) -> list[Gpu]:
     """The GPUs to plan for: those that the user names, else the usable ones of this machine.
 
-    text: what the user names, as `sizing.parse_gpus` reads it. dry: nothing will be started, so a machine without
-    GPUs is taken to be `sizing.STUDY`. installed: the GPUs of this machine where the caller has already asked for
-    them. Raises ConfigError where `text` cannot be read, MachineError for slices of GPUs.
+    dry: nothing will be started, so a machine without GPUs is taken to be `sizing.STUDY`. installed: the GPUs of this
+    machine where the caller has already asked for them. Raises ConfigError where `text` cannot be read, MachineError
+    for slices of GPUs.
     """
     if text is not None:
         return sizing.parse_gpus(text)
@@ -188,7 +169,6 @@ def assume_gpus(preset: Preset, text: str | None, *, dry: bool, installed: list[
 
 
 def _check(wanted: ServeOptions) -> None:
-    """Raise ConfigError for flags that may not be passed to vLLM, and for replicas that run out of ports."""
     keys.check_flags(wanted.extra)
     if wanted.port + wanted.replicas - 1 > 65535:
         last = wanted.port + wanted.replicas - 1
@@ -208,10 +188,8 @@ def check_replicas(gpus: Sequence[Gpu], replicas: int) -> None:
 
 
 def _shares(preset: Preset, wanted: ServeOptions, dry: bool) -> list[tuple[tuple[Gpu, ...], dict[str, str]]]:
-    """The GPUs and the additional environment of each replica; GPUs, or CPU cores, are divided evenly.
-
-    Raises MachineError where there are fewer of them than replicas.
-    """
+    """The GPUs and the additional environment of each replica; GPUs, or CPU cores, are divided evenly. Raises
+    MachineError where there are fewer of them than replicas."""
     count = wanted.replicas
     if preset.device == "cpu":
         if count == 1:
@@ -248,15 +226,11 @@ def _shares(preset: Preset, wanted: ServeOptions, dry: bool) -> list[tuple[tuple
     return shares
 
 
-SILENT = 60.0
-"""Seconds after which a replica that runs but does not answer /health is reported as silent."""
+SILENT = 60.0  # seconds after which a replica that runs but does not answer /health is reported as silent
 
 
 def server_commands(wanted: ServeOptions) -> list[str]:
-    """The exact shell lines that `serve` would run, one a replica; for several nodes, those of each with remarks.
-
-    Raises ConfigError, ContentError, MachineError.
-    """
+    """The exact shell lines that `serve` would run, one a replica; for several nodes, those of each with remarks."""
     replicas = plan_replicas(wanted, dry=True)
     _warn(replicas[0].preset)
     if replicas[0].node_commands:
@@ -266,10 +240,8 @@ def server_commands(wanted: ServeOptions) -> list[str]:
 
 def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
     """Start the servers and keep them running until Ctrl-C, SIGTERM, or until the last of them has ended by itself.
-
-    wanted: what to serve. setup: install vLLM first where it is missing. console: where progress is told.
-    Raises ConfigError, ContentError or MachineError where serving cannot begin, ServerError where it fails.
-    """
+    setup: install vLLM first where it is missing. Raises ConfigError, ContentError or MachineError where serving
+    cannot begin, ServerError where it fails."""
 
     def tell(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True, highlight=False)
@@ -312,17 +284,13 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
 
 @dataclass
 class _RunningReplica:
-    """A replica that was started.
-
-    record: the file that lets `tomserve eval` find it; None where there is none. state: "up", "silent" or "ended".
-    answered: when it last answered /health, by time.monotonic().
-    """
+    """A replica that was started."""
 
     replica: Replica
     server: Server
-    record: Path | None = None
-    state: str = "up"
-    answered: float = 0.0
+    record: Path | None = None  # the file that lets `tomserve eval` find it
+    state: str = "up"  # "up", "silent" or "ended"
+    answered: float = 0.0  # when it last answered /health, by time.monotonic()
 
     @classmethod
     def begin(cls, replica: Replica, wanted: ServeOptions, *, several: bool) -> _RunningReplica:
@@ -381,10 +349,8 @@ class _RunningReplica:
 
 
 def _watch(started: list[_RunningReplica], say: Callable[[str], None]) -> None:
-    """Watch the servers until the last has ended, and say whenever the state of one changes.
-
-    Raises ServerError, with the reason, when the last server has ended.
-    """
+    """Watch the servers until the last has ended, and say whenever the state of one changes. Raises ServerError, with
+    the reason, when the last server has ended."""
     asked = 0.0
     for one in started:
         one.answered = time.monotonic()
@@ -424,9 +390,8 @@ def _warn(preset: Preset) -> None:
 
 def explain_preset(wanted: ServeOptions, console: Console) -> None:
     """Print how a preset's memory need is worked out on the GPUs it would run on, and what else is known about it.
-
-    Raises ConfigError or ContentError for a preset, flag or GPU that cannot be read, MachineError where it cannot fit.
-    """
+    Raises ConfigError or ContentError for a preset, flag or GPU that cannot be read, MachineError where it cannot
+    fit."""
 
     say = partial(_say, console)
     found, derived = resolve_preset(wanted.name, wanted.extra, gpus=wanted.gpus)
@@ -475,10 +440,7 @@ def explain_preset(wanted: ServeOptions, console: Console) -> None:
 
 
 def keep_preset(wanted: ServeOptions, console: Console, *, force: bool = False) -> None:
-    """Derive the preset of a model, write it to launch/models/, and say where it is.
-
-    force: replace one that is there. Raises ConfigError where the name is a preset's own, or the file is there already.
-    """
+    """Derive the preset of a model, write it to launch/models/, and say where it is. force: replace another one."""
     preset, derived = resolve_preset(wanted.name, wanted.extra, gpus=wanted.gpus, anew=True)
     if derived is None:
         raise ConfigError(f"--save: {wanted.name} is a preset already; name a model (ORG/MODEL or ./FOLDER)")
@@ -487,10 +449,6 @@ def keep_preset(wanted: ServeOptions, console: Console, *, force: bool = False) 
 
 
 def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], None]) -> None:
-    """Say what the preset means for prompts: their length, the chat template, the system role and thinking.
-
-    context: tokens that the model was made for; None where nobody states it.
-    """
     made_for = f"; the model was made for up to {context}" if context else ""
     say(f"Context: a prompt and its reply may take {preset.max_model_len} tokens together{made_for}.")
     if preset.chat_template is not None:
@@ -506,9 +464,8 @@ def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], N
 def list_presets(console: Console, gpus: str | None = None) -> None:
     """Print the table of presets and what its columns mean.
 
-    gpus: the machine that the GPUs of each preset are counted on, as `sizing.parse_gpus` reads it; by default
-    `sizing.STUDY`. Raises ConfigError where that cannot be read. A preset that cannot be read is listed below the
-    table, with its file, the line and what is wrong, and does not keep the others from being listed.
+    gpus: the machine that the GPUs of each preset are counted on, as `sizing.parse_gpus` reads it. A preset that cannot
+    be read is listed below the table, and does not keep the others from being listed.
     """
     machine = gpus or sizing.STUDY
     available = parse_gpus(machine)
@@ -559,7 +516,6 @@ _VERIFIED: dict[Verified, str] = {
 
 
 def _row(preset: Preset, available: list[Gpu]) -> tuple[str, ...]:
-    """The cells of one preset in the order of _COLUMNS."""
     thinks = "" if preset.reasoning is None else "can" if preset.reasoning.disable is not None else "always"
     verified = "known not to load" if preset.warning else preset.verified
     length = str(preset.max_model_len)
@@ -577,7 +533,6 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _gpus(preset: Preset, available: list[Gpu]) -> str:
-    """How many of the available GPUs the preset takes, as a cell of the table."""
     if preset.device == "cpu":
         return "CPU"
     try:

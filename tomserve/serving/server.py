@@ -23,142 +23,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import jinja2.sandbox
+
+from tomserve import content
 from tomserve.content import files
 from tomserve.content.paths import cache_root
+from tomserve.content.validation import load_yaml
 from tomserve.engine.redact import Redactor
 from tomserve.errors import MachineError, ServerError
 from tomserve.serving import keys
 from tomserve.serving.command import Command
 from tomserve.serving.probe import is_healthy
 
-Match = re.Match[str]
 LOG_TAIL_BYTES = 400_000
 """How many characters at the end of a log are read; the cause of a failure is among its last lines."""
 
-_RULES: list[tuple[str, Callable[[Match], str]]] = [
-    (
-        r"Free memory on device[^(\n]*\(([\d.]+)/([\d.]+) GiB\)[^\n]*?utilization \(([\d.]+), ([\d.]+) GiB\)",
-        lambda m: (
-            f"the GPU has {m[1]} of {m[2]} GiB free and {m[4]} GiB are asked for: end the other programs on it, or add "
-            f"`-- --gpu-memory-utilization {_share(m[1], m[2])}` to the command (it is {m[3]} now)"
-        ),
-    ),
-    (
-        r"max seq len \((\d+)\),? \(?([\d.]+) GiB KV cache is needed[^\n]*?memory \(([\d.]+) GiB\)"
-        r"(?:[^\n]*?maximum model length is (\d+))?",
-        lambda m: (
-            f"one question of {m[1]} tokens needs {m[2]} GiB for its keys and values, and {m[3]} GiB are left: add "
-            f"`-- --max-model-len {m[4] or int(int(m[1]) * float(m[3]) / float(m[2]) / 256) * 256}` to the command, or "
-            "use more GPUs"
-        ),
-    ),
-    (
-        r"No available memory for the cache blocks",
-        lambda m: (
-            "the weights leave no memory for keys and values: use more GPUs (`tomserve serve MODEL --explain` shows "
-            "how many it takes), raise `-- --gpu-memory-utilization`, or on a CPU raise the environment variable "
-            "VLLM_CPU_KVCACHE_SPACE (in GiB)"
-        ),
-    ),
-    (
-        r"(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
-        r"(?:[^\n]*?total capacity of ([\d.]+ [KMG]iB)[^\n]*?of which ([\d.]+ [KMG]iB) is free)?",
-        lambda m: (
-            f"the GPU ran out of memory (tried to allocate {m[1]}{f', {m[3]} of {m[2]} free' if m[2] else ''}): use "
-            "more GPUs (`tomserve serve MODEL --explain`), or lower `-- --max-model-len`, `--max-num-seqs`, or "
-            "`--gpu-memory-utilization`"
-        ),
-    ),
-    (
-        r"(?:DefaultCPUAllocator: can't allocate memory|Cannot allocate memory|\bMemoryError\b)",
-        lambda m: (
-            "the machine ran out of memory: lower the environment variable VLLM_CPU_KVCACHE_SPACE (in GiB), or serve a "
-            "smaller model"
-        ),
-    ),
-    (
-        r"(?:GatedRepoError|Cannot access gated repo|Access to model (\S+) is restricted)"
-        r"(?:[^\n]*?huggingface\.co/([\w.-]+/[\w.-]+))?",
-        lambda m: (
-            f"the weights {f'of {m[1] or m[2]} ' if m[1] or m[2] else ''}are gated: accept the licence on their page "
-            "at huggingface.co and set HF_TOKEN to a token of that account"
-        ),
-    ),
-    (
-        r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier)",
-        lambda m: (
-            "there is no such model on the hub, or it is private: check `model:` in the preset, set HF_TOKEN for a "
-            "private one, or let `model:` name a folder that holds the weights"
-        ),
-    ),
-    (
-        r"Cannot find any model weights with `([^`\n]*)`",
-        lambda m: (
-            f"{m[1]} holds no weights: the download was cut short, or `model:` in the preset names the wrong folder"
-        ),
-    ),
-    (
-        r"(?:LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
-        r"|couldn't connect to 'https://huggingface\.co'|Failed to resolve '(?:huggingface\.co|cdn-lfs)"
-        r"|Max retries exceeded[^\n]*huggingface)",
-        lambda m: (
-            "the weights are not on this disk and the hub cannot be reached: run `hf download MODEL` where there is a "
-            "network and set HF_HOME to the folder it fills, or let `model:` in the preset name a folder of weights"
-        ),
-    ),
-    (
-        r"No space left on device: '/(?:dev/shm|psm_)",
-        lambda m: "shared memory is full: in a container, start it with `--ipc=host` or a larger `--shm-size`",
-    ),
-    (
-        r"No space left on device",
-        lambda m: "the disk is full: the weights go to HF_HOME (~/.cache/huggingface); set it to a larger disk",
-    ),
-    (
-        r"Model architectures? (\[[^\]\n]*\]|\S+) (?:are|is) not supported",
-        lambda m: (
-            f"the installed vLLM does not know the architecture {m[1]}: check the list of models that it supports, or "
-            "install a newer vLLM"
-        ),
-    ),
-    (
-        r"model type `?'?([\w.-]+)`?'? but Transformers does not recognize this architecture",
-        lambda m: (
-            f"the installed transformers does not know the model type {m[1]}: install a newer vLLM, which brings a "
-            "newer transformers"
-        ),
-    ),
-    (
-        r"Bfloat16 is only supported on GPUs with compute capability",
-        lambda m: "this GPU cannot compute in bfloat16: add `-- --dtype half` to the command",
-    ),
-    (
-        r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)",
-        lambda m: f"{m[1]} attention heads cannot be split over {m[2]} GPUs: give another `-- --tensor-parallel-size`",
-    ),
-    (
-        r"OSError: \[Errno 98\] (?:Address already in use|error while attempting to bind)",
-        lambda m: "the port is in use: choose another --port (PORT=)",
-    ),
-    (
-        r"error: unrecognized arguments: ([^\n]{1,200})",
-        lambda m: f"vLLM does not know {m[1].strip()}: check the flags after `--` and `flags:` in the preset",
-    ),
-    (
-        r"error: (argument [^\n]{1,200})",
-        lambda m: f"vLLM refuses the value of a flag ({m[1].strip()}): check the flags after `--` and in the preset",
-    ),
-    (
-        r"KeyError: 'blocks\.\d+\.ffn\.experts\.",
-        lambda m: (
-            "vLLM cannot read the names of DBRX's expert weights, because tomserve's plugin is not active: unset "
-            "VLLM_PLUGINS if it is set, and install tomserve in the same environment as vLLM"
-        ),
-    ),
-]
-"""Pairs of a pattern that a known failure leaves in the log, and what to tell the user where it matches."""
-
-_COMPILED = [(re.compile(pattern), say) for pattern, say in _RULES]
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ORDINARY = re.compile(r"(?:\(\w+ pid=\d+\) +)?(?:DEBUG|INFO|WARNING)\b")
 """Lines of vLLM's log below the level of an error. They may name a failure, but one that vLLM recovered from."""
@@ -175,43 +54,35 @@ def _lines(log: str) -> list[str]:
 
 
 def explain_failure(log: str) -> str | None:
-    """What made the server fail and what to do about it, or None where the log holds no known cause.
-
-    Of several causes the one that was logged first is given, since the later ones usually follow from it.
-    """
+    """What made the server fail and what to do about it, by launch/failures.yaml, or None where the log holds no known
+    cause. Of several causes the one that was logged first is given, since the later ones usually follow from it."""
     text = "\n".join(line for line in _lines(log) if not _ORDINARY.match(line))
-    causes = [(match.start(), say(match)) for pattern, say in _COMPILED if (match := pattern.search(text))]
-    return min(causes)[1] if causes else None
+    rules, _ = load_yaml(content.require("launch/failures.yaml"))
+    found = [(match, rule["advice"]) for rule in rules if (match := re.search(rule["pattern"], text))]
+    if not found:
+        return None
+    match, advice = min(found, key=lambda one: one[0].start())
+    return jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(advice).render(match.groupdict())
 
 
 def last_error_lines(log: str, lines: int = 3) -> list[str]:
-    """The last lines of a log that are worth showing: those that name an error, or any where none does.
-
-    log: the text of the log. lines: how many to give at most. Each is cut to its last 200 characters.
-    """
+    """The last lines of a log that are worth showing: those that name an error, or any where none does. Each is cut to
+    its last 200 characters."""
     plain = (_PREFIX.sub("", line) for line in _lines(log) if not _ORDINARY.match(line))
     spoken = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
     errors = [line for line in spoken if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or spoken
     return [line[-200:] for line in errors[-lines:]]
 
 
-def _share(free: str, total: str) -> str:
-    """The share of a GPU's memory to ask for where `free` of `total` GiB are free: slightly less, but at least 0.05."""
-    return f"{max(0.05, int(float(free) / float(total) * 100 - 1) / 100):.2f}"
-
-
-_LISTEN = "0A"
-"""How /proc/net/tcp writes the state of a socket that listens."""
+_LISTEN = "0A"  # how /proc/net/tcp writes the state of a socket that listens
 _LOWEST, _HIGHEST = 20000, 32000
 """The range in which free ports are looked for; on most systems it is below the ports that the system hands out."""
 
 
 def free_port(count: int = 1) -> int:
-    """The first of `count` consecutive ports of the loopback interface that are all free now.
-
-    They are below the ports that the system hands out by itself, because vLLM takes several of those while it loads
-    and would now and then take the very port on which it is to listen in the end. Raises MachineError where none is.
-    """
+    """The first of `count` consecutive ports of the loopback interface that are all free now, below the ports that the
+    system hands out by itself: vLLM takes several of those while it loads and would now and then take the very port
+    on which it is to listen in the end. Raises MachineError where none is."""
     highest = min(_HIGHEST, _lowest_own())
     for _ in range(1000):
         first = random.randrange(_LOWEST, max(highest, _LOWEST + 1000) - count)
@@ -234,9 +105,9 @@ def _lowest_own() -> int:
 def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
     """Keep other `tomserve serve` commands on this machine from taking `port` while this one loads a model.
 
-    vLLM listens only after minutes of loading, so until then a locked file stands for the port. folder: where that
-    file of a few bytes is put, and stays; by default in the user's own cache, where nobody else can put a link in its
-    place. Raises MachineError where another command holds the port.
+    vLLM listens only after minutes of loading, so until then a locked file stands for the port, by default in the
+    user's own cache, where nobody else can put a link in its place. Raises MachineError where another command holds the
+    port.
     """
     folder = folder or cache_root() / "tomserve/ports"
     name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
@@ -293,10 +164,8 @@ def port_owner(port: int) -> str | None:
 
 
 def port_listeners(port: int) -> list[int] | None:
-    """The ids of processes that listen on `port`, as far as this user may see them.
-
-    An empty list means that the processes are another user's; None, that nobody listens or the system does not tell.
-    """
+    """The ids of processes that listen on `port`: empty where they are another user's; None where nobody listens or the
+    system does not tell."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
@@ -320,10 +189,9 @@ Note = Callable[[str], None]
 class Server:
     """A server that is started when the object is made. Use it as a context manager, or call stop().
 
-    command: what to run. host, port: where the command makes it listen. log: the file for its output; None leaves the
-    output to this process's own. echo: copy each line of the log to our standard output, too, after this text.
-    root is its address, url the same with /v1. Raises MachineError where the log cannot be written or the command not
-    started.
+    host, port: where the command makes it listen. log: the file for its output; None leaves the output to this
+    process's own. echo: copy each line of the log to our standard output, too, after this text. root is its address,
+    url the same with /v1. Raises MachineError where the log cannot be written or the command not started.
     """
 
     def __init__(
@@ -399,11 +267,7 @@ class Server:
                 time.sleep(0.2)
 
     def wait_healthy(self, note: Note, timeout: float = 1800.0) -> float:
-        """Wait until the server answers /health, and return how many seconds that took.
-
-        note: is told every few seconds that it is still waited for. timeout: seconds to wait. Raises ServerError where
-        they pass, and at once where the process ends or another server answers in its place.
-        """
+        """Wait until it answers /health, as `wait_healthy` does."""
         return wait_healthy([self], note, timeout)
 
     def ready(self) -> bool:
@@ -417,10 +281,8 @@ class Server:
         return True
 
     def _refuse_another(self) -> None:
-        """Raise ServerError where the process that listens on our port is not in the group that we started.
-
-        Two servers can be bound to one port, so that an answer alone does not prove that ours is running.
-        """
+        """Raise ServerError where the process that listens on our port is not in the group that we started: two servers
+        can be bound to one port, so that an answer alone does not prove that ours is running."""
         pids = port_listeners(int(self.root.rsplit(":", 1)[1]))
         if pids is None or not os.access(f"/proc/{self.process.pid}/fd", os.R_OK):
             return  # this system does not tell which process listens
@@ -440,10 +302,8 @@ class Server:
 
     def stop(self, patience: float | None = None) -> None:
         """End all processes of the server by SIGTERM, and by SIGKILL those that are left. It may be called twice.
-
         patience: seconds between the two; by default 15 for a server that has been healthy, and 2 for one that was
-        still loading, which ignores SIGTERM and has nothing to lose.
-        """
+        still loading, which ignores SIGTERM and has nothing to lose."""
         if self._pipe < 0:
             return
         try:
@@ -458,13 +318,11 @@ class Server:
             self._pipe = -1
 
     def _kill(self, wait: float) -> None:
-        """Kill the whole process group and wait for its end, at most `wait` seconds."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self._gone_within(wait)
 
     def _gone_within(self, wait: float) -> bool:
-        """Wait until all processes of the group have ended; returns whether they have within `wait` seconds."""
         deadline = time.monotonic() + wait
         while _group_alive(self.process.pid):
             if time.monotonic() > deadline:
@@ -475,11 +333,9 @@ class Server:
 
 
 def wait_healthy(servers: Sequence[Server], note: Note, timeout: float = 1800.0) -> float:
-    """Wait until every server answers /health, and return how many seconds that took.
-
-    note: is told every five seconds that they are still waited for. timeout: seconds to wait for all of them. Raises
-    ServerError where these pass, and at once where one of the servers ends.
-    """
+    """Wait until every server answers /health, and return how many seconds that took. note: is told every five seconds
+    that they are still waited for. Raises ServerError after `timeout` seconds, and at once where one of the servers
+    ends."""
     began = noted = time.monotonic()
     waiting = list(servers)
     while waiting := [server for server in waiting if not server.ready()]:
@@ -497,7 +353,6 @@ def wait_healthy(servers: Sequence[Server], note: Note, timeout: float = 1800.0)
 
 
 def _group_alive(group: int) -> bool:
-    """Whether any process of a process group exists."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -50,8 +50,7 @@ _NAMED = {  # memory in MiB as nvidia-smi states it (what is sold as 80 GB is so
     "V100-16GB": (16384, 7.0),
     "V100-32GB": (32768, 7.0),
 }
-MOST_GPUS = 9999
-"""How many GPUs a user may name."""
+MOST_GPUS = 9999  # how many GPUs a user may name
 _TIMES = r"\s*[xX*×]\s*"
 _SOLD = 0.97 * 2**30 / 1e9
 """Usable decimal gigabytes for every gigabyte that a GPU is sold with: these are GiB, less about 3 % for the driver."""
@@ -59,20 +58,15 @@ _SOLD = 0.97 * 2**30 / 1e9
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU.
-
-    memory_gb: its memory in decimal gigabytes. compute: its CUDA compute capability; None where it is not known.
-    driver: the version of its driver. id: what CUDA_VISIBLE_DEVICES calls it. uuid: its unique name by nvidia-smi.
-    node: the machine that it is in, counted from 0. driver, id and uuid are None for a GPU of another machine.
-    """
+    """One GPU; driver, id and uuid are None for a GPU of another machine."""
 
     name: str
-    memory_gb: float
-    compute: float | None = None
-    driver: str | None = None
-    id: str | None = None
-    uuid: str | None = None
-    node: int = 0
+    memory_gb: float  # decimal gigabytes
+    compute: float | None = None  # its CUDA compute capability; None where it is not known
+    driver: str | None = None  # the version of its driver
+    id: str | None = None  # what CUDA_VISIBLE_DEVICES calls it
+    uuid: str | None = None  # its unique name by nvidia-smi
+    node: int = 0  # the machine that it is in, counted from 0
 
     @property
     def bfloat16(self) -> bool:
@@ -86,7 +80,7 @@ class Gpu:
 
 
 def find_gpus() -> list[Gpu]:
-    """The NVIDIA GPUs that nvidia-smi lists, in its order; an empty list where there are none."""
+    """The NVIDIA GPUs that nvidia-smi lists, in its order."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
@@ -110,11 +104,9 @@ def find_gpus() -> list[Gpu]:
 
 
 def visible_gpus(installed: list[Gpu]) -> list[Gpu]:
-    """Those of this machine's GPUs that CUDA_VISIBLE_DEVICES lets us use, in its order.
-
-    As CUDA does, the list is read up to the first name that no GPU, or more than one, has. Without the variable all
-    GPUs are usable. Raises MachineError for slices of GPUs (MIG), whose memory is not known here.
-    """
+    """Those of this machine's GPUs that CUDA_VISIBLE_DEVICES lets us use, in its order: as CUDA does, the list is read
+    up to the first name that no GPU, or more than one, has. Raises MachineError for slices of GPUs (MIG), whose
+    memory is not known."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return installed
@@ -161,10 +153,8 @@ def _number(text: str) -> float | None:
 
 def parse_gpus(text: str) -> list[Gpu]:
     """The GPUs that a user describes, all of one kind: ``8xA100-80GB``, ``H200``, ``2x24GB``; or those of several nodes
-    (machines that are alike), node by node: ``2x8xA100-80GB`` are two nodes of eight.
-
-    Raises ConfigError where the text cannot be read, or states no memory and names no GPU that is known here.
-    """
+    (machines that are alike), node by node: ``2x8xA100-80GB`` are two nodes of eight. Raises ConfigError where the
+    text cannot be read, or states no memory and names no GPU that is known here."""
     name = rf"(?!\s*\d+{_TIMES})[A-Za-z0-9 _.-]+"
     match = re.fullmatch(rf"(?:(\d{{1,3}}){_TIMES})??(?:(\d{{1,4}}){_TIMES})?({name})", text.strip())
     nodes, count = (int(match[1] or 1), int(match[2] or 1)) if match else (0, 0)
@@ -178,7 +168,6 @@ def parse_gpus(text: str) -> list[Gpu]:
 
 
 def _gpu_by_name(name: str, text: str) -> Gpu:
-    """The GPU of that name, which stands in `text`. Raises ConfigError where its memory is neither known nor stated."""
     name = re.sub(r"[ _]", "", name).upper()
     name = re.sub(r"^(NVIDIA|GEFORCE|TESLA)+|-?(SXM|PCIE|NVL)\d?(?=-|$)", "", name).strip("-")
     if re.search(r"[A-Z].*-\d+$", name):
@@ -197,59 +186,42 @@ def _gpu_by_name(name: str, text: str) -> Gpu:
     return Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)
 
 
-SPARE_GB = 5.0
-"""Decimal gigabytes that every GPU needs for activations, CUDA graphs and communication; an estimate."""
-TOKENS = 2048
-"""Tokens that the longest question of the built-in benchmarks and its answer take, without thinking."""
-IN_FLIGHT = 24
-"""How many questions' keys and values should fit at a time. A GPU with room for fewer works, but slowly."""
-STUDY = "8xA100-80GB"
-"""The machine that is planned for where this one has no GPUs and the user names none."""
-BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
-"""Bytes of one number, by data type."""
+SPARE_GB = 5.0  # decimal gigabytes that every GPU needs for activations, CUDA graphs and communication; an estimate
+TOKENS = 2048  # tokens that the longest question of the built-in benchmarks and its answer take, without thinking
+IN_FLIGHT = 24  # how many questions' keys and values should fit at a time. A GPU with room for fewer works, but slowly.
+STUDY = "8xA100-80GB"  # the machine that is planned for where this one has no GPUs and the user names none
+BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}  # bytes of one number, by data type
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """What the arithmetic needs to know about a model.
+    """What the arithmetic needs to know about a model."""
 
-    weights_gb: size of the weights in decimal gigabytes. shape: sizes of its attention; None where they are not known.
-    context: tokens that it was made for; None where that is not known. source: where the size of the weights comes
-    from, in words. commit: the revision of the snapshot on disk; None where there is none.
-    """
-
-    weights_gb: float
-    shape: Shape | None
-    context: int | None
-    source: str
-    commit: str | None = None
+    weights_gb: float  # decimal gigabytes
+    shape: Shape | None  # None where it is not known
+    context: int | None  # tokens that it was made for; None where that is not known
+    source: str  # where the size of the weights comes from, in words
+    commit: str | None = None  # the revision of the snapshot on disk
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A model spread over GPUs.
-
-    tensor, pipeline: into how many parts tensor and pipeline parallelism split it. gpu: the kind of GPU. weights_gb,
-    cache_gb: decimal gigabytes on each GPU for weights, and left for keys and values. token_kb: kilobytes that the keys
-    and values of one token take, all GPUs together. questions: how many questions of `tokens_each` tokens fit at a
-    time. utilization: the share of a GPU's memory that vLLM takes. nodes: over how many machines the GPUs are spread.
-    """
+    """A model spread over GPUs."""
 
     model: ModelSize
-    tensor: int
+    tensor: int  # into how many parts tensor parallelism splits it
     pipeline: int
-    gpu: Gpu
-    weights_gb: float
-    cache_gb: float
-    token_kb: float
-    questions: float
+    gpu: Gpu  # the kind of GPU
+    weights_gb: float  # on each GPU
+    cache_gb: float  # left for keys and values on each GPU
+    token_kb: float  # kilobytes that the keys and values of one token take, all GPUs together
+    questions: float  # how many of `tokens_each` tokens fit at a time
     tokens_each: int
-    utilization: float = 0.92
-    nodes: int = 1
+    utilization: float = 0.92  # the share of a GPU's memory that vLLM takes
+    nodes: int = 1  # over how many machines the GPUs are spread
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the layout takes."""
         return self.tensor * self.pipeline
 
     @property
@@ -287,7 +259,6 @@ class Layout:
         return explained + ([self._nodes_line()] if self.nodes > 1 else [])
 
     def _nodes_line(self) -> str:
-        """How the model is spread over nodes, in a sentence."""
         if self.tensor > self.gpus // self.nodes:
             return (
                 f"Over {self.nodes} nodes: tensor parallelism crosses them, as the command line asks; the GPUs then "
@@ -302,10 +273,7 @@ class Layout:
 
 
 def describe_model(preset: Preset, model: str | None = None) -> ModelSize:
-    """What is known about a preset's model: from its files where they are on this disk, else from the preset.
-
-    model: a hub id or folder to look at in place of the preset's own.
-    """
+    """What is known about a preset's model: from its files where they are on this disk, else from the preset."""
     where = find_snapshot(model or preset.model, preset.revision)
     config = read_json_object(where / "config.json") if where else None
     if where is None or config is None:
@@ -321,11 +289,8 @@ def describe_model(preset: Preset, model: str | None = None) -> ModelSize:
 
 
 def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
-    """By how much the weights grow while vLLM loads them in that data type; 1 where that is not known.
-
-    config: the parsed config.json, whose `dtype` (formerly `torch_dtype`) tells how the weights are stored. Quantized
-    weights stay as they are.
-    """
+    """By how much the weights grow while vLLM loads them in that data type; 1 where that is not known, and for
+    quantized weights, which stay as they are. config: the parsed config.json."""
     if "quantization_config" in config or "quantization_config" in text_config(config):
         return 1.0
     stored = BYTES.get(str(stored_dtype(config)))
@@ -335,19 +300,18 @@ def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
 def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
     """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time.
 
-    Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than GPUs; pipeline
-    parallelism splits the layers. Tensor parallelism stays within a node (a machine), since the GPUs talk to each other
-    at every layer; where one node is too small, pipeline parallelism goes over several.
+    Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than GPUs; it stays
+    within a node (a machine), since the GPUs talk to each other at every layer. Pipeline parallelism splits the layers,
+    and goes over several nodes where one is too small.
 
     >>> over = choose_layout(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
     >>> over.tensor, over.pipeline, over.nodes
     (8, 2, 2)
 
     One node is tried first, and in it tensor parallelism alone. Where no layout holds that many questions, the one that
-    holds most is chosen. gpus: those available; the one with the least memory is reckoned with. thinking: tokens that a
-    reply may spend on thinking; None for the preset's own number. Raises MachineError, with the arithmetic, where not
-    even one question of the preset's max_model_len fits, where the GPUs cannot compute in its data type, or where its
-    heads cannot be split as it asks.
+    holds most is chosen. thinking: tokens that a reply may spend on thinking; None for the preset's own number. Raises
+    MachineError, with the arithmetic, where not even one question of the preset's max_model_len fits, where the GPUs
+    cannot compute in its data type, or where its heads cannot be split as it asks.
     """
     model = describe_model(preset)
     if not gpus:
@@ -415,10 +379,8 @@ def _layouts(preset: Preset, model: ModelSize, gpus: Sequence[Gpu], thinking: in
 
 def count_nodes(tensor: int, pipeline: int, nodes: int, each: int) -> int | None:
     """Over how many of `nodes` nodes with `each` GPUs a layout goes: the fewest; None where it cannot be laid out so.
-
-    Every node takes the same number of GPUs, which vLLM asks for, and no stage of the pipeline is cut by the border of
-    a node, but where one stage alone takes several nodes.
-    """
+    Every node takes the same number of GPUs, which vLLM asks for, and no stage of the pipeline is cut by the border
+    of a node, but where one stage alone takes several nodes."""
     for over in range(1, min(nodes, tensor * pipeline) + 1):
         held, rest = divmod(tensor * pipeline, over)
         if not rest and held <= each and (over == 1 or held % tensor == 0 or tensor % held == 0):
@@ -432,17 +394,14 @@ def _powers(most: int) -> list[int]:
 
 
 def divides_heads(shape: Shape | None, tensor: int) -> bool:
-    """Whether vLLM can split the attention heads over `tensor` GPUs; assumed for a model of unknown shape.
-
-    The query heads must split evenly; the kv heads must split evenly, or be repeated the same number of times.
-    """
+    """Whether vLLM can split the attention heads over `tensor` GPUs; assumed for a model of unknown shape. The query
+    heads must split evenly; the kv heads too, or be repeated the same number of times."""
     if shape is None:
         return True
     return shape.heads % tensor == 0 and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
 
 
 def _splits(shape: Shape | None, pipeline: int) -> bool:
-    """Whether there is at least one layer for each stage of the pipeline; assumed for a model of unknown shape."""
     return shape is None or pipeline <= shape.layers
 
 
@@ -480,10 +439,8 @@ def _describe_need(preset: Preset, model: ModelSize) -> str:
 
 
 def suggest_gpus(preset: Preset, gpus: Sequence[Gpu] = ()) -> str:
-    """What to do where GPUs are too few: the command that plans for a machine, or for as many nodes as it takes.
-
-    gpus: those that are too few. Where the user named them, more nodes of that kind are tried; else nodes of STUDY.
-    """
+    """What to do where GPUs are too few: the command that plans for a machine, or for as many nodes as it takes. gpus:
+    those that are too few. Where the user named them, more nodes of that kind are tried; else nodes of STUDY."""
     model, named = describe_model(preset), [gpu for gpu in gpus if gpu.id is None]
     first = len({gpu.node for gpu in named}) or 1
     each = named[: len(named) // first] or parse_gpus(STUDY)

@@ -23,10 +23,7 @@ _version = importlib.metadata.version
 
 
 def version(distribution_name: str) -> str:
-    """The version of a distribution; "vllm" is also found under the name of its CPU build.
-
-    Raises PackageNotFoundError where the distribution is not installed.
-    """
+    """The version of a distribution; "vllm" is also found under the name of its CPU build."""
     try:
         return _version(distribution_name)
     except importlib.metadata.PackageNotFoundError:
@@ -36,8 +33,6 @@ def version(distribution_name: str) -> str:
 
 
 importlib.metadata.version = version
-
-
 _init = argparse.ArgumentParser.__init__
 
 
