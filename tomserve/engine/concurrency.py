@@ -102,7 +102,7 @@ class LoadShedding:
         return LimitSample(level, self.share, flow)
 
     def start(self, level: float) -> bool:
-        """Begin a trial; returns whether enough is known of the throughput at `level` to compare a lower one with it."""
+        """Begin a trial; returns whether enough is known of the flow at `level` to compare a lower one with it."""
         self._before = self.share
         found = self.measure(level)
         self._best = found if found.flow is not None else None
