@@ -23,7 +23,7 @@ from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_
 from tomserve.studies import Excerpt, Figure, Section, Study, baselines, published_tables
 from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.breakdowns import MACRO, TaskRows, is_mean, order_dimensions, task_rows
-from tomserve.studies.contrasts import Record, effects_within, integer_codes
+from tomserve.studies.contrasts import Record, integer_codes, prompting_effects
 from tomserve.studies.presentation import (
     ABOUT_EFFECT,
     ABOUT_TESTS,
@@ -236,7 +236,7 @@ def effects(found: TaskRows) -> Iterator[Record]:
     """The table `prompting_effects`: by benchmark, task and dimension, each strategy against the one that asks for the
     answer alone, on the same questions; nothing where no question was asked in both ways."""
     keys = ("benchmark", "task", "dimension")
-    yield from effects_within(found.rows.sort("model", *keys, maintain_order=True), keys)
+    yield from prompting_effects(found.rows.sort("model", *keys, maintain_order=True), None, keys)
 
 
 def _cell(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:

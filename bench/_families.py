@@ -12,7 +12,7 @@ from _answers import BELIEF, CLASSES, SPREADS, SUBSETS, Design, Study, cell, dra
 from _tally import Key, Tally
 
 from tomserve.stats import clustered, paired, power
-from tomserve.stats.clusters import matched_cells
+from tomserve.stats.clusters import ArmSums
 from tomserve.stats.effects import Effect
 from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, Record
 
@@ -93,7 +93,7 @@ def _with(design: Design, effect: float) -> Design:
 def _effect(study: Study, name: int, belief: bool) -> Effect:
     chosen = ((study.name == name) | (study.name == 0)) & ((study.item < BELIEF.stop) | (not belief))
     arm, stage = study.name[chosen] == name, study.stage[chosen]
-    return clustered.cells_effect(matched_cells(study.right[0][chosen], arm, stage * 2 + arm, stage))
+    return clustered.cells_effect(ArmSums.of(study.right[0][chosen], arm, stage * 2 + arm, stage).cells())
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats import clustered, failures
-from tomserve.stats.clusters import cluster_means, matched_cells
+from tomserve.stats import clustered, failures, strata
+from tomserve.stats.clusters import ArmSums, cluster_means
 from tomserve.stats.effects import Effect
 from tomserve.stats.proportions import Interval
 
@@ -35,14 +35,28 @@ def unmatched_effect(outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: np
 
 def matched_effect(*columns: npt.ArrayLike) -> Effect:
     """columns: outcome, treated, cluster, stratum."""
-    return clustered.cells_effect(matched_cells(*columns))
+    return clustered.cells_effect(ArmSums.of(*columns).cells())
+
+
+def pooled_effect(*columns: npt.ArrayLike, level: float = 0.95) -> Effect:
+    return strata.pooled_effect(ArmSums.of(*columns), level)
+
+
+def these_strata_effect(*columns: npt.ArrayLike) -> Effect:
+    return strata.these_strata_effect(ArmSums.of(*columns))
+
+
+def permutation_p(*columns: npt.ArrayLike, draws: int = 9999) -> float:
+    return strata.permutation_p(ArmSums.of(*columns), draws)
+
+
+def mantel_haenszel(*columns: npt.ArrayLike) -> tuple[float, float]:
+    return strata.mantel_haenszel(ArmSums.of(*columns))
 
 
 def matched_failures(*columns: npt.ArrayLike) -> failures.Failures:
     """columns: failed, treated, cluster, stratum."""
-    failed, treated, cluster, stratum = map(np.asarray, columns)
-    codes = np.unique(stratum, return_inverse=True)[1] * 2 + treated.astype(bool)
-    return failures.matched_failures(*cluster_means(failed.astype(float), cluster, codes))
+    return failures.matched_failures(ArmSums.of(*columns))
 
 
 def paired_failures(treated: npt.ArrayLike, control: npt.ArrayLike, unit: npt.ArrayLike) -> failures.Failures:

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import drawn, study
-from tests.helpers.rows import clustered_share, matched_effect, repeated_share, unmatched_effect
+from tests.helpers.rows import (
+    clustered_share,
+    mantel_haenszel,
+    matched_effect,
+    repeated_share,
+    these_strata_effect,
+    unmatched_effect,
+)
 from tomserve.stats.clustered import clustered_mean, designed_share, new_units_share, paired_effect
 from tomserve.stats.proportions import wilson
-from tomserve.stats.strata import mantel_haenszel, these_strata_effect
 
 NAN = math.nan
 
@@ -71,7 +77,7 @@ def test_one_stage_and_no_stage() -> None:
     assert all(math.isnan(found.estimate) and math.isnan(found.low) and found.units == 0 for found in nothing)
     assert math.isnan(clustered_share(empty, empty).estimate)
     assert math.isnan(new_units_share(empty, empty).estimate)
-    assert all(map(math.isnan, mantel_haenszel(empty, empty, empty)))
+    assert all(map(math.isnan, mantel_haenszel(empty, empty, empty, empty)))
 
 
 def test_paired_effect_by_task_and_by_stage() -> None:

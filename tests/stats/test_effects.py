@@ -9,10 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.drawn import study
-from tests.helpers.rows import matched_effect, unmatched_effect
+from tests.helpers.rows import matched_effect, pooled_effect, these_strata_effect, unmatched_effect
 from tomserve.stats.clustered import paired_effect
 from tomserve.stats.effects import Effect, inverted_p
-from tomserve.stats.strata import pooled_effect, these_strata_effect
 
 stage_shares = st.lists(
     st.tuples(*[st.sampled_from([0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0])] * 2), min_size=1, max_size=8

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.rows import permutation_p, these_strata_effect
 from tomserve.stats import association, paired, strata
+from tomserve.stats.clusters import ArmSums
 from tomserve.stats.paired import EXACT_UNITS, sign_flip
 
 Columns = tuple[npt.NDArray[Any], ...]
@@ -49,9 +51,9 @@ def test_flips_one_by_one_are_those_of_scipy_to_the_bit(units: int) -> None:
 def test_the_size_of_a_batch_changes_no_p(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     d = np.random.default_rng(3).normal(0.1, 1, 40)
     columns = design(1, 6)
-    wanted = paired.sign_flip_p(d, 500, seed=2), strata.permutation_p(*columns, draws=500)
+    wanted = paired.sign_flip_p(d, 500, seed=2), permutation_p(*columns, draws=500)
     monkeypatch.setattr(paired, "CELLS", cells)
-    assert (paired.sign_flip_p(d, 500, seed=2), strata.permutation_p(*columns, draws=500)) == wanted
+    assert (paired.sign_flip_p(d, 500, seed=2), permutation_p(*columns, draws=500)) == wanted
 
 
 def test_flips_by_size_have_the_distribution_of_flips_one_by_one() -> None:
@@ -104,7 +106,7 @@ def test_estimating_equations_from_sums_are_those_of_statsmodels(seed: int, bino
     from statsmodels.genmod.families import Binomial, Gaussian
     from statsmodels.genmod.generalized_estimating_equations import GEE
 
-    y, arm, cluster, stage = strata._matched_rows(*design(seed, 5))
+    y, arm, cluster, stage = design(seed, 5)
     matrix = np.column_stack([np.eye(5)[stage], arm])
     family = Binomial() if binomial else Gaussian()
     fit = GEE(y, matrix, groups=cluster, family=family, cov_struct=Exchangeable()).fit(cov_type="bias_reduced")
@@ -112,14 +114,14 @@ def test_estimating_equations_from_sums_are_those_of_statsmodels(seed: int, bino
     fitted = [family.link.inverse(one @ fit.params) for one in rows]
     slopes = [(p * (1 - p) if binomial else np.ones(5))[:, None] * one for p, one in zip(fitted, rows, strict=True)]
     gradients = np.array([one.mean(axis=0) for one in slopes])
-    found = strata.fit_shares(strata.sum_clusters(y, arm, cluster, stage), binomial=binomial)
+    found = strata.fit_shares(ArmSums.of(y, arm, cluster, stage), binomial=binomial)
     assert (found.treated, found.control) == pytest.approx([p.mean() for p in fitted], rel=1e-5)
     assert found.covariance.ravel() == pytest.approx((gradients @ fit.cov_params() @ gradients.T).ravel(), rel=1e-4)
 
 
 def test_clusters_that_lie_in_several_arms_have_no_effect_of_these_strata() -> None:
     y, _, cluster, stratum = design(5, 8)
-    mixed = strata.these_strata_effect(y, np.arange(y.size) % 2 == 0, cluster, stratum)
+    mixed = these_strata_effect(y, np.arange(y.size) % 2 == 0, cluster, stratum)
     assert "clusters lie in several arms" in mixed.method
     assert math.isnan(mixed.estimate)
 
@@ -128,7 +130,7 @@ def test_a_design_of_many_strata_takes_no_matrix() -> None:
     """Rows x strata would be 1.4 GB here."""
     columns = design(7, 3000)
     tracemalloc.start()
-    effect = strata.these_strata_effect(*columns)
+    effect = these_strata_effect(*columns)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert effect.low < -0.1 < effect.high

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import drawn, study
-from tests.helpers.rows import matched_effect
+from tests.helpers.rows import mantel_haenszel, matched_effect, permutation_p, pooled_effect, these_strata_effect
 from tomserve.stats.clustered import units_share
 from tomserve.stats.proportions import newcombe, square_and_add, wilson
-from tomserve.stats.strata import mantel_haenszel, permutation_p, pooled_effect, these_strata_effect
 
 
 def test_gee_agrees_with_the_balanced_difference() -> None:
@@ -19,7 +18,7 @@ def test_gee_agrees_with_the_balanced_difference() -> None:
     these, new = these_strata_effect(*columns), matched_effect(*columns)
     assert these.estimate == pytest.approx(new.estimate, abs=1e-6)
     assert these.method == "GEE binomial, standardised, t 6 df"
-    assert mantel_haenszel(columns[0], columns[1], columns[3])[0] == pytest.approx(new.estimate)
+    assert mantel_haenszel(*columns)[0] == pytest.approx(new.estimate)
 
 
 def test_gee_without_logit_coefficients_reports_a_difference() -> None:
@@ -33,7 +32,7 @@ def test_gee_without_logit_coefficients_reports_a_difference() -> None:
 def test_mantel_haenszel_by_hand() -> None:
     y = [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
     arm = [1, 1, 1, 0, 0, 0, 1, 1, 0, 0]
-    difference, ratio = mantel_haenszel(y, arm, ["a"] * 6 + ["b"] * 4)
+    difference, ratio = mantel_haenszel(y, arm, range(10), ["a"] * 6 + ["b"] * 4)
     # a: 2/3 against 1/3, weight 9/6; b: 1/2 against 0/2, weight 4/4
     assert difference == pytest.approx((1.5 / 3 + 0.5) / 2.5)
     assert ratio == pytest.approx((2 * 3 / 6 + 1 * 2 / 4) / (1 * 3 / 6 + 0))

@@ -18,7 +18,7 @@ from tomserve.causal.table import CONTROLS, MOVE, NO_OP, SEEN_IDENTITY, SHUFFLED
 from tomserve.stats.functional import ModelScore, score_models
 from tomserve.studies import Context, answer_rows, breakdowns, load_study, variant_pairs
 from tomserve.studies.comparison import combine_scores
-from tomserve.studies.contrasts import effects_within
+from tomserve.studies.contrasts import prompting_effects
 
 
 def small(truth: moved.Truth = moved.REPRODUCED) -> pl.DataFrame:
@@ -104,11 +104,11 @@ def test_strategies_that_reason_are_declared() -> None:
 def test_reasoning_is_held_against_its_own_partner() -> None:
     every = ("vanilla", "letters", "letters_cot", "cot")
     frame = combine_scores([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every])
-    made = list(effects_within(breakdowns.task_rows(frame.lazy()).rows, ("benchmark",)))
+    made = list(prompting_effects(breakdowns.task_rows(frame.lazy()).rows, None, ("benchmark",)))
     told = {row["treatment"]: row["control"] for row in made}
     assert told == {"cot": "vanilla", "letters": "vanilla", "letters_cot": "letters"}
     alone = combine_scores([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every[1:3]])
-    made = list(effects_within(breakdowns.task_rows(alone.lazy()).rows, ("benchmark",)))
+    made = list(prompting_effects(breakdowns.task_rows(alone.lazy()).rows, None, ("benchmark",)))
     assert [(row["treatment"], row["control"]) for row in made] == [("letters_cot", "letters")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,38 +24,60 @@ class Cells:
     dropped: int
 
 
-def matched_cells(
-    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike
-) -> Cells:
-    """Mean outcome by stratum and arm (see `Cells`), from columns [answers]. Raises ValueError for unequal lengths."""
-    y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
-    clusters, strata = np.asarray(cluster), np.asarray(stratum)
-    check_same_length(y, arm, clusters, strata)
-    known = ~np.isnan(y)
-    if not known.any():
-        none = np.empty((0, 2), dtype=np.int64)
-        return Cells(np.empty((0, 2)), none, none, np.empty((0, 2)), 0)
-    _, codes = np.unique(strata[known], return_inverse=True)
-    return cells_of(*cluster_means(y[known], clusters[known], codes * 2 + arm[known]))
+@dataclass(frozen=True)
+class ArmSums:
+    """Sums over the answers, each 0 or 1, of every cluster within a stratum and arm, sorted by stratum, then cluster
+    [clusters]; strata and clusters as codes from 0."""
 
+    stratum: Codes
+    cluster: Codes
+    treated: npt.NDArray[np.bool_]
+    answers: npt.NDArray[np.int64]
+    right: Floats
 
-def cells_of(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.number]) -> Cells:
-    """The same from the means of clusters, at least one. of_cell: twice the code of the stratum plus 1 where treated.
-    sizes: numbers of answers [clusters]."""
-    size = 2 * (int(of_cell.max()) // 2 + 1)
-    counts = np.bincount(of_cell, minlength=size).reshape(-1, 2)
-    sums, answers, right = (
-        np.bincount(of_cell, weights=weights, minlength=size).reshape(-1, 2)
-        for weights in (means, sizes, means * sizes)
-    )
-    full = (counts > 0).all(axis=1)
-    return Cells(
-        sums[full] / counts[full],
-        counts[full].astype(np.int64),
-        answers[full].round().astype(np.int64),
-        np.asarray(right[full], dtype=float),
-        int((~full).sum()),
-    )
+    @classmethod
+    def of(
+        cls, outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike
+    ) -> ArmSums:
+        """The sums of columns [answers]; an outcome of nan is left out. Raises ValueError for unequal lengths."""
+        y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
+        clusters, strata = np.asarray(cluster), np.asarray(stratum)
+        check_same_length(y, arm, clusters, strata)
+        known = ~np.isnan(y)
+        _, s = np.unique(strata[known], return_inverse=True)
+        names, c = np.unique(clusters[known], return_inverse=True)
+        rows = (s * max(1, len(names)) + c) * 2 + arm[known]
+        cells, index, sizes = np.unique(rows, return_inverse=True, return_counts=True)
+        right: Floats = np.bincount(index, weights=y[known], minlength=cells.size).astype(float)
+        both = cells // 2
+        return cls(both // max(1, len(names)), both % max(1, len(names)), cells % 2 > 0, sizes, right)
+
+    @property
+    def of_cell(self) -> Codes:
+        """Twice the code of the stratum, plus 1 where treated."""
+        return self.stratum * 2 + self.treated
+
+    def with_right(self, right: Floats) -> ArmSums:
+        """The same clusters with other numbers of right answers [clusters]."""
+        return replace(self, right=right)
+
+    def matched(self) -> ArmSums:
+        """The clusters of strata with both arms, which are coded anew."""
+        both = np.isin(self.stratum, np.intersect1d(self.stratum[self.treated], self.stratum[~self.treated]))
+        stratum = np.unique(self.stratum[both], return_inverse=True)[1]
+        return ArmSums(stratum, self.cluster[both], self.treated[both], self.answers[both], self.right[both])
+
+    def cells(self) -> Cells:
+        """Mean outcome by stratum and arm, for the strata that have both arms."""
+        size = 2 * (int(self.stratum.max(initial=-1)) + 1)
+        counts, sums, answers, right = (
+            np.bincount(self.of_cell, weights, minlength=size).reshape(-1, 2)
+            for weights in (None, self.right / self.answers, self.answers, self.right)
+        )
+        full = (counts > 0).all(axis=1)
+        clusters, whole = (one[full].round().astype(np.int64) for one in (counts, answers))
+        means, sums_right = (np.asarray(one, dtype=float) for one in (sums[full] / counts[full], right[full]))
+        return Cells(means, clusters, whole, sums_right, int((~full).sum()))
 
 
 def cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:
@@ -102,23 +124,26 @@ def intraclass(outcome: npt.ArrayLike, cluster: npt.ArrayLike, group: npt.ArrayL
     y, clusters, groups = np.asarray(outcome, dtype=float), np.asarray(cluster), np.asarray(group)
     check_same_length(y, clusters, groups)
     known = ~np.isnan(y)
-    if not known.any():
-        return math.nan
     y = y[known]
     _, of_group = np.unique(groups[known], return_inverse=True)
     names, codes = np.unique(clusters[known], return_inverse=True)
-    pairs, index = np.unique(of_group * len(names) + codes, return_inverse=True)
-    sizes = np.bincount(index).astype(float)
-    means = np.bincount(index, weights=y) / sizes
-    owner = pairs // len(names)
-    totals, counts = np.bincount(owner, weights=sizes), np.bincount(owner)
-    levels = np.bincount(owner, weights=means * sizes) / totals
-    between, within = float(np.sum(counts - 1)), y.size - float(sizes.size)
+    pairs, index, sizes = np.unique(of_group * max(1, len(names)) + codes, return_inverse=True, return_counts=True)
+    sums: Floats = np.bincount(index, weights=y, minlength=pairs.size).astype(float)
+    apart: Floats = np.bincount(index, weights=(y - (sums / sizes)[index]) ** 2, minlength=pairs.size).astype(float)
+    return intraclass_of(sums, apart, sizes, pairs // max(1, len(names)))
+
+
+def intraclass_of(sums: Floats, apart: Floats, sizes: npt.NDArray[np.integer], group: Codes) -> float:
+    """The same from each cluster's sums of the outcomes and of their squared distances from its mean, and the number of
+    outcomes [clusters]."""
+    means, counts = sums / sizes, np.bincount(group)
+    totals, of_group = np.bincount(group, weights=sizes), np.bincount(group, weights=sums)
+    between, within = float(sizes.size - counts.size), float(sizes.sum() - sizes.size)
     if between < 1 or within < 1:
         return math.nan
-    msb = float(np.sum(sizes * (means - levels[owner]) ** 2)) / between
-    msw = float(np.sum((y - means[index]) ** 2)) / within
-    n0 = float(np.sum(totals - np.bincount(owner, weights=sizes**2) / totals)) / between
+    msb = float(np.sum(sizes * (means - (of_group / totals)[group]) ** 2)) / between
+    msw = float(np.sum(apart)) / within
+    n0 = float(np.sum(totals - np.bincount(group, weights=sizes.astype(float) ** 2) / totals)) / between
     whole = msb + (n0 - 1) * msw
     return min(1.0, max(0.0, (msb - msw) / whole)) if whole > 1e-12 else math.nan
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.clusters import Codes, cells_of
+from tomserve.stats.clusters import ArmSums
 from tomserve.stats.paired import SHARED, moderate_tests, sign_flip, t_p, varies
 
 Floats = npt.NDArray[np.float64]
@@ -29,19 +29,18 @@ class Failures:
     sd: float
 
 
-def matched_failures(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.integer]) -> Failures:
+def matched_failures(failed: ArmSums) -> Failures:
     """Test whether treated and control clusters of the same strata fail equally often, for further strata.
 
     A t test over the strata of the difference of the arms' means of arcsin(sqrt((n f + 3/8) / (n + 3/4))), f a
     cluster's share of failures, n the least number of answers in the stratum (Anscombe, Biometrika 35:246, 1948); sign
     flips where all differ alike. For arms of about as many clusters; with ten to one take `strata.permutation_p`.
 
-    means, of_cell, sizes: as `clusters.cells_of` has them [clusters]."""
-    if not means.size:
-        return _failures(means)
-    least = np.full(int(of_cell.max()) // 2 + 1, np.inf)
-    np.minimum.at(least, of_cell // 2, sizes)
-    cells = cells_of(_arcsine_scale(means, least[of_cell // 2]), of_cell, np.ones(means.size)).means
+    failed: numbers of failures in place of right answers."""
+    least = np.full(int(failed.stratum.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(least, failed.stratum, failed.answers)
+    scaled = _arcsine_scale(failed.right / failed.answers, least[failed.stratum])
+    cells = failed.with_right(scaled * failed.answers).cells().means
     return _failures(cells[:, 1] - cells[:, 0])
 
 

@@ -88,7 +88,7 @@ def rule_columns_of_sums(
         return dict.fromkeys(names)
     found = [best["rule"], best["kind"], best["accuracy"]]
     if sums is not None:
-        effect = contrasts.contrast_of_sums(sums, stratum)
+        effect = contrasts.contrast(sums, stratum)
         found += [effect[name] for name in ("share_control", "risk_difference", "rd_low", "rd_high", "p")]
     return {name: _drop_undefined(value) for name, value in zip(names, found, strict=sums is not None)}
 

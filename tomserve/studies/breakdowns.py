@@ -62,7 +62,7 @@ class Tally:
 
     by: the columns; rows without a value are left out. kinds: the rules whose best stands beside each share; none for
     no rules. effects: whether pairs of strategies are counted: each with vanilla ("baseline"), or with the one that
-    asks for the answer alone ("within"; see contrasts.effects_within). differences: whether the clusters of every cell
+    asks for the answer alone ("within"; see contrasts.controls_of). differences: whether the clusters of every cell
     are kept, so that cells can be compared. guess: whether the column floor_guess is counted.
     """
 
@@ -156,16 +156,16 @@ class Tally:
             yield key, {**found, **({"chance": chances.get(key)} if self.guess else {})}
 
     def effects(self) -> Iterator[Record]:
-        """The records of contrasts.prompting_effects or, with "within", of contrasts.effects_within."""
+        """The records of contrasts.prompting_effects, with "within" without a baseline."""
         names = ["model", *self.by]
         cells = self.cells()
         for key, part in cells.group_by(names, maintain_order=True) if cells.height else ():
             asked = part["strategy"].to_list()
-            for treatment, controls in _controls(asked, self._effects or "baseline"):
+            for treatment, controls in contrasts.controls_of(asked, BASELINE if self._effects != "within" else None):
                 for control in controls:
                     if (found := self._pairs.get((*key, treatment, control))) is not None:
                         named = dict(zip(names, key, strict=True)) | {"treatment": treatment, "control": control}
-                        yield {**named, **contrasts.contrast_of_sums(contrasts.add_sums(found))}
+                        yield {**named, **contrasts.contrast(contrasts.add_sums(found))}
                         break
 
 
@@ -218,18 +218,6 @@ def _chances(guesses: Sequence[pl.DataFrame], keys: Sequence[str]) -> Mapping[Ke
     for key, part in whole.sort(*keys, "floor_guess").group_by(keys, maintain_order=True):
         found[key] = float((part["floor_guess"] * part["len"]).sum()) / int(part["len"].sum())
     return found
-
-
-def _controls(asked: Sequence[str], effects: str) -> Iterator[tuple[str, list[str]]]:
-    """Each strategy with those that it is compared with, the first that was asked the same coming first."""
-    if effects == "baseline":
-        yield from ((name, [BASELINE]) for name in asked if name != BASELINE)
-        return
-    named = sorted(asked, key=lambda name: (name != BASELINE, name))
-    plain = answer_rows.plain_strategies(named)
-    for name in named:
-        controls = plain[: plain.index(name)] if name in plain else plain
-        yield name, sorted(controls, key=lambda control: answer_rows.cot_partner(control) != name)
 
 
 def _pairs(rows: pl.DataFrame, by: Sequence[str], effects: str) -> Iterator[tuple[Key, pl.DataFrame]]:
@@ -508,7 +496,7 @@ def _difference(sums: pl.DataFrame, name: str, value: object) -> Record:
     treated = sums[name] == value
     sides = [part["cluster"] for part in (sums.filter(treated), sums.filter(~treated))]
     if 2 * sides[0].is_in(sides[1].implode()).sum() >= min(map(len, sides)):
-        found = contrasts.matched_contrast_of_sums(sums, treated, "cluster")
+        found = contrasts.matched_contrast(sums, treated, stratum="cluster")
         shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
         return {**{one: found[one] for one in shown}, "pairing": "within clusters",
                 **{one: found[one] for one in ("noise", "noise_high")}}  # fmt: skip

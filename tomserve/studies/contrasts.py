@@ -13,15 +13,16 @@ is given as bounds. A number that is undefined is nan.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from tomserve.stats import clustered, failures, paired, proportions, strata
-from tomserve.stats.clusters import cells_of, intraclass, matched_cells, means_of_units
+from tomserve.stats.clusters import ArmSums, Codes, Floats, intraclass_of, means_of_units
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.failures import Failures, family_p
 from tomserve.stats.paired import moderate_tests
@@ -31,48 +32,6 @@ from tomserve.studies import answer_rows
 from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.noise import noise_of_sums
 from tomserve.studies.presentation import finite_or_none
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
-
-
-class WeightedSide(NamedTuple):
-    """One side of an effect, by cluster: how many answers failed, how much each answer counts, how many the noise check
-    asked again, and how many of these changed [clusters]; the last two are None where nothing is known of a check."""
-
-    failed: npt.NDArray[np.number]
-    weight: Floats
-    re_asked: npt.NDArray[np.number] | None = None
-    changed: npt.NDArray[np.number] | None = None
-
-
-def answer_weights(unit: Codes, answers: npt.NDArray[np.number]) -> Floats:
-    """How much each answer of a cluster counts in a mean of the units' means of their clusters' means; over all answers
-    the weights add up to 1.
-
-    unit: of each cluster, as whole numbers. answers: how many it has [clusters].
-
-    >>> answer_weights(np.array([0, 0, 1]), np.array([2, 1, 1])).tolist()
-    [0.125, 0.25, 0.5]
-    """
-    if not unit.size:
-        return np.zeros(0)
-    _, of_unit, clusters = np.unique(unit, return_inverse=True, return_counts=True)
-    return np.asarray(1 / (clusters.size * clusters[of_unit] * answers), dtype=np.float64)
-
-
-def side_columns(treated: WeightedSide, control: WeightedSide, known: bool) -> dict[str, Any]:
-    """What stands beside an effect: failed_treated and failed_control (the share of each side's answers that failed,
-    with the effect's weights), noise and noise_high. known: whether there is an effect at all."""
-    failed = [float(side.failed @ side.weight) if known else np.nan for side in (treated, control)]
-    answers = [
-        (side.re_asked, side.changed, side.weight)
-        for side in (treated, control)
-        if side.re_asked is not None and side.changed is not None
-    ]
-    noise = noise_of_sums(answers if len(answers) == 2 else [(np.zeros(0), np.zeros(0), np.zeros(0))])
-    return {"failed_treated": failed[0], "failed_control": failed[1], **noise}
-
 
 Record = dict[str, Any]
 LEVEL = 0.05  # An adjusted p up to this is clear
@@ -195,6 +154,7 @@ def failures_may_explain(record: Record) -> bool:
 NEW, THESE, NEW_TASKS = "new stages", "these stages", "new tasks"
 NOISE = ("re_asked", "changed")  # Columns of rows that say what a noise check found
 UNREAD = "unread"
+ARM = "treated arm"  # The column that says which sums are of the treated arm
 # Sums over clusters of squares and products of their numbers of right answers and of answers (designed.Summed).
 SQUARES = ("right_squares", "products", "squares")
 
@@ -270,55 +230,68 @@ _SUMS = frozenset(
 """The columns that hold sums."""
 
 
-def share_of_sums(sums: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
-    """The record of contrasts.share from the sums `sums_of_answers`, by that stratum where one is given."""
-    if stratum is None and icc is None:
-        counted = counts_of(sums)
-        return share_of_counts({**sums.select(pl.col(counted).sum()).row(0, named=True), "clusters": sums.height})
+def share(data: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
+    """The share of right answers with its 95% interval.
+
+    data: one row for each answer, or `sums_of_answers`. stratum: a column such as "stage"; with it the interval speaks
+    for strata not yet written and is a t interval over their means. Without it it speaks for further clusters and is
+    Wilson's, with the number of clusters for that of questions or, with the correlation `icc` of the questions of one
+    cluster (see `cluster_correlation`), that of independent questions. `estimate` is what the interval is about."""
+    sums = _summed(data, sums_of_answers, stratum)
     answers, right = sums["answers"].to_numpy(), sums["right"].to_numpy()
     if stratum is not None:
-        unit = _codes(sums[stratum])
-        means = means_of_units(right / answers, unit, int(unit.max()) + 1) if unit.size else np.empty(0)
-        found = clustered.units_share(means)
+        unit = integer_codes(sums[stratum]) - 1
+        found = clustered.units_share(means_of_units(right / answers, unit, int(unit.max(initial=-1)) + 1))
     else:
         found = clustered.clustered_share(float(right.sum()), answers, icc)
-    counts = {name: sums[name].sum() for name in counts_of(sums)}
-    return _share_record({**counts, "clusters": sums["cluster"].n_unique()}, found, NEW if stratum else NEW_TASKS)
+    counts = {name: sums[name].sum() for name in counts_of(sums)} | {"clusters": sums["cluster"].n_unique()}
+    return _share_record(counts, found, NEW if stratum else NEW_TASKS)
+
+
+def cluster_correlation(data: pl.DataFrame, groups: str) -> float:
+    """The intra-class correlation of right answers within clusters, pooled over groups such as classes, from 0 to 1;
+    nan where it cannot be estimated. data: one row for each answer, or `sums_of_answers` by the groups."""
+    sums = _summed(data, sums_of_answers, groups)
+    right, answers = sums["right"].to_numpy(), sums["answers"].to_numpy()
+    return intraclass_of(right, right * (1 - right / answers), answers, integer_codes(sums[groups]) - 1)
+
+
+def _summed(data: pl.DataFrame, sum_up: Callable[..., pl.DataFrame], key: str | None) -> pl.DataFrame:
+    """The sums of rows; what holds sums already stays as it is."""
+    return data if {"answers", "items"} & set(data.columns) else sum_up(data, [key] if key else [])
 
 
 def share_of_counts(counts: Mapping[str, Any]) -> Record:
-    """The record of `share_of_sums` from counts over all clusters: `answers`, `right`, `failed`, `unread` where it is
-    known, and the number of `clusters`."""
+    """The record of `share` from counts over all clusters: `answers`, `right`, `failed`, `unread` where it is known,
+    and the number of `clusters`."""
     found = clustered.counted_share(float(counts["right"]), int(counts["answers"]), int(counts["clusters"]))
     return _share_record(counts, found, NEW_TASKS)
 
 
 def effective_share_of_sums(sums: pl.DataFrame) -> Record:
-    """The record of `effective_share_of_counts` from the sums `sums_of_answers`."""
-    counted = counts_of(sums)
-    counts = sums.select(pl.col(counted).sum(), *square_sums()).row(0, named=True)
+    """The record of `effective_share_of_counts` from `sums_of_answers`."""
+    counts = sums.select(pl.col(counts_of(sums)).sum(), *square_sums()).row(0, named=True)
     return effective_share_of_counts({**counts, "clusters": sums.height})
 
 
 def counts_of(sums: pl.DataFrame) -> list[str]:
-    """The columns of the sums `sums_of_answers` from which a share is made: `unread` only where it is known."""
+    """The columns of `sums_of_answers` from which a share is made: `unread` only where it is known."""
     return [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
 
 
 def square_sums() -> list[pl.Expr]:
-    """The columns of SQUARES from the sums `sums_of_answers`."""
+    """The columns of SQUARES from `sums_of_answers`."""
     right, answers = pl.col("right"), pl.col("answers").cast(pl.Float64)
     products = (right * right, right * answers, answers * answers)
     return [one.sum().alias(name) for name, one in zip(SQUARES, products, strict=True)]
 
 
 def effective_share_of_counts(counts: Mapping[str, Any]) -> Record:
-    """The record of `share_of_counts` with the interval of clustered.designed_share, from the same counts and those of
-    SQUARES."""
-    sums = (float(counts[name]) for name in ("answers", "right", *SQUARES))
-    return _share_record(
-        counts, clustered.summed_share(clustered.ClusterSums(int(counts["clusters"]), *sums)), NEW_TASKS
+    """The record of `share_of_counts` with the interval of clustered.designed_share, from the same and SQUARES."""
+    sums = clustered.ClusterSums(
+        int(counts["clusters"]), *(float(counts[name]) for name in ("answers", "right", *SQUARES))
     )
+    return _share_record(counts, clustered.summed_share(sums), NEW_TASKS)
 
 
 def _share_record(counts: Mapping[str, Any], found: Interval, target: str) -> Record:
@@ -341,31 +314,42 @@ def _share_record(counts: Mapping[str, Any], found: Interval, target: str) -> Re
     }
 
 
-def contrast_of_sums(sums: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
-    """The record of contrasts.contrast from the sums `sums_of_pairs`, by that stratum where one is given."""
+def pair_rows(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",)) -> pl.DataFrame:
+    """The rows of one condition that have a partner in another, by the columns `on`, beside what the partner scored:
+    its `correct` as `control`, its `faulty`, `re_asked` and `changed`, where it has them, with control_ before them."""
+    keys = list(on)
+    more = [name for name in ("faulty", *NOISE) if name in control.columns]
+    other = control.select(*keys, pl.col("correct").alias("control"), pl.col(more).name.prefix("control_"))
+    return rows.join(other, on=keys, how="inner", maintain_order="left")
+
+
+def contrast(data: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
+    """The difference between two conditions that were asked the same items.
+
+    data: what `pair_rows` makes, or `sums_of_pairs`. stratum: a column such as "stage", so that the interval speaks for
+    strata not yet written; without it the interval is over clusters. target: whom it speaks for, in words. Both are t
+    intervals, and p is that of the same t test. McNemar's tests, gained and lost, and Tango's interval take the items
+    as independent, which they are not, and only describe."""
+    sums = _summed(data, sums_of_pairs, stratum)
     columns = {name: sums[name].to_numpy() for name in sums.columns if name in _SUMS}
     summed = pair_sums(sums, stratum)
     unit, items = summed.unit, summed.items
     effect = clustered.pairs_effect(summed, strata=stratum is not None)
-    kept = clustered.PairSums(unit, items, *(columns[name] for name in ("kept", "control_kept", "moved")))
+    kept = replace(summed, treated=columns["kept"], control=columns["control_kept"])
     failed = columns["failed"], columns["control_failed"]
     both, gained, lost = (int(columns[name].sum()) for name in ("both", "gained", "lost"))
     n = int(items.sum())
     mcnemar = paired.mcnemar_of(both, gained, lost, n - both - gained - lost)
     tango = proportions.tango(gained, lost, n)
-    weight = answer_weights(unit, items)
-    of_units = [np.bincount(unit, one, minlength=summed.units) for one in failed]
-
-    def side(of: str) -> WeightedSide:
-        again, changed = (columns.get(f"{of}{name}") for name in NOISE)
-        return WeightedSide(columns[f"{of}failed"], weight, again, changed)
-
+    of_units = tuple(np.bincount(unit, one, minlength=summed.units) for one in failed)
+    weight = _answer_weights(unit, items)
+    sides = [tuple(columns.get(f"{of}{name}") for name in ("failed", *NOISE)) for of in ("", "control_")]
     return {
         **effect_columns(effect, target or (NEW if stratum else NEW_TASKS)),
-        **test_columns(effect, summed.by_unit(summed.treated) - summed.by_unit(summed.control)),
+        **_test_columns(effect, summed.by_unit(summed.treated) - summed.by_unit(summed.control)),
         "p_failure": failures.paired_failures(of_units[0], of_units[1], summed.sizes()).p,
-        **side_columns(side(""), side("control_"), bool(n)),
-        **bound_columns(effect, clustered.bounds(kept, *failed)),
+        **_side_columns([(weight, *side) for side in sides], known=n > 0),
+        **_bound_columns(effect, clustered.bounds(kept, *failed)),
         "gained": gained,
         "lost": lost,
         "both": both,
@@ -380,51 +364,77 @@ def contrast_of_sums(sums: pl.DataFrame, stratum: str | None = None, target: str
 
 def pair_sums(sums: pl.DataFrame, stratum: str | None = None) -> clustered.PairSums:
     """The sums `sums_of_pairs`, by that stratum where one is given, as the estimators take them."""
-    unit = _codes(sums[stratum]) if stratum else np.arange(sums.height)
-    columns = (sums[name].to_numpy() for name in ("items", "treated", "control", "moved"))
-    return clustered.PairSums(unit, *columns)
+    unit = integer_codes(sums[stratum]) - 1 if stratum else np.arange(sums.height)
+    return clustered.PairSums(unit, *(sums[name].to_numpy() for name in ("items", "treated", "control", "moved")))
 
 
-def matched_contrast_of_sums(sums: pl.DataFrame, treated: pl.Series, stratum: str) -> Record:
-    """The record of contrasts.matched for one class, from the sums `sums_of_answers` by stratum and arm.
+def matched_contrast(data: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
+    """Treated against control clusters that share a stratum, such as perturbed against unperturbed tasks of a stage.
 
-    treated: for each row of the sums whether it is of the treated arm.
-    """
-    arm, unit = treated.to_numpy().astype(bool), _codes(sums[stratum])
-    of_cell, answers = unit * 2 + arm, sums["answers"].to_numpy()
-    cells = cells_of(sums["right"].to_numpy() / answers, of_cell, answers)
-    effect = clustered.cells_effect(cells)
-    failed = sums["failed"].to_numpy()
-    failure = failures.matched_failures(failed / answers, of_cell, answers)
-    both = np.isin(unit, np.intersect1d(unit[arm], unit[~arm]))
-    again, changed = (sums[name].to_numpy() if name in sums.columns else None for name in NOISE)
+    data: one row for each answer, or `sums_of_answers` by stratum and arm. treated: for each of these rows whether it
+    is of the treated arm. pool: None for one class; NEW or THESE where all classes are pooled, and the interval is to
+    speak for stages not yet written or for those at hand. All numbers are over the strata that have both arms, each
+    counted once; with THESE both shares, and the bounds, are those of a fitted model."""
+    named = data.with_columns(treated.cast(pl.Boolean).alias(ARM))
+    sums = named if "answers" in data.columns else sums_of_answers(named, [stratum, ARM])
+    sums = sums.sort(stratum, "cluster", ARM)
+    of_stratum, of_cluster = (integer_codes(sums[name]) - 1 for name in (stratum, "cluster"))
+    arm = sums[ARM].to_numpy()
+    right, kept, failed = (sums[name].to_numpy() for name in ("right", "kept", "failed"))
+    arms = ArmSums(of_stratum, of_cluster, arm, sums["answers"].to_numpy(), right)
+    means = arms.cells().means
+    extra: Record = {}
+    if pool == THESE:
+        effect = strata.these_strata_effect(arms)
+        extra |= dict(zip(("mh_risk_difference", "mh_risk_ratio"), strata.mantel_haenszel(arms), strict=True))
+    else:
+        effect = clustered.cells_effect(arms.cells()) if pool is None else strata.pooled_effect(arms)
+        extra |= {} if pool is None else {"p_permutation": strata.permutation_p(arms)}
+    failure = failures.matched_failures(of_failed := arms.with_right(failed))
 
-    def side(chosen: npt.NDArray[np.bool_]) -> WeightedSide:
-        weight = answer_weights(unit[chosen], answers[chosen])
-        more = (None if one is None else one[chosen] for one in (again, changed))
-        return WeightedSide(failed[chosen], weight, *more)
+    def estimate(found: Floats) -> float:
+        if pool == THESE:
+            return strata.these_strata_effect(arms.with_right(found)).estimate if failed.any() else effect.estimate
+        cells = arms.with_right(found).cells().means
+        return float((cells[:, 1] - cells[:, 0]).mean()) if len(cells) else math.nan
 
-    kept = sums["kept"].to_numpy()
-
-    def estimate(right: npt.NDArray[np.float64]) -> float:
-        means = cells_of(right / answers, of_cell, answers).means
-        return float((means[:, 1] - means[:, 0]).mean()) if len(means) else math.nan
-
-    worst = estimate(kept + failed * ~arm), estimate(kept + failed * arm)
+    both = np.isin(arms.stratum, np.intersect1d(arms.stratum[arm], arms.stratum[~arm]))
+    noise = [sums[name].to_numpy() if name in sums.columns else None for name in NOISE]
+    sides = []
+    for chosen in (both & arm, both & ~arm):
+        weight = _answer_weights(arms.stratum[chosen], arms.answers[chosen])
+        sides.append((weight, *(None if one is None else one[chosen] for one in (failed, *noise))))
     return {
-        **effect_columns(effect, NEW),
-        **test_columns(effect, cells.means[:, 1] - cells.means[:, 0]),
-        "p_failure": failure.p,
+        **effect_columns(effect, pool or NEW),
+        **_test_columns(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
+        "p_failure": failure.p if pool is None else strata.permutation_p(of_failed),
         "failure_mean": failure.mean,
         "failure_sd": failure.sd,
-        **side_columns(side(both & arm), side(both & ~arm), bool(both.any())),
-        **bound_columns(effect, worst),
+        **_side_columns(sides, known=bool(both.any())),
+        **_bound_columns(effect, (estimate(kept + failed * ~arm), estimate(kept + failed * arm))),
+        **extra,
     }
 
 
-def _codes(names: pl.Series) -> npt.NDArray[np.intp]:
-    """Whole numbers from 0 that stand for the names, in their order."""
-    return (names.rank("dense").cast(pl.Int64) - 1).to_numpy()
+def _answer_weights(unit: Codes, answers: npt.NDArray[np.number]) -> Floats:
+    """How much each answer of a cluster counts in a mean of the units' means of their clusters' means; they add up to
+    1."""
+    _, of_unit, clusters = np.unique(unit, return_inverse=True, return_counts=True)
+    return np.asarray(1 / (clusters.size * clusters[of_unit] * answers), dtype=np.float64)
+
+
+def _side_columns(sides: Sequence[tuple[Any, ...]], *, known: bool) -> Record:
+    """What stands beside an effect: the share of each side's answers that failed, with the effect's weights, and the
+    noise. sides: of each the weight of an answer, how many failed, were asked again, and changed [clusters]."""
+    failed = [float(failed @ weight) if known else math.nan for weight, failed, *_ in sides]
+    answers = [(again, changed, weight) for weight, _, again, changed in sides if again is not None]
+    noise = noise_of_sums(answers if len(answers) == 2 else [(np.zeros(0),) * 3])
+    return {"failed_treated": failed[0], "failed_control": failed[1], **noise}
+
+
+def integer_codes(names: pl.Series) -> npt.NDArray[np.int64]:
+    """Whole numbers from 1 that stand for the names, in their order: estimators sort their groups again and again."""
+    return names.rank("dense").cast(pl.Int64).to_numpy()
 
 
 def effect_columns(effect: Effect, target: str) -> Record:
@@ -437,7 +447,7 @@ def effect_columns(effect: Effect, target: str) -> Record:
     return {**found, "zeros": f"none right: {' and '.join(none)}" if none else None}
 
 
-def test_columns(effect: Effect, differences: Any) -> Record:
+def _test_columns(effect: Effect, differences: Any) -> Record:
     """The p values of one effect, and what so many units can find. differences: those of the units, where they are what
     the interval is made of."""
     known = np.asarray(differences, dtype=float)
@@ -453,7 +463,7 @@ def test_columns(effect: Effect, differences: Any) -> Record:
     }
 
 
-def bound_columns(effect: Effect, worst: tuple[float, float]) -> Record:
+def _bound_columns(effect: Effect, worst: tuple[float, float]) -> Record:
     """What else a table says of an effect. worst: the least and the greatest effect that failures leave possible."""
     return {
         "worst_low": worst[0],
@@ -465,156 +475,33 @@ def bound_columns(effect: Effect, worst: tuple[float, float]) -> Record:
     }
 
 
-__all__ = [
-    "NEW",
-    "THESE",
-    "Record",
-    "cluster_correlation",
-    "contrast",
-    "effects_within",
-    "integer_codes",
-    "matched_contrast",
-    "pair_rows",
-    "prompting_effects",
-    "share",
-]
+def controls_of(asked: Sequence[str], baseline: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Each strategy with those that it may be compared with, of which the first that was asked the same items counts.
 
-ARM = "treated arm"  # The column that says, while rows are counted, which of them are of the treated arm
+    That is the baseline or, without one, what asks for the answer alone: of a strategy that reasons its partner, such
+    as letters of letters_cot, otherwise vanilla or the next of answer_rows.plain_strategies."""
+    if baseline is not None:
+        yield from ((name, [baseline]) for name in asked if name != baseline)
+        return
+    named = sorted(asked, key=lambda name: (name != BASELINE, name))
+    plain = answer_rows.plain_strategies(named)
+    for name in named:
+        controls = plain[: plain.index(name)] if name in plain else plain
+        yield name, sorted(controls, key=lambda control: answer_rows.cot_partner(control) != name)
 
 
-def integer_codes(names: pl.Series) -> npt.NDArray[np.int64]:
-    """Whole numbers that stand for the names, in the order of the names.
-
-    The estimators sort their groups again and again, which takes minutes where a million names are texts.
-    """
-    return names.rank("dense").cast(pl.Int64).to_numpy()
-
-
-def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
-    """The share of right answers with its 95% interval.
-
-    rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet
-    written and is a t interval over their means. Without it the interval speaks for further clusters like these and is
-    Wilson's, with the number of clusters in place of the number of questions or, where the intra-class correlation
-    `icc` of the questions of one cluster is given (see `cluster_correlation`), with the number of independent questions
-    for which they count. `estimate` in the record is the number that the interval is about: the mean of the strata's
-    means, or the accuracy itself.
-    """
-    return share_of_sums(sums_of_answers(rows, [stratum] if stratum else []), stratum, icc)
-
-
-def cluster_correlation(rows: pl.DataFrame, groups: str) -> float:
-    """The intra-class correlation of right answers within clusters, pooled over groups such as classes: from 0, where
-    questions of one cluster are as unlike as any, to 1, where they are all right or all wrong together.
-
-    rows: one row for each answer. groups: the column of the group. nan where it cannot be estimated.
-    """
-    outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    return intraclass(outcome, integer_codes(rows["cluster"]), integer_codes(rows[groups]))
-
-
-def matched_contrast(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
-    """Treated against control clusters that share a stratum, such as perturbed against unperturbed tasks of a stage.
-
-    rows: one row for each answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the
-    column within which arms are compared. pool: None for the rows of one class; NEW or THESE where the rows of all
-    classes are pooled, and the interval is to speak for stages not yet written or for the stages at hand.
-
-    All numbers are over the strata that have both arms, each counted once: also the two shares, which therefore may
-    differ from the accuracies over all strata. With THESE both shares, and the bounds, are those of a fitted model.
-    """
-    arm = treated.to_numpy().astype(bool)
-    sums = sums_of_answers(rows.with_columns(pl.Series(ARM, arm)), [stratum, ARM])
-    of_class = matched_contrast_of_sums(sums, sums[ARM], stratum)
-    if pool is None:
-        return of_class
-    outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    columns = (outcome, arm, integer_codes(rows["cluster"]), integer_codes(rows[stratum]))
-    extra: Record = {}
-    if pool == NEW:
-        effect = strata.pooled_effect(*columns)
-        extra["p_permutation"] = strata.permutation_p(*columns)
-    else:
-        effect = strata.these_strata_effect(*columns)
-        pooled = strata.mantel_haenszel(outcome, arm, integer_codes(rows[stratum]))
-        extra |= dict(zip(("mh_risk_difference", "mh_risk_ratio"), pooled, strict=True))
-
-    faulty = rows["faulty"].to_numpy()
-
-    def estimate(t: Any, c: Any) -> float:
-        whole = strata.these_strata_effect(np.where(arm, t, c), *columns[1:]) if faulty.any() else effect
-        return whole.estimate
-
-    worst = of_class["worst_low"], of_class["worst_high"]
-    if pool == THESE:  # shares that a model fits, and not the means of the strata
-        unknown = np.where(faulty, np.nan, outcome)
-        worst = paired.missing_bounds(unknown, unknown, estimate)
-    means = matched_cells(*columns).means
-    return {
-        **of_class,
-        **effect_columns(effect, pool),
-        **test_columns(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
-        "p_failure": strata.permutation_p(faulty, *columns[1:]),
-        **bound_columns(effect, worst),
-        **extra,
-    }
-
-
-def pair_rows(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",)) -> pl.DataFrame:
-    """The rows of one condition that have a partner in another, beside what the partner scored.
-
-    on: the columns that make two rows partners. The partner's column `correct` is called `control`, its columns
-    `faulty`, `re_asked` and `changed`, where it has them, the same with control_ before them.
-    """
-    keys = list(on)
-    more = [name for name in ("faulty", "re_asked", "changed") if name in control.columns]
-    other = control.select(*keys, pl.col("correct").alias("control"), pl.col(more).name.prefix("control_"))
-    return rows.join(other, on=keys, how="inner", maintain_order="left")
-
-
-def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
-    """The difference between two conditions that were asked the same items.
-
-    pairs: what `pair_rows` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet
-    written; without it the interval is over clusters. target: whom the interval speaks for, in words; by default the
-    stages not yet written, or further tasks. Both are t intervals, and p is that of the same t test. McNemar's tests,
-    the counts gained and lost, and Tango's interval take the items as independent, which they are not, and only
-    describe.
-    """
-    return contrast_of_sums(sums_of_pairs(pairs, [stratum] if stratum else []), stratum, target)
-
-
-def prompting_effects(rows: pl.DataFrame, baseline: str = BASELINE) -> Iterator[Record]:
-    """By model, each strategy against the baseline on the items that both were asked: the `contrast` of the two with
-    the columns model, treatment and control before it.
-
-    rows: prepared rows with the columns model, strategy and item. baseline: the name of a strategy.
-    Another strategy that has no item in common with it is left out.
-    """
-    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        pairs = pair_rows(treated, rows.filter(model=model, strategy=baseline))
-        if strategy != baseline and pairs.height:
-            yield {"model": model, "treatment": strategy, "control": baseline, **contrast(pairs)}
-
-
-def effects_within(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
-    """By model and values of the keys, each strategy against the one that asks for the answer alone, on the items that
-    both were asked: the `contrast` of the two after the columns model, keys, treatment and control.
-
-    A strategy that reasons is held against its partner, such as letters_cot against letters; otherwise, or where the
-    partner was not asked these items, the control is vanilla or the next of asking.plain that was. rows: prepared rows
-    in the order in which the values shall stand. A strategy that has no item in common with such a one is left out.
-    """
+def prompting_effects(
+    rows: pl.DataFrame, baseline: str | None = BASELINE, keys: Sequence[str] = ()
+) -> Iterator[Record]:
+    """By model and values of the keys, each strategy against another (see `controls_of`) on the items that both were
+    asked: the `contrast` of the two after the columns model, keys, treatment and control. A strategy without an item in
+    common with such a one is left out. rows: prepared rows, in the order in which the values shall stand."""
     names = ["model", *keys]
     for key, part in rows.group_by(names, maintain_order=True):
-        asked = sorted(part["strategy"].unique(), key=lambda name: (name != BASELINE, name))
-        plain = answer_rows.plain_strategies(asked)
-        for strategy in asked:
-            treated = part.filter(strategy=strategy)
-            controls = plain[: plain.index(strategy)] if strategy in plain else plain
-            for control in sorted(controls, key=lambda name: answer_rows.cot_partner(name) != strategy):
-                pairs = pair_rows(treated, part.filter(strategy=control))
+        for treatment, controls in controls_of(part["strategy"].unique(maintain_order=True).to_list(), baseline):
+            for control in controls:
+                pairs = pair_rows(part.filter(strategy=treatment), part.filter(strategy=control))
                 if pairs.height:
-                    yield {**dict(zip(names, key, strict=True)), "treatment": strategy, "control": control,
-                           **contrast(pairs)}  # fmt: skip
+                    named = dict(zip(names, key, strict=True)) | {"treatment": treatment, "control": control}
+                    yield {**named, **contrast(pairs)}
                     break

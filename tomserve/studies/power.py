@@ -26,7 +26,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item, where
 from tomserve.items.draw import limit_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.stats.clusters import matched_cells, unit_means
+from tomserve.stats.clusters import ArmSums, unit_means
 from tomserve.stats.equivalence import units_for_margin
 from tomserve.stats.power import (
     ASSUMED,
@@ -259,7 +259,7 @@ def _matched_differences(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     arm = (rows["perturbation"] != NO_PERTURBATION).to_numpy()
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
     task = integer_codes(rows["cluster"] + "\n" + rows["perturbation"])
-    means = matched_cells(outcome, arm, task, integer_codes(rows["stage"])).means
+    means = ArmSums.of(outcome, arm, task, integer_codes(rows["stage"])).cells().means
     return np.asarray(means[:, 1] - means[:, 0], dtype=np.float64)
 
 
