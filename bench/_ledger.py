@@ -24,7 +24,7 @@ Place = tuple[int, int]
 
 KEPT = {
     *("responses.jsonl", "responses.parquet", "items.jsonl", "manifest.json", "progress.json", "log.txt", ".lock"),
-    *("scores.parquet", "scores.json", "batch.json"),
+    *("scores.parquet", "batch.json"),
 }
 """What a run's folder may hold in the end; beside it, what a torn line was moved to."""
 

@@ -53,7 +53,7 @@ VALUES: tuple[Any, ...] = (
 LONGEST = 1 << 26
 """A file with more bytes is not read here; such are the sparse ones."""
 
-JSON = ("manifest.json", "reader.json", "scores.json", "report.json")
+JSON = ("manifest.json", "reader.json", "report.json")
 LINES = ("responses.jsonl", "items.jsonl", "noise.jsonl", "reader.jsonl")
 
 

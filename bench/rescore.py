@@ -154,7 +154,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.folder or Path(scratch) / "runs/r"
         folder.mkdir(parents=True, exist_ok=True)
-        env = {**os.environ, "XDG_STATE_HOME": scratch}
+        env = {**os.environ, "XDG_CACHE_HOME": scratch}
         command = [sys.executable, "-m", "tomserve", "score", "--responses", str(folder / "responses.jsonl")]
         command += ["--items", str(folder / "items.jsonl"), "--out", str(folder / "table.parquet")]
         for own in chosen.own:

@@ -22,6 +22,7 @@ from aiohttp import web
 from hypothesis import settings
 
 from tests import durations
+from tomserve.content.paths import cache_root
 from tomserve.items import Item
 
 # A busy machine is no failure. `make test` tries the same examples every time; `make test-random` looks for new ones.
@@ -38,7 +39,9 @@ DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests share is made before a test has surroundings of its own, and keeps out of the user's state, too."""
     with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HF_HOME", os.environ.get("HF_HOME") or str(cache_root() / "huggingface"))
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

@@ -34,7 +34,7 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     done = passes(cli("eval", "--base-url", endpoint.url, "--limit", 20))
     assert "tiny: accuracy, all questions" in done.out
     folder = tmp_path / "runs" / "perturbed-tiny"
-    files = "manifest.json items.jsonl responses.jsonl scores.parquet scores.json log.txt progress.json .lock"
+    files = "manifest.json items.jsonl responses.jsonl scores.parquet log.txt progress.json .lock"
     assert {path.name for path in folder.iterdir()} == set(files.split())
     assert [row["status"] for row in journal(tmp_path, "perturbed-tiny")] == ["ok"] * 40
     scores = pl.read_parquet(folder / "scores.parquet")

@@ -1,5 +1,7 @@
 """SIGINT, SIGTERM and SIGHUP in every phase of every command: its exit code, one line, and nothing left behind."""
 
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -46,14 +48,14 @@ PHASES = {
     "eval": {
         "finds the server": "tomserve.serving.probe:Probe.__enter__",
         "writes the manifest": "tomserve.content.files:put_in_place",
-        "scores": "tomserve.runs.scores:write_scores",
+        "scores": "tomserve.runs.scores:write_score_table",
         "prints": "tomserve.reporting.tables:show_analysis",
     },
     "score": {
-        "starts the second process": "tomserve.scoring.parallel:_send_work",
+        "starts the second process": "tomserve.scoring.parallel:_helper",
         "writes": "tomserve.content.files:put_in_place",
     },
-    "analyze": {"writes": "tomserve.content.temporary:_create_file"},
+    "analyze": {"writes": "tomserve.content.files:temporary_file"},
     "report": {"waits for a picture": "tomserve.reporting.html.charts:_picture"},
     "compare": {"writes": "os:fsync"},
     "generate": {"writes": "tomserve.content.output_path:open_output"},
@@ -76,8 +78,7 @@ def range_(endpoint: Endpoint, tmp_path: Path) -> shots.Range:
 def test_in_every_phase(range_: shots.Range, command: str, phase: str) -> None:
     number = NUMBERS[CASES.index((command, phase)) % len(NUMBERS)]
     before = SECOND if command == "score" else ""
-    for path in (range_.folder / "runs/whole").glob("scores.*"):
-        path.unlink()
+    shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "tomserve/scores", ignore_errors=True)
     began = time.monotonic()
     words = ["-c", AT.format(before=before), *range_.commands[command], PHASES[command][phase], str(number.value)]
     done = subprocess.run(
@@ -104,9 +105,9 @@ def test_a_signal_that_no_function_of_python_sees_ends_the_process(tmp_path: Pat
         "import ctypes, os, signal, sys, threading\n"
         "from pathlib import Path\n"
         "from tomserve.cli import app, main\n"
-        "from tomserve.content import temporary\n"
+        "from tomserve.content import files\n"
         "def command(**options):\n"
-        "    with temporary.folder(Path(sys.argv[1])), temporary.file(Path(sys.argv[1])):\n"
+        "    with files.temporary_folder(Path(sys.argv[1])), files.temporary_file(Path(sys.argv[1])):\n"
         "        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "        signal.pthread_sigmask(signal.SIG_BLOCK, list(signal.Signals))\n"
         "        ctypes.CDLL(None).sleep(20)\n"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.command import TOMSERVE, environment
-from tomserve.content import output_path, temporary
+from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs import runfolder
@@ -135,16 +135,18 @@ def test_nothing_is_written_where_making_it_fails(tmp_path: Path) -> None:
 @pytest.mark.system
 def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
     script = (
-        "import os, sys, signal; from pathlib import Path; from tomserve.content import temporary\n"
-        "with temporary.folder(Path(sys.argv[1])) as one, temporary.file(Path(sys.argv[1])) as two:\n"
+        "import os, sys, signal; from pathlib import Path; from tomserve.content import files\n"
+        "with files.temporary_folder(Path(sys.argv[1])) as one, files.temporary_file(Path(sys.argv[1])) as two:\n"
         "    (one / 'inside').mkdir(); (one / 'inside/file').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, cwd=ROOT)
     assert len(list(tmp_path.iterdir())) == 2
-    with temporary.folder(tmp_path) as mine:
+    for path in tmp_path.iterdir():
+        os.utime(path, (1, 1))  # what was just made is left alone
+    with files.temporary_folder(tmp_path) as mine:
         left = {path.name for path in tmp_path.iterdir()}
         assert left == {mine.name}
-        with temporary.folder(tmp_path) as another:
+        with files.temporary_folder(tmp_path) as another:
             assert mine.is_dir()
             assert another.is_dir()
     assert not list(tmp_path.iterdir())

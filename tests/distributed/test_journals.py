@@ -18,11 +18,10 @@ from tomserve.content.files import digest_file
 from tomserve.distributed import journals
 from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
-from tomserve.runs import runfolder
 from tomserve.runs.journal import MARK, journal_path, measure_file, restore_journal
 from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.runs.scores import score_run, scores_of
+from tomserve.runs.scores import read_current_record, score_run, scores_of
 from tomserve.runs.verification import seal, verify_run
 
 Cli = Callable[..., Outcome]
@@ -65,7 +64,7 @@ def test_scores_seals_and_merges_are_those_of_the_plain_run(tmp_path: Path, cli:
     shown = cli("runs", "example").out
     journals.pack(run)
     assert parting.scored(run) == table
-    assert runfolder.load_kept_table(run / "scores.parquet") is not None  # it is not made again
+    assert read_current_record(run) is not None  # it is not made again
     assert score_run(run).equals(scores_of(run))
     assert seal(run).digest == digest
     assert all(one.holds for one in islice(verify_run(run), 5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import orjson
 from tests.conftest import make_item
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
-from tomserve.runs.scores import write_scores
+from tomserve.runs.scores import scores_of
 
 ONCE, TALK = "vanilla", "twice"
 """A strategy that asks once, and one that takes a conversation of two requests."""
@@ -78,9 +77,8 @@ def written(
 
 def scored(folder: Path) -> bytes:
     """The bytes of the score table of a run."""
-    with tempfile.TemporaryDirectory() as scratch:
-        write_scores(folder, Path(scratch) / "scores.parquet")
-        return (Path(scratch) / "scores.parquet").read_bytes()
+    scores_of(folder, fresh=True)
+    return (folder / "scores.parquet").read_bytes()
 
 
 def talks(folder: Path, name: str = "responses.jsonl") -> dict[tuple[Any, ...], list[bytes]]:

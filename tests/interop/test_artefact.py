@@ -204,8 +204,7 @@ def test_the_tables_are_computed_again_and_changes_are_found(opened: Path, again
     assert re.search(r"table accuracy\.csv, line \d+, correct: '\d+' kept, '\d+' now", said)
     # Forged tables with scores and digests to fit: the scores of a run of answers are never taken from the artefact.
     journal.write_bytes(whole)
-    for name in ("scores.parquet", "scores.json"):
-        (opened / "runs/example" / name).write_bytes(b"forged")
+    (opened / "runs/example/scores.parquet").write_bytes(b"forged")
     table = opened / "tables/csv/accuracy.csv"
     table.write_text(table.read_text().replace(",0.8125,", ",0.9125,", 1))
     _summed(opened)
@@ -359,9 +358,7 @@ def test_odd_names_and_all_options(cli: Any, tmp_path: Path, monkeypatch: Any, p
 def test_measurements_are_handed_on_and_scores_of_answers_are_not(tmp_path: Path) -> None:
     runs = [copied_run(tmp_path / name, f"functional-example/{name}") for name in ("worlds", "inside")]
     for run in runs:
-        (run / "scores.json").write_text("{}")
         recompute.copy(run, tmp_path / "copies" / run.name)
-    assert not (tmp_path / "copies/worlds/scores.json").exists()
     assert (tmp_path / "copies/inside/scores.parquet").exists()
     (runs[0] / "scores.parquet").write_bytes(b"forged")
     with copy_runs(list(map(str, runs))) as copies:

@@ -120,7 +120,7 @@ def test_a_run_needs_no_record(endpoint: Endpoint, tmp_path: Path, kind: str, mo
         raise OSError(28, "No space left on device")
 
     if kind == "full":
-        monkeypatch.setattr(progress, "temporary", SimpleNamespace(file=full))
+        monkeypatch.setattr(progress, "files", SimpleNamespace(**{**vars(progress.files), "temporary_file": full}))
     items = [make_item(number) for number in range(4)]
     run = tomserve.ask(items, "vanilla", base_url=endpoint.url, run="r")
     assert run.scores().height == 4

@@ -1,11 +1,10 @@
-"""Kept scores and reports: believed for what they were made from and by whom; a run that has grown is scored by its new rows."""
+"""Kept scores and reports: found by what they were made from; the copy in a run's folder is never believed."""
 
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,19 @@ from typing import Any
 import orjson
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.outcomes import passes
 from tomserve import content
-from tomserve.content import signatures
-from tomserve.content.files import FileSnapshot, digest_file
+from tomserve.content import cache
+from tomserve.content.files import FileSnapshot, digest_bytes, digest_file
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.reporting.html import sources
 from tomserve.reporting.html.report import write_report
 from tomserve.reporting.html.sources import find_current_report
-from tomserve.runs import runfolder
-from tomserve.runs import scores as scores_module
 from tomserve.runs import scores as table
-from tomserve.runs.scores import current_scores, load_scored_run, scores_of
-from tomserve.scoring import table as table_module
+from tomserve.runs.scores import load_scored_run, scores_of
 from tomserve.scoring import version
 
 LONG_AGO = 1_000_000_000
@@ -48,8 +42,9 @@ def manifest(folder: Path, **changes: Any) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of four questions, all answered wrongly ("tea" is right); nothing is computed of it yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "runs/r"
     folder.mkdir(parents=True)
     write_items(folder / "items.jsonl", [make_item(number) for number in range(1, 5)])
@@ -61,13 +56,13 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def scorings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
-    real = table.write_scores
+    real = table._score
 
-    def counted(folder: Path, path: Path, **options: Any) -> Any:
+    def counted(path: Path, folder: Path, *given: Any, **options: Any) -> Any:
         found.append(folder)
-        return real(folder, path, **options)
+        return real(path, folder, *given, **options)
 
-    monkeypatch.setattr(table, "write_scores", counted)
+    monkeypatch.setattr(table, "_score", counted)
     return found
 
 
@@ -83,12 +78,8 @@ def right(folder: Path) -> list[bool]:
 
 
 def forge(folder: Path) -> None:
-    """A score table in which everything is right, with a record that fits it but for the secret."""
-    path = folder / "scores.parquet"
-    scores_of(folder).with_columns(correct=pl.lit(True)).write_parquet(path)
-    record = orjson.loads((folder / "scores.json").read_bytes())
-    record["table"] = runfolder.digest_bytes(path.read_bytes())
-    (folder / "scores.json").write_bytes(orjson.dumps(record))
+    """A score table in which everything is right."""
+    scores_of(folder).with_columns(correct=pl.lit(True)).write_parquet(folder / "scores.parquet")
     aged(folder)
 
 
@@ -188,14 +179,20 @@ def test_a_copied_run_takes_its_scores_along(run: Path, scorings: list[Path], tm
     assert scorings == [run, other]
 
 
-def test_a_run_without_answers_and_a_broken_record_are_no_obstacle(run: Path, scorings: list[Path]) -> None:
+def test_a_run_without_answers_is_no_obstacle(run: Path) -> None:
     scores_of(run)
-    for text in (b"", b"[]", b"{}", b'{"seal": 1}', b"\xff", b" " * (signatures.LONGEST_RECORD + 1), b'{"a":' * 5000):
-        (run / "scores.json").write_bytes(text)
-        assert right(run) == [False] * 4
-    assert len(scorings) == 8
     (run / "responses.jsonl").unlink()
     assert scores_of(run).is_empty()
+
+
+def test_what_cannot_be_read_is_told_each_time_with_its_line(run: Path, cli) -> None:
+    with (run / "responses.jsonl").open("ab") as journal:
+        journal.write(b"{\n" + row(77) + b"{\n")
+    said = "3 lines not read: 2 not JSON (line 5), 1 of unknown items (line 6)"
+    assert said in cli("score", run).err
+    done = cli("score", run)
+    assert said in done.err
+    assert "4 rows scored, 0 correct" in done.out
 
 
 # who made it
@@ -211,60 +208,33 @@ def test_no_command_believes_a_forged_table(run: Path, cli) -> None:
     assert right(run) == [False] * 4
 
 
-def test_a_forger_with_a_key_of_his_own_is_not_believed(
-    run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    scores_of(run)
-    with monkeypatch.context() as theirs:
-        theirs.setenv("XDG_STATE_HOME", str(tmp_path / "their-state"))
-        scores_of(run).with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
-        forged = runfolder.ScoreSources.of_run(run).with_files(
-            (name, *digest_file(run / name)) for name in ("responses.jsonl", "items.jsonl")
-        )
-        runfolder.keep_table_record(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
-        assert right(run) == [True] * 4  # with that key it holds
-    assert right(run) == [False] * 4
-    assert len(scorings) == 3
-
-
-def test_without_its_key_nothing_is_believed_and_a_new_key_is_made(run: Path, scorings: list[Path]) -> None:
-    key = Path(os.environ["XDG_STATE_HOME"]) / "tomserve/key"
-    scores_of(run)
-    first = key.read_bytes()
-    assert (len(first), key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (32, 0o600, 0o700)
-    key.unlink()
-    scores_of(run)
-    assert len(scorings) == 2
-    assert key.read_bytes() != first
-    scores_of(run)
-    assert len(scorings) == 2
-    key.chmod(0o644)  # others can have read it
-    scores_of(run)
-    assert len(scorings) == 3
-    key.chmod(0o600)
-    key.write_bytes(b"")
-    scores_of(run)
-    assert len(scorings) == 4
-
-
-def test_where_no_key_can_be_kept_scores_are_made_every_time(
+def test_scores_are_made_every_time_where_the_cache_cannot_be_written_or_is_anothers(
     run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert right(run) == right(run) == [False] * 4
     assert len(scorings) == 2
-    assert not (run / "scores.json").exists()
     assert (run / "scores.parquet").exists()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert right(run) == right(run) == [False] * 4
+    assert len(scorings) == 3
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert right(run) == [False] * 4
+    assert len(scorings) == 4
 
 
-def test_the_state_folder_is_the_users(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which would be wherever somebody stands
-    monkeypatch.chdir(run)
-    scores_of(run)
-    assert (tmp_path / "home/.local/state/tomserve/key").exists()
-    assert not (run / "relative").exists()
+def test_the_cache_keeps_what_was_used_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "ROOM", 20)
+    places = [cache.place("kind", str(number).encode()) for number in range(3)]
+    for age, place in zip((30, 20, 10), places, strict=True):
+        cache.keep(place, b"123456", b"789")
+        os.utime(place, (LONG_AGO - age, LONG_AGO - age))
+        if place == places[1]:
+            with cache.find(places[0]) as file:  # type: ignore[union-attr]  # it is there
+                assert file.read() == b"123456789"
+    assert [place.exists() for place in places] == [True, False, True]
 
 
 # by what
@@ -309,20 +279,6 @@ def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() 
     assert {name.split(".")[1] for name in loaded} - named == makes_none
 
 
-# several at once
-
-
-def test_all_who_come_first_get_one_key(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(16) as pool:
-        list(
-            pool.map(lambda number: signatures.write_record(tmp_path / f"{number}.json", {"number": number}), range(64))
-        )
-    assert [signatures.read_record(tmp_path / f"{number}.json") for number in range(64)] == [
-        {"number": n} for n in range(64)
-    ]
-    assert [path.name for path in (Path(os.environ["XDG_STATE_HOME"]) / "tomserve").iterdir()] == ["key"]
-
-
 # files as long as they were
 
 
@@ -335,8 +291,8 @@ def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
     assert list(file.lines()) == [(1, 0, b"one\n"), (2, 4, b"\n"), (3, 5, b"two")]
     assert (file.line(0), file.line(5)) == (b"one\n", b"two")
     assert file.is_unchanged()
-    assert (file.size, file.digest) == (8, runfolder.digest_bytes(b"one\n\ntwo"))
-    assert digest_file(path) == (24, runfolder.digest_bytes(path.read_bytes()))
+    assert (file.size, file.digest) == (8, digest_bytes(b"one\n\ntwo"))
+    assert digest_file(path) == (24, digest_bytes(path.read_bytes()))
     path.write_bytes(b"one\n\ntwO")
     assert not file.is_unchanged()
     path.write_bytes(b"one\n")
@@ -401,157 +357,3 @@ def test_a_report_shows_the_rows_that_were_scored(run: Path) -> None:
     edited(run)
     with pytest.raises(ConfigError, match=r"responses\.jsonl: was changed while it was read; repeat the command"):
         list(source.answers())
-
-
-TEXTS = ("tea", "Answer: salt", '{"beliefs": ["tea"], "answer": "tea"}', '{"beliefs": ["salt"], "answer": "tea"}', "")
-GOLD = {"sets": [["tea"], ["tea"]]}
-
-
-def line(item: int, strategy: str = "vanilla", text: str | None = "tea", **more: Any) -> bytes:
-    row = {"schema": 1, "item": f"demo/{item}", "strategy": strategy, "turn": 0, "key": "k", "status": "ok"}
-    return orjson.dumps({**row, "text": text, **more}) + b"\n"
-
-
-def make_run(folder: Path, *lines: bytes, **manifest: Any) -> Path:
-    folder.mkdir(parents=True)
-    story = {"story": ["a", "b"], "gold": GOLD}
-    write_items(folder / "items.jsonl", [make_item(number, **story) for number in range(1, 7)])
-    strategies = {"vanilla": {"digest": "d", "chain": False}, "cot": {"digest": "d", "chain": True}}
-    found = {"schema": 1, "run": "r", "model": "tiny", "benchmark": "demo", "strategies": strategies, "complete": True}
-    (folder / "manifest.json").write_bytes(orjson.dumps({**found, **manifest}))
-    (folder / "responses.jsonl").write_bytes(b"".join(lines))
-    return folder
-
-
-def grow(folder: Path, *lines: bytes) -> None:
-    with (folder / "responses.jsonl").open("ab") as file:
-        file.writelines(lines)
-
-
-@pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The offset in the journal from which each scoring read."""
-    found: list[int] = []
-    real = scores_module.write_scores
-
-    def noted(folder: Path, path: Path, *, before: Any = None, **options: Any) -> Any:
-        found.append(0 if before is None else before.mark.size)
-        return real(folder, path, before=before, **options)
-
-    monkeypatch.setattr(scores_module, "write_scores", noted)
-    return found
-
-
-def from_scratch(folder: Path, place: Path) -> tuple[bytes, dict[str, Any]]:
-    """The table and the record of a copy of the run that has none yet."""
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder, place / folder.name, ignore=shutil.ignore_patterns("scores.*"))
-    record = load_scored_run(place / folder.name).record
-    return (place / folder.name / "scores.parquet").read_bytes(), dict(record)
-
-
-rows = st.builds(
-    line,
-    st.integers(1, 8),  # two of them are unknown
-    st.sampled_from(["vanilla", "cot"]),
-    st.sampled_from(TEXTS),
-    status=st.sampled_from(["ok", "ok", "timeout", "length"]),
-    model=st.sampled_from(["tiny", "other"]),
-)
-others = st.sampled_from(
-    [b"{\n", b"\n", b"[1]\n", line(1, turn=1), line(2, sample=1), line(3, closes=1), line(3, text=None)]
-)
-journals = st.lists(st.one_of(rows, rows, rows, rows, others), max_size=14)
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.lists(journals, min_size=2, max_size=4), st.sampled_from([3, 10_000]))
-def test_growing_equals_scoring_from_scratch(tmp_path_factory, steps: list[list[bytes]], part: int) -> None:
-    place = tmp_path_factory.mktemp("grown")
-    folder = make_run(place / "runs/r", line(1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_module, "PART", part)
-        for step in steps:
-            grow(folder, *step)
-            found = load_scored_run(folder)
-            table, record = from_scratch(folder, place / "afresh")
-            assert (folder / "scores.parquet").read_bytes() == table
-            assert found.record == record
-            assert load_scored_run(folder).record == record  # and the table holds
-
-
-def test_only_the_new_rows_are_read(tmp_path: Path, starts: list[int]) -> None:
-    folder = make_run(tmp_path / "runs/r", line(1), line(2, text="salt"))
-    size = (folder / "responses.jsonl").stat().st_size
-    assert scores_of(folder)["correct"].to_list() == [True, False]
-    grow(folder, line(2), line(3))
-    assert scores_of(folder)["correct"].to_list() == [True, True, True]
-    assert scores_of(folder)["item"].to_list() == ["demo/1", "demo/2", "demo/3"]
-    assert starts == [0, size]
-
-
-def cut(folder: Path) -> None:
-    (folder / "responses.jsonl").write_bytes(line(1))
-    grow(folder, line(3, text="salt"), line(4), line(5))
-
-
-def edited_and_grown(folder: Path) -> None:
-    edited(folder)
-    grow(folder, line(3))
-
-
-def other_item(folder: Path) -> None:
-    story = {"story": ["a", "b"], "gold": GOLD, "answer": "salt"}
-    write_items(folder / "items.jsonl", [make_item(number, **story) for number in range(1, 7)])
-    grow(folder, line(3))
-
-
-def checked_for_noise(folder: Path) -> None:
-    (folder / "noise.jsonl").write_bytes(line(1, concurrency=1))
-    grow(folder, line(3))
-
-
-def forged(folder: Path) -> None:
-    path = folder / "scores.parquet"
-    pl.read_parquet(path).with_columns(correct=pl.lit(False)).write_parquet(path)
-    grow(folder, line(3))
-
-
-@pytest.mark.parametrize("change", [cut, edited_and_grown, other_item, checked_for_noise, forged])
-def test_whatever_else_has_changed_is_scored_anew(tmp_path: Path, change) -> None:
-    folder = make_run(tmp_path / "runs/r", line(1), line(2, text="salt"))
-    scores_of(folder)
-    change(folder)
-    found = scores_of(folder)
-    assert found.equals(pl.read_parquet(from_scratch(folder, tmp_path / "afresh")[0]))
-
-
-def test_a_line_that_was_torn_and_is_completed_is_scored_anew(tmp_path: Path, starts: list[int]) -> None:
-    folder = make_run(tmp_path / "runs/r", line(1), line(2)[:20])
-    assert scores_of(folder).height == 1
-    grow(folder, line(2)[20:])
-    assert scores_of(folder).height == 2
-    assert starts == [0, 0]
-
-
-def test_what_cannot_be_read_is_told_each_time_with_its_line_in_the_whole_file(tmp_path: Path, cli) -> None:
-    folder = make_run(tmp_path / "runs/r", line(1), b"{\n", line(2))
-    assert "1 lines not read: 1 not JSON (line 2)" in cli("score", folder).err
-    grow(folder, line(3), b"{\n", line(77))
-    said = "3 lines not read: 2 not JSON (line 2), 1 of unknown items (line 6)"
-    done = cli("score", folder)
-    assert said in done.err
-    assert "3 rows scored, 3 correct" in done.out
-    notes: list[str] = []
-    assert current_scores(folder, note=notes.append).height == 3
-    assert said in notes[0]
-
-
-def test_a_row_without_a_status_is_named_by_its_line_in_the_whole_file(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "runs/r", line(1), line(2))
-    scores_of(folder)
-    before = (folder / "scores.parquet").read_bytes()
-    grow(folder, line(3), line(4, status=7))
-    with pytest.raises(ConfigError, match=r"responses\.jsonl:4: field 'status' is 7"):
-        scores_of(folder)
-    assert (folder / "scores.parquet").read_bytes() == before

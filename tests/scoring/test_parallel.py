@@ -53,15 +53,16 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(table_module, "PART", 10)
     monkeypatch.setattr(parallel, "MANY", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    real = parallel.take_parts
+    real = parallel._score
 
-    def after(work: Any, scratch: Path, ranges: Any) -> None:
+    def after(work: Any, parts: Any, **options: Any) -> None:
+        parts = list(parts)
         for process in alive:
             process.wait()
-        found.extend(number for number in range(len(ranges)) if (scratch / f"{number:06d}.parquet").exists())
-        real(work, scratch, ranges)
+        found.extend(number for number, (path, _) in enumerate(parts) if path.exists())
+        real(work, parts, **options)
 
-    monkeypatch.setattr(parallel, "take_parts", after)
+    monkeypatch.setattr(parallel, "_score", after)
     return found
 
 
@@ -90,24 +91,6 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], 
 
 
 @pytest.mark.system
-def test_a_second_process_is_told_nothing_by_a_runs_folder(tmp_path: Path, helped: list[int], monkeypatch) -> None:
-    make(tmp_path)
-    there: list[set[str]] = []
-    real = parallel.Helper.__init__
-
-    def looked(self: Any, process: Any) -> None:
-        there.append({path.name for path in tmp_path.glob(".tomserve-*.work/*") if path.suffix != ".taken"})
-        real(self, process)
-
-    monkeypatch.setattr(parallel.Helper, "__init__", looked)
-    scored(tmp_path)
-    assert helped == list(range(12))
-    assert all(name.split(".")[1] in ("parquet", str(alive[0].pid)) for name in there[0]), (
-        "whoever owns the folder could replace what is unpickled there"
-    )
-
-
-@pytest.mark.system
 def test_the_first_error_in_the_order_of_the_rows_is_raised(tmp_path: Path, helped: list[int]) -> None:
     make(tmp_path)
     path = tmp_path / "items.jsonl"
@@ -117,7 +100,7 @@ def test_the_first_error_in_the_order_of_the_rows_is_raised(tmp_path: Path, help
     path.write_bytes(b"".join(lines))
     with pytest.raises(ContentError, match=r"items\.jsonl:21: "):
         scored(tmp_path)
-    assert helped == [0, 1], "the second process has met the error, and left it to the first"
+    assert helped == [10, 11], "the second process has met an error, and left it to the first"
     assert not list(tmp_path.glob(".tomserve-*.work"))
 
 

@@ -93,7 +93,7 @@ BROKEN: dict[str, dict[str, str | bytes]] = {
     "pipes of the log": dict.fromkeys(("log.txt", "console.txt", "progress.json"), PIPE),
     "letters": {"responses.jsonl": b"\xff\xfe\x00{}\n" * 50, "log.txt": b"\xff\xfe\x00\x1b[2J" * 50},
     "lines": {"responses.jsonl": b'{"item": "' + b"x" * 10_000_000 + b'"}\n', "log.txt": b"x" * 10_000_000},
-    "table": {"scores.parquet": b"PAR1" + b"\0" * 100 + b"PAR1", "scores.json": b"[" * 10_000},
+    "table": {"scores.parquet": b"PAR1" + b"\0" * 100 + b"PAR1"},
     "huge": {"manifest.json": b'{"schema": 1, "model": "'},
 }
 

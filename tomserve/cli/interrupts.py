@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tomserve.content import temporary
-from tomserve.content.temporary import defer
+from tomserve.content import files
 from tomserve.engine import transports
 from tomserve.errors import Interrupted, StoppedError
 
@@ -132,7 +131,7 @@ class PersistentSignals:
 
     def _end(self, number: signal.Signals) -> None:
         """End the process as it is, without what it has in temporary files."""
-        temporary.abandon()
+        files.abandon_temporaries()
         with contextlib.suppress(OSError):
             os.write(2, f"tomserve: {Interrupted(number)}\n".encode())
         os._exit(128 + number)
@@ -146,16 +145,10 @@ class PersistentSignals:
         again, self._again = self._again, False
         if not again:
             self._number, self._tries = signal.Signals(number), TRIES
-        if defer(self._late):
-            return
         if any(one.f_code in self._ours for one in _outward(frame)):
             self._set_trap(frame)  # what is raised in the functions below would be swallowed, too
         else:
             raise self._watch(Interrupted(number))
-
-    def _late(self) -> None:
-        """Raise what was put off, as a step had to be finished first."""
-        raise self._watch(Interrupted(self._number))
 
     def _watch(self, error: BaseException) -> BaseException:
         self._watched.add(weakref.ref(error, self._gone))
@@ -283,9 +276,7 @@ async def _ask(evaluation: Stoppable, caught: list[int], numbers: list[signal.Si
         # The loop's own handlers would never be called while a strategy's program does not end.
         del frame
         if unheard and time.monotonic() - unheard[0][1] > BUSY:
-            if not defer(end):
-                end()
-            return
+            end()
         unheard.append((number, time.monotonic()))
         loop.call_soon_threadsafe(on_heard)
         _thread.start_new_thread(insist, (number, unheard[-1]))  # threading's own locks may be held

@@ -38,7 +38,7 @@ def merge(
     It may be done at any time, also while parts are still asked, and again: nothing is there twice, and nothing of the
     merged run is lost. The parts stay as they are. A merged run that is not complete can be resumed by `tomserve eval`.
     """
-    from tomserve.content import temporary
+    from tomserve.content import files
     from tomserve.content.paths import runs_root
     from tomserve.distributed import storage
     from tomserve.distributed.merge import merge as merge_runs
@@ -55,7 +55,7 @@ def merge(
     if into is not None:
         answers_folder(into)  # before anything is copied
     runs_root().mkdir(parents=True, exist_ok=True)
-    with temporary.folder(runs_root()) as scratch:
+    with files.temporary_folder(runs_root()) as scratch:
         copied = storage.download_parts(urls, scratch, screen)
         _tell(merge_runs([*folders, *copied], _into(into, name or _find_run(copied)), screen))
 

@@ -17,7 +17,7 @@ from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.cli.options import console
 from tomserve.cli.output import tell_unread, warn, warn_gaps
-from tomserve.content import output_path, temporary
+from tomserve.content import files, output_path
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
@@ -26,7 +26,7 @@ from tomserve.reporting.progress import ScoringBar
 from tomserve.runs import measurement
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.runfolder import find_run, read_manifest
-from tomserve.runs.scores import current_scores, load_replies, load_scores, score_run, scores_of
+from tomserve.runs.scores import load_replies, load_scores, score_run, scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL
@@ -359,7 +359,7 @@ def score_runs(
             forget_choices([GradeFiles.of_run(folder)])
         if reader is not None:
             code |= read_run_replies(folder, reader, wishes)
-        frames.append(_against_current(folder) if gold == "current" else current_scores(folder, note=warn))
+        frames.append(_against_current(folder) if gold == "current" else scores_of(folder, note=warn, again=True))
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
@@ -393,7 +393,7 @@ def _against_current(folder: Path) -> pl.DataFrame:
     was = manifest.get("benchmark_digest")
     same = "the same" if digest == was else f"the run's was {was or 'not recorded'}"
     say(f"{folder}: scored against today's {name} ({digest}; {same})")
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         return score_run(folder, items=_as_file(current, scratch), note=warn)
 
 
@@ -435,7 +435,7 @@ def score_file(
     _check_suffix(out)
     output_path.check_output(out, responses, items, path)
     place, reader, code = GradeFiles.next_to(out), wishes.found(), 0
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         known = _known(items, benchmark, path, gold, scratch)
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
         report_problems(warn, found)
@@ -519,7 +519,7 @@ def _unread_of(
     responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int
 ) -> UnreadReplies:
     """The replies of another tool's file that could not be read."""
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         known = _known(items, benchmark, path, None, scratch)
         found = ResponseFile(responses, known, responses.stem, foreign=True)
         report_problems(warn, found)

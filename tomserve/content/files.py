@@ -14,15 +14,19 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
+import secrets
+import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import orjson
 
-from tomserve.content import temporary
 from tomserve.errors import ConfigError
 
 _KINDS = {
@@ -142,17 +146,29 @@ def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     new one.
 
     The file's attribute `name` holds its temporary path, for code that has to write it by name. What stood at `path`
-    before, even a link, is replaced and not written to. If the block raises, the new file is removed; what a process
-    leaves behind that is killed with SIGKILL is removed the next time a file of that folder is replaced.
-
-    mode: the new file's permissions, before the umask.
+    before, even a link, is replaced and not written to. If the block raises, the new file is removed. mode: the new
+    file's permissions, before the umask.
 
     Raises ConfigError where `path` is a folder, a device or the like, OSError where the file cannot be written.
     """
     check_replaceable(path)
-    with temporary.file(path.parent, mode) as file:
+    with temporary_file(path.parent, mode) as file:
         yield file
         put_in_place(file, path)
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Take the lock of an open file or folder until it is closed, if no other process holds it; returns whether it was
+    taken. Raises OSError where the file system has no locks.
+
+    (The library filelock knows no shared locks, opens the file by itself and follows links, and would empty it, where
+    the process that holds it has written its number.)
+    """
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -168,13 +184,88 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Take the lock of an open file until it is closed, if no other process holds it; returns whether it was taken."""
+# Temporary files and folders are locked as long as they are in use. What a process leaves behind that is killed is
+# known by its lock, which nobody holds any more, and is removed by whoever makes the next one in the same folder.
+
+_TEMPORARY = re.compile(r"\.tomserve-[0-9a-f]{16}\.(part|work)")
+"""The names of temporary files, which lie beside the file whose place they take, and of temporary folders."""
+
+_in_use: set[str] = set()
+"""The paths of the temporary files and folders of this process."""
+
+
+@contextlib.contextmanager
+def temporary_file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A new file in a folder, open for writing. If it still has its name when the block ends, it is removed.
+
+    mode: its permissions, before the umask. The file's attribute `name` is its path. Raises OSError where it cannot be
+    created.
+    """
+    _sweep(parent)
+    path = str(parent / f".tomserve-{secrets.token_hex(8)}.part")
+    _in_use.add(path)
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, mode)) as file:
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                try_lock(file.fileno())
+            yield file
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        _in_use.discard(path)
+
+
+@contextlib.contextmanager
+def temporary_folder(within: Path | None = None) -> Iterator[Path]:
+    """A new folder that nobody else can read, which is removed with all that is in it when the block ends.
+
+    within: where it is made; None for the system's folder for temporary files. Raises OSError where it cannot be made.
+    """
+    parent = Path(tempfile.gettempdir()) if within is None else within
+    _sweep(parent)
+    path = str(parent / f".tomserve-{secrets.token_hex(8)}.work")
+    _in_use.add(path)
+    lock = -1
+    try:
+        os.mkdir(path, 0o700)
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with contextlib.suppress(OSError):
+            try_lock(lock)
+        yield Path(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        _in_use.discard(path)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove this user's temporary files and folders there whose lock nobody holds; no link and no pipe."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if not (found := _TEMPORARY.fullmatch(entry.name)) or entry.path in _in_use:
+                continue
+            with contextlib.suppress(OSError):
+                about, is_file = entry.stat(follow_symlinks=False), found[1] == "part"
+                of_kind = entry.is_file(follow_symlinks=False) if is_file else entry.is_dir(follow_symlinks=False)
+                if not of_kind or about.st_uid != os.geteuid() or time.time() - about.st_mtime < 1:
+                    continue  # one that was just made is perhaps not locked yet
+                lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    if try_lock(lock):
+                        os.unlink(entry.path) if is_file else shutil.rmtree(entry.path, ignore_errors=True)
+                finally:
+                    os.close(lock)
+
+
+def abandon_temporaries() -> None:
+    """Remove the temporary files and folders of this process at once, as it is about to be ended in mid-work."""
+    for path in list(_in_use):
+        with contextlib.suppress(OSError):
+            if path.endswith(".work"):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
 
 
 def put_in_place(file: IO[bytes], path: Path) -> None:
@@ -283,28 +374,6 @@ _LINE = 2048
 """Bytes that are read at first of a line that is looked up: more than most lines have."""
 
 
-class FileMark(NamedTuple):
-    """How far a file was read before: how many bytes and lines it had, and their digest, which can be continued."""
-
-    size: int
-    lines: int
-    digest: hashlib._Hash
-
-
-def find_mark(path: Path, size: int, lines: int, digest: str) -> FileMark | None:
-    """The mark in a file that had that size, that number of lines and that digest, and has only grown since.
-
-    None where its beginning is another one now, or did not end with the end of a line. Raises OSError.
-    """
-    found, offset, end = hashlib.sha256(), 0, b""
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(min(CHUNK, size - offset)):
-            found.update(chunk)
-            offset, end = offset + len(chunk), chunk[-1:]
-    held = offset == size and end == b"\n" and _name(found.hexdigest()) == digest
-    return FileMark(size, lines, found) if held else None
-
-
 class FileSnapshot:
     """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
 
@@ -313,22 +382,17 @@ class FileSnapshot:
 
     path: the file. size: how many of its bytes to read, None for all that it has now; a file that has become shorter is
     read to its end. The attribute `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for
-    these bytes; it is empty until `lines` has been read to its end. after: the mark behind which lines are read; what
-    stands before it is not read again. The attribute `count` is the number of lines.
+    these bytes, and `count` the number of lines; both are known once `lines` has been read to its end.
     """
 
-    def __init__(self, path: Path, size: int | None = None, after: FileMark | None = None) -> None:
-        self.path = path
-        self.digest = ""
-        self.count = 0
-        self._after = after
+    def __init__(self, path: Path, size: int | None = None) -> None:
+        self.path, self.digest, self.count = path, "", 0
         self._file = open(path, "rb", buffering=0, opener=_unwaiting)  # noqa: SIM115  # open as long as this
         status = os.fstat(self._file.fileno())
         if not stat.S_ISREG(status.st_mode):
             self._file.close()
             raise ConfigError(f"{path}: is no regular file; expected a file of lines, which is read more than once")
-        there = status.st_size
-        self.size = there if size is None else min(size, there)
+        self.size = status.st_size if size is None else min(size, status.st_size)
 
     @property
     def descriptor(self) -> int:
@@ -337,7 +401,7 @@ class FileSnapshot:
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs that has inherited the open file under the same number."""
-        return {**vars(self), "_file": self.descriptor, "_after": None}
+        return {**vars(self), "_file": self.descriptor}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -345,7 +409,7 @@ class FileSnapshot:
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
         """The number (from 1), the offset in bytes and the bytes of every line, with the newline if there is one."""
-        offset, number, found = self._begin()
+        offset, number, found = 0, 0, hashlib.sha256()
         begun: list[bytes] = []  # the pieces of a line whose end is not read yet
         for chunk in self.chunks():
             found.update(chunk)
@@ -367,13 +431,8 @@ class FileSnapshot:
             yield number, offset, line
         self.count, self.size, self.digest = number, offset + len(line), _name(found.hexdigest())
 
-    def _begin(self) -> tuple[int, int, hashlib._Hash]:
-        """Where reading begins: the offset, the number of lines before it, and the digest of what stands before it."""
-        return (0, 0, hashlib.sha256()) if self._after is None else (*self._after[:2], self._after.digest.copy())
-
     def chunks(self) -> Iterator[bytes]:
-        """The bytes that are read, in large pieces."""
-        offset = self._begin()[0]
+        offset = 0
         while chunk := os.pread(self.descriptor, min(CHUNK, self.size - offset), offset):
             yield chunk
             offset += len(chunk)
@@ -390,11 +449,11 @@ class FileSnapshot:
 
     def is_unchanged(self) -> bool:
         """Whether the file still holds the bytes that `lines` gave; they are read once more."""
-        offset, _, found = self._begin()
+        size, found = 0, hashlib.sha256()
         for chunk in self.chunks():
             found.update(chunk)
-            offset += len(chunk)
-        return offset == self.size and _name(found.hexdigest()) == self.digest
+            size += len(chunk)
+        return size == self.size and _name(found.hexdigest()) == self.digest
 
 
 def digest_file(path: Path) -> tuple[int, str]:

@@ -19,8 +19,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO
 
-from tomserve.content import files, temporary
-from tomserve.content.temporary import critical_section
+from tomserve.content import files
 from tomserve.errors import ConfigError
 
 _OF_A_RUN = re.compile(
@@ -87,13 +86,13 @@ def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> 
     with contextlib.suppress(OSError):
         status = path.stat()
     if number is None and (status is None or stat.S_ISREG(status.st_mode)):
-        with temporary.file(path.parent) as made:
+        with files.temporary_file(path.parent) as made:
             yield made
             if status is not None:
                 _copy_mode(made, status)
             files.put_in_place(made, path)
         return
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         with open(scratch / "content", "xb") as made:
             yield made
         with open(scratch / "content", "rb") as source, _open_stream(path, number) as target:
@@ -113,10 +112,8 @@ def _copy_mode(file: IO[bytes], status: os.stat_result) -> None:
 @contextlib.contextmanager
 def _open_stream(path: Path, number: int | None) -> Iterator[IO[bytes]]:
     """A device, pipe or stream, open for writing. A stream goes on where it stands, as a shell's redirection does."""
-    with critical_section():
-        descriptor = os.dup(number) if number is not None else -1
-    if number is None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)  # of a pipe that nobody reads yet, this waits
+    # Opening a pipe that nobody reads yet waits.
+    descriptor = os.dup(number) if number is not None else os.open(path, os.O_WRONLY | os.O_NOCTTY)
     with os.fdopen(descriptor, "wb") as target:
         yield target
 

@@ -150,6 +150,12 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
+def state_root() -> Path:
+    """The folder for what programs of a user remember: ``XDG_STATE_HOME``, if absolute, else ``~/.local/state``."""
+    given = Path(os.environ.get("XDG_STATE_HOME") or ".")
+    return given if given.is_absolute() else Path.home() / ".local/state"
+
+
 def run_name(folder: Path) -> str:
     """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``.
 

@@ -1,25 +1,14 @@
-"""Signatures: OpenSSH signatures of a text, and HMAC codes of JSON records, of which only those of this user's
-tomserve are believed.
-
-The secret key of the records is ``$XDG_STATE_HOME/tomserve/key``; where it can be neither read nor made no record is
-kept and none is believed.
-"""
+"""Signatures of a text by OpenSSH (`ssh-keygen -Y`), which prove who has sealed a run."""
 
 from __future__ import annotations
 
-import contextlib
-import hmac
 import os
 import re
-import secrets
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
-
-from tomserve.content import files, temporary
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError
 
@@ -71,7 +60,7 @@ def check_signature(text: str, signature: str, signers: Path | None = None) -> S
     """
     if not _is_signature(signature):
         return SignatureCheck(False, "is no signature of OpenSSH")
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         file = scratch / "signature"
         file.write_text(signature, "utf-8")
         by_anybody = _run_keygen(["check-novalidate", "-n", NAMESPACE, "-s", str(file)], text)
@@ -151,90 +140,3 @@ def _key_in(output: str) -> str:
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     return one_line(lines[-1])[:200] if lines else f"exit code {done.returncode}"
-
-
-KEY_BYTES = 32
-"""Length of the key in bytes."""
-
-LONGEST_RECORD = 1 << 20
-"""The most bytes that a record has; a longer file cannot be one of ours and is not read."""
-
-
-def write_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Write the record and its code to `path` in one step; do nothing where there is no key or the file cannot be
-    written.
-
-    record: anything that JSON can hold, without a field `seal`, which is where the code goes.
-    """
-    if (key := _key()) is None:
-        return
-    text = orjson.dumps({**record, "seal": _code(record, key)}, option=orjson.OPT_INDENT_2) + b"\n"
-    with contextlib.suppress(OSError, ConfigError), files.replace_file(path) as file:
-        file.write(text)
-
-
-def read_record(path: Path) -> dict[str, Any] | None:
-    """The record at `path` without its code; None where `write_record` has written none for this user."""
-    try:
-        with files.open_for_reading(path) as file:
-            content = file.read(LONGEST_RECORD + 1)
-        record = orjson.loads(content) if len(content) <= LONGEST_RECORD else None
-    except (OSError, ConfigError, orjson.JSONDecodeError):
-        return None
-    if not isinstance(record, dict) or not isinstance(code := record.pop("seal", None), str):
-        return None
-    if (key := _key()) is None or not hmac.compare_digest(_code(record, key).encode(), code.encode()):
-        return None
-    return record
-
-
-def _code(record: Mapping[str, Any], key: bytes) -> str:
-    """The authentication code of a record, in hex; the order of its fields does not matter."""
-    return hmac.new(key, orjson.dumps(record, option=orjson.OPT_SORT_KEYS), "sha256").hexdigest()
-
-
-def _key() -> bytes | None:
-    """The user's key, made on first use; None where it can neither be read nor made."""
-    try:
-        path = _state() / "tomserve" / "key"
-        try:
-            return _read(path)
-        except FileNotFoundError:
-            return _make_key(path)
-    except (OSError, RuntimeError):  # RuntimeError: this user has no home folder that could be found
-        return None
-
-
-def _state() -> Path:
-    """The folder for a user's state that is no setting. A relative XDG_STATE_HOME is ignored, as its specification
-    demands.
-    """
-    given = Path(os.environ.get("XDG_STATE_HOME") or ".")
-    return given if given.is_absolute() else Path.home() / ".local/state"
-
-
-def _read(path: Path) -> bytes | None:
-    """The key; None where it is not secret because the file belongs to another user or is open to others, or has
-    another length.
-    """
-    with path.open("rb") as file:
-        about = os.fstat(file.fileno())
-        key = file.read(KEY_BYTES + 1)
-    secret = about.st_uid == os.geteuid() and not about.st_mode & 0o077
-    return key if secret and len(key) == KEY_BYTES else None
-
-
-def _make_key(path: Path) -> bytes | None:
-    """Make a new key and return it, or the key of another process that was faster.
-
-    The finished file gets its name by linking, which is one step, so that no process ever reads half a key.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with temporary.file(path.parent, 0o600) as file:
-        file.write(secrets.token_bytes(KEY_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(file.name, path)
-            files.sync_folder(path.parent)
-    return _read(path)

@@ -7,6 +7,7 @@ sees the folder.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, Literal, Protocol
 import orjson
 import pydantic
 
-from tomserve.content import files, signatures
+from tomserve.content import digest, files
+from tomserve.content.paths import state_root
 from tomserve.content.validation import validation_error
 from tomserve.errors import ConfigError
 from tomserve.serving.auto_preset import resolve_preset
@@ -50,20 +52,20 @@ class Job(pydantic.BaseModel):
     ours: bool = pydantic.Field(default=True, exclude=True)
 
     def write(self, folder: Path) -> None:
-        """Write the record beside the parts, sealed so that this user's tomserve believes it later.
-
-        Raises OSError where it cannot be written.
-        """
-        record, path = self.model_dump(mode="json", by_alias=True), folder / FILE
-        with files.replace_file(path) as file:
+        """Write the record beside the parts, and note for this user that it is his. Raises OSError where the record
+        cannot be written."""
+        record = self.model_dump(mode="json", by_alias=True)
+        with files.replace_file(folder / FILE) as file:
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-        signatures.write_record(path, record)  # where there is no key, the record stays as it was written
+        with contextlib.suppress(OSError):
+            noted = _note(record)
+            noted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            noted.touch(mode=0o600)
 
     @classmethod
     def read(cls, folder: Path) -> Job | None:
         """The record beside these parts; None where nothing was submitted. Raises ConfigError where it is broken."""
         path = folder / FILE
-        ours = signatures.read_record(path) is not None
         try:
             data = files.read_json(path, WAY_OUT)
         except FileNotFoundError:
@@ -71,12 +73,18 @@ class Job(pydantic.BaseModel):
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         if isinstance(data, dict):
-            data = {**data, "ours": ours}
-            data.pop("seal", None)
+            data = {**data, "ours": _note(data).exists()}
+            data.pop("seal", None)  # of earlier versions
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
             raise validation_error(error, data, cls, path, WAY_OUT) from None
+
+
+def _note(record: Mapping[str, Any]) -> Path:
+    """The file whose presence says that this user has submitted what that record says."""
+    name = digest(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
+    return state_root() / "tomserve/jobs" / name.removeprefix("sha256:")
 
 
 @dataclass(frozen=True)

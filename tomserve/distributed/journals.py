@@ -44,7 +44,6 @@ from tomserve.runs.journal import (
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.scoring.responses import ARMS, key_of
 from tomserve.status import FINAL
 
 CHUNK = 1 << 20
@@ -96,6 +95,10 @@ class PaceReporter:
             )
 
 
+ARMS = 20
+"""How many bits of the number of a conversation say who asked; the others are the place of the item."""
+
+
 @dataclass
 class KnownRows:
     """The questions that rows may answer.
@@ -130,7 +133,7 @@ class KnownRows:
         arm = self._arms.setdefault((row["strategy"], row.get("sample") or 0, level), len(self._arms))
         if arm >> ARMS:
             raise ConfigError(f"{path}:{number}: holds more than {1 << ARMS:,} kinds of samples; restore the file")
-        return key_of(place, arm)
+        return place << ARMS | arm
 
     def ends(self, row: Row) -> bool:
         """Whether a row with a final reply ends a conversation that was to be asked."""

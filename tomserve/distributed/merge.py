@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple
 import orjson
 
 from tomserve._version import __version__
-from tomserve.content import files, temporary
+from tomserve.content import files
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import FileSnapshot, digest_file, one_line, open_for_reading
 from tomserve.content.paths import PARTS_ENDING, run_name
@@ -49,7 +49,7 @@ from tomserve.runs.noise_check import find_other_engines
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder, check_files, missing_manifest_error
 from tomserve.scoring.grades import JOURNAL, MARK, RECORD, GradeFiles, GraderChoices
-from tomserve.scoring.responses import NOISE, place_of
+from tomserve.scoring.responses import NOISE
 
 PART = "part"
 """The field of a session that says in which run it was; sessions of the merged run itself do not have it."""
@@ -310,7 +310,7 @@ def merge_choices(
                 f"{place.record}: names another reader than {places[0].record}; have one reader read both "
                 "(`tomserve score RUN --reader`), or remove one of the records, and read again what is merged"
             )
-    rows = stack.enter_context(temporary.file(into))
+    rows = stack.enter_context(files.temporary_file(into))
     seen: set[bytes] = set()
     for place in places:
         for _, _, line in FileSnapshot(place.journal, whole_length(place.journal)).lines():
@@ -318,7 +318,7 @@ def merge_choices(
                 seen.add(digest)
                 rows.write(line)
     record = records[-1] if len(places) == 1 or places[-1].record.parent == into else {**records[0], "sample": None}
-    note = stack.enter_context(temporary.file(into))
+    note = stack.enter_context(files.temporary_file(into))
     note.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
     made += [(rows, into / JOURNAL), (note, into / RECORD)]
 
@@ -483,14 +483,14 @@ class _Work:
         into = self.folder.path
         manifest = merge_manifests(run_name(into), self.runs, self.shards, ())
         with contextlib.ExitStack() as stack:
-            items = stack.enter_context(temporary.file(into))
+            items = stack.enter_context(files.temporary_file(into))
             merged_items = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
             made: list[tuple[IO[bytes], Path]] = [(items, into / runfolder.ITEMS)]
             read, rows, joined = self._join(stack, made, merged_items, manifest, runfolder.JOURNAL)
             again, _, _ = self._join(stack, made, merged_items, manifest, NOISE)
             merged = [self._part(one, read) for one in self.sources if not one.own]
             manifest = merge_manifests(run_name(into), self.runs, self.shards, merged)
-            places = {place_of(key) for one in again.values() for key in one.keys}
+            places = {key >> journals.ARMS for one in again.values() for key in one.keys}
             note_checks(manifest, self.runs, apart=not merged_items.shared, again=len(places))
             wanted = len(merged_items.ids) * len(manifest.strategies) * manifest.repeats
             manifest.complete = complete and joined.ended == wanted
@@ -520,7 +520,7 @@ class _Work:
         joined = journals.join_journals(list(read.values()))
         if not paths and name == NOISE:
             return {}, journals.CopiedRows(0, 0, ""), joined
-        out = stack.enter_context(temporary.file(self.folder.path))
+        out = stack.enter_context(files.temporary_file(self.folder.path))
         pace = journals.PaceReporter(f"writing {name}", total, self.listener.message, self.stop.check)
         rows = journals.copy_rows(list(read.values()), joined.lost, out, pace)
         made.append((out, self.folder.path / name))

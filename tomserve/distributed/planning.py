@@ -8,7 +8,6 @@ dividing again makes it anew.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve._version import __version__
+from tomserve.content import files
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.distributed.cost import BYTES_A_TOKEN, PromptCost, count_tokens, measure_prompts
@@ -255,14 +255,9 @@ def _lock_folder(place: Path) -> Iterator[None]:
         hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
         raise MachineError(f"{place}: cannot be written ({error.strerror}); {hint}") from None
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MachineError(
-                f"{place}: another process divides into it right now; wait for it, or use --run NEW"
-            ) from None
-        except OSError:  # a file system without locks
-            pass
+        with contextlib.suppress(OSError):  # a file system without locks
+            if not files.try_lock(lock):
+                raise MachineError(f"{place}: another process divides into it right now; wait for it, or use --run NEW")
         yield
     finally:
         os.close(lock)

@@ -28,7 +28,7 @@ from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, chec
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import Progress
 from tomserve.runs.runfolder import PARTS, run_path
-from tomserve.runs.scores import current_scores, read_current_record
+from tomserve.runs.scores import read_current_record, scores_of
 from tomserve.scoring.table import COLUMNS, Note, check_columns, read_table
 from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, known
@@ -370,7 +370,7 @@ def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int
             elif read_current_record(part) is not None:
                 current.append(number)
             else:
-                current_scores(part, note=note)
+                scores_of(part, note=note, again=True)
                 scored.append(number)
         except (ConfigError, OSError) as error:
             broken[number] = str(error)

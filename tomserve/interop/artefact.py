@@ -26,7 +26,7 @@ import orjson
 
 from tomserve import content
 from tomserve._version import __version__
-from tomserve.content import files, output_path, temporary
+from tomserve.content import files, output_path
 from tomserve.content.paths import run_name, runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop import hub, recompute
@@ -94,7 +94,7 @@ def copy_runs(runs: Sequence[str]) -> Iterator[Snapshot]:
     Within the block, the runs that are found by name are these copies. Raises ConfigError for what is no run, two runs
     of one name, a secret of the environment in a file, and what cannot be copied.
     """
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         snapshot = Snapshot((scratch / "runs").resolve())
         places = _places()
         for run in runs:
@@ -504,7 +504,7 @@ def _fill(
 ) -> None:
     for name, file in runs.files():
         out.copy(f"runs/{name}", file)
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         drawn = _put_results(out, options, labels, analysis, runs, scratch)
     study = None
     for name, file in _own_study(analysis):

@@ -26,8 +26,9 @@ import yaml
 
 from tomserve import benchmarks, content
 from tomserve._version import __version__
-from tomserve.content import output_path, temporary
+from tomserve.content import output_path
 from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.files import temporary_folder
 from tomserve.content.paths import run_name
 from tomserve.content.text import mark_hidden
 from tomserve.errors import ConfigError
@@ -499,7 +500,7 @@ def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -
     """
     _refuse_leftovers(dataset, folder)
     try:
-        with temporary.folder() as scratch:
+        with temporary_folder() as scratch:
             parts = _tables(dataset, scratch)
             files = {f"data/{name}.parquet": table.path for name, table in parts.tables.items()}
             texts = {

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import orjson
 
 from tomserve import benchmarks
-from tomserve.content import digest, files, temporary
+from tomserve.content import digest, files
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import digest_file
 from tomserve.content.text import count_noun
@@ -758,7 +758,7 @@ def import_replies(
     benchmarks = BenchmarkFinder(options.benchmark, options.path, listener)
     summary = ImportSummary()
     try:
-        with temporary.folder() as scratch, contextlib.ExitStack() as stack:
+        with files.temporary_folder() as scratch, contextlib.ExitStack() as stack:
             groups = Groups(options, summary, scratch, stack, listener)
             for source in sources:
                 groups.read(source, lenient=source.path in found and len(sources) > 1)

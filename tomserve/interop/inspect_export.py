@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import orjson
 
-from tomserve.content import output_path, temporary
+from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import redact_settings
 from tomserve.interop.scored_replies import Message, ScoredReplies, ScoredReply, Transcripts
@@ -295,7 +295,7 @@ def export_log(replies: ScoredReplies, strategy: str, path: Path, listener: List
     Raises ConfigError as `open_output` does and where there is no sample, OSError where the file cannot be
     written."""
     log = _Log(replies, strategy)
-    with output_path.open_output(path, replies.folder) as file, temporary.folder() as scratch:
+    with output_path.open_output(path, replies.folder) as file, files.temporary_folder() as scratch:
         log.write(file, scratch / "summaries", listener)
     return log.count
 

@@ -104,14 +104,14 @@ class ScoredReplies:
         item = self._items.item(place)
         strategy = row["strategy"]
         scoring = benchmarks.scoring_of(item.benchmark)
-        if strategy in self._asked.lettered:
+        if strategy in self._asked["lettered"]:
             scoring = replace(scoring, lettered=True)
         score = score_row(
-            self._asked.run,
+            self._asked["run"],
             row["model"],
             item,
             row,
-            strategy in self._asked.chains,
+            strategy in self._asked["chains"],
             self._items.others(place),
             _replies_only(scoring),
             reader=self._reader,

@@ -463,7 +463,7 @@ def read_run(
         manifest = read_manifest(folder) or {}
         server = manifest.get("server")
         root = server.get("root") if isinstance(server, dict) else None
-        lettered = replies.sources.lettered
+        lettered = replies.sources["lettered"]
         survey = Survey(replies.items, replies.responses, benchmarks.scoring_of, sample, lettered)
         job = ReadingJob(
             reader, survey, GradeFiles.of_run(folder), listener or SilentListener(), held.log, stop or Stop(), own

@@ -29,7 +29,7 @@ import orjson
 import polars as pl
 import pydantic
 
-from tomserve.content import files, temporary
+from tomserve.content import files
 from tomserve.content.compact_index import MASK, Index, text_checksum
 from tomserve.content.files import digest_file
 from tomserve.engine.records import CLOSES, CLOSING
@@ -481,7 +481,7 @@ def journal_path(folder: Path) -> Path:
         key = (str(packed.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
         if (found := _KEPT.get(key)) is None or not found.exists():
             try:
-                place = _folder().enter_context(temporary.folder())
+                place = _folder().enter_context(files.temporary_folder())
                 found = place / JOURNAL
                 _unpack(packed, found)
             except OSError as error:

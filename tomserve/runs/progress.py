@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Protocol
 import orjson
 import pydantic
 
-from tomserve.content import files, temporary
+from tomserve.content import files
 from tomserve.engine.records import MASKED, utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.engine.runner import RunStatus
@@ -208,13 +207,13 @@ def lock_holder(folder: Path) -> int | None:
     except (OSError, ConfigError):
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+        with contextlib.suppress(OSError):
+            if files.try_lock(lock, shared=True):
+                return None
         said = os.pread(lock, 32, 0).strip()
         return int(said) if said.isdigit() else 0
     finally:
         os.close(lock)
-    return None
 
 
 @contextlib.contextmanager
@@ -321,7 +320,7 @@ class ProgressRecorder:
         }  # fmt: skip
         with contextlib.suppress(OSError, ConfigError, orjson.JSONEncodeError):
             files.check_replaceable(self._path)
-            with temporary.file(self._path.parent) as file:
+            with files.temporary_file(self._path.parent) as file:
                 file.write(orjson.dumps(record) + b"\n")
                 file.flush()
                 os.replace(file.name, self._path)

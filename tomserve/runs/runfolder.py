@@ -1,31 +1,23 @@
 """The run folder ``runs/<run>/``: its place and name, its lock, its files, and whether its score table is up to date.
 
 On a command line, RUN is the name of a folder under ``./runs`` (or ``TOMSERVE_RUNS``), such as ``mine`` or
-``pilot/mine``, or a path that begins with ``./``, ``../``, ``~`` or ``/``. The record ``scores.json`` says what
-``scores.parquet`` was made from: a kept table is used only where tomserve made it for the same user, with the same
-code, from files that are byte for byte those in the folder. The times of files prove nothing, since copying changes
-them and editing need not.
-"""
+``pilot/mine``, or a path that begins with ``./``, ``../``, ``~`` or ``/``."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import orjson
 
-from tomserve import benchmarks
-from tomserve.content import digest_of, files, signatures
+from tomserve.content import digest_of, files
 from tomserve.content.compact_index import FirstPlaces
-from tomserve.content.files import FileSnapshot, changed_error, digest_bytes
 from tomserve.content.paths import PARTS_ENDING, run_name, runs_root
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
@@ -34,7 +26,6 @@ from tomserve.runs import journal
 from tomserve.runs.item_store import ItemStore, TextStore, sort_places
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest, refuse_closed
-from tomserve.scoring import grades, version
 from tomserve.scoring.responses import NOISE
 from tomserve.scoring.table import MEASURED
 
@@ -259,17 +250,6 @@ def _check_place(folder: Path) -> None:
         raise ConfigError(f"{folder}: holds other runs, such as {other.relative_to(whole)}; choose a name of its own")
 
 
-def _take(lock: int) -> None:
-    """Lock an open file. Raises BlockingIOError where another process holds it, and does so for longer than a look at
-    whether the run is in use takes (tomserve.runs.progress)."""
-    for _ in range(LOOKS):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(LOOK)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 class RunFolder:
     """A run folder that is locked by this process until the context is left.
 
@@ -290,20 +270,25 @@ class RunFolder:
             hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
             raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
         try:
-            _take(self._lock)
-        except OSError as error:
-            if not isinstance(error, BlockingIOError):  # a file system without locks, or a server that is gone
-                os.close(self._lock)
-                raise MachineError(
-                    f"{path}: cannot be locked ({error.strerror}), so that two programs could write to it at once; "
-                    "choose a place on another disk by TOMSERVE_RUNS or --run PATH"
-                ) from None
-            holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
+            for _ in range(LOOKS):  # a look at whether the run is in use holds the lock for a moment
+                if files.try_lock(self._lock):
+                    break
+                time.sleep(LOOK)
+            else:
+                holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
+                holder = holder if holder.isdigit() else "unknown"
+                raise InUseError(
+                    f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
+                )
+        except OSError as error:  # a file system without locks, or a server that is gone
             os.close(self._lock)
-            holder = holder if holder.isdigit() else "unknown"
-            raise InUseError(
-                f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
+            raise MachineError(
+                f"{path}: cannot be locked ({error.strerror}), so that two programs could write to it at once; choose "
+                "a place on another disk by TOMSERVE_RUNS or --run PATH"
             ) from None
+        except InUseError:
+            os.close(self._lock)
+            raise
         with contextlib.suppress(OSError):  # the number only serves the message for whoever finds the run locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -341,131 +326,8 @@ TABLE = "scores.parquet"
 JOURNAL, ITEMS = journal.JOURNAL, "items.jsonl"
 """The files of a run folder that hold its rows and its items."""
 
-FILES = (JOURNAL, ITEMS, NOISE)
-"""Files of a run folder that scores are made from, if they exist."""
-
-
-def list_score_sources(folder: Path) -> list[str]:
-    """The names of the files in a run folder that its scores are made from: those of FILES that exist and, where a
-    reader is in use, its journal and its record (see tomserve.scoring.grades)."""
-    read = (grades.JOURNAL, grades.RECORD) if (folder / grades.RECORD).exists() else ()
-    there = (name for name in (*FILES, *read) if (folder / name).exists() or name == JOURNAL)
-    return [name for name in there if name != JOURNAL or journal.has_journal(folder)]
-
-
 Record = Mapping[str, Any]
-"""What a table was made from, as JSON holds it: the fields of ScoreSources, `version` (see tomserve.scoring.version),
-and `table`, the digest of the table's file."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreSources:
-    """What the scores of a run are made from.
-
-    run: the run's name, which is a column of the table.
-    model: the model's id.
-    chains: the strategies whose replies are asked to hold a belief chain.
-    turns: the number of turns of each strategy that has not exactly one, 0 where a program decides.
-    files: the files by their names, each with its `bytes` (length) and `digest`.
-    benchmark_file: the digest of the file that declares the run's benchmark, where this process was given that file;
-    None for a built-in benchmark, and where only the standard metrics are computed.
-    lettered: the strategies that show the choices as A, B, C.
-    rows: what is known of the journal's rows (see tomserve.runs.scores); None where nothing is.
-    """
-
-    run: str
-    model: str
-    chains: tuple[str, ...]
-    turns: Mapping[str, int]
-    files: Mapping[str, Mapping[str, Any]]
-    benchmark_file: str | None = None
-    lettered: tuple[str, ...] = ()
-    rows: Mapping[str, Any] | None = None
-
-    @classmethod
-    def of_run(cls, folder: Path) -> ScoreSources:
-        """The sources of a run, still without its files. Raises ConfigError where the folder is no run."""
-        check_files(folder)
-        manifest = Manifest.read(folder)
-        if manifest is None:
-            raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-        chains = sorted(name for name, strategy in manifest.strategies.items() if strategy.chain)
-        turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns != 1}
-        benchmark = benchmarks.find(manifest.benchmark)
-        digest = benchmark.digest if benchmark is not None else None
-        lettered = sorted(name for name, strategy in manifest.strategies.items() if strategy.lettered)
-        return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest, tuple(lettered))
-
-    def with_files(self, files: Iterable[tuple[str, int, str]]) -> ScoreSources:
-        """The same sources with files, each given as (name, length in bytes, digest)."""
-        described = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
-        return replace(self, files=described)
-
-    def with_snapshots(self, files: Iterable[FileSnapshot]) -> ScoreSources:
-        """The same sources with the files that were scored.
-
-        Raises ConfigError where a file was changed while it was read, because the table then mixes two states of it.
-        """
-        files = list(files)
-        for file in files:
-            if not file.is_unchanged():
-                raise changed_error(file.path)
-        return self.with_files((file.path.name, file.size, file.digest) for file in files)
-
-    def record(self, table: bytes) -> Record:
-        """The record of a table; table: the bytes of its file."""
-        made = {
-            "schema": 1,
-            **asdict(self),
-            "chains": list(self.chains),
-            "scorer": version.SCORER,
-            "table": digest_bytes(table),
-        }
-        if self.benchmark_file is None:
-            del made["benchmark_file"]
-        if self.rows is None:
-            del made["rows"]
-        made["lettered"] = list(self.lettered)
-        if not self.lettered:
-            del made["lettered"]
-        return made
-
-
-def load_kept_table(path: Path) -> tuple[bytes, Record] | None:
-    """The kept table at that path of a run folder, as the bytes of its file, with its record; None where the table has
-    to be made again.
-
-    Where the run's benchmark is declared in a file that this process was not given, a table that was made with that
-    file is used, since it could not be made again now. Raises ConfigError where the folder is no run.
-    """
-    folder = path.parent
-    asked = ScoreSources.of_run(folder)
-    if (kept := read_table_record(path)) is None:
-        return None
-    try:
-        there, was = list_score_sources(folder), kept.get("files")
-        if was and any(journal.file_size(folder / name) != was.get(name, {}).get("bytes") for name in there):
-            return None  # what has grown need not be read to know it
-        table = path.read_bytes()
-        found = asked.with_files((name, *journal.measure_file(folder / name)) for name in there)
-        now = replace(found, rows=kept.get("rows")).record(table)
-        if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
-            now = {**now, "benchmark_file": made_with}
-    except OSError:
-        return None
-    return (table, now) if kept == now else None
-
-
-def read_table_record(path: Path) -> dict[str, Any] | None:
-    """The record of the table at that path, whether that holds or not; None where this user's tomserve wrote none."""
-    return signatures.read_record(_beside(path))
-
-
-def keep_table_record(path: Path, record: Record) -> None:
-    """Write the record of the table at that path, if the folder can be written."""
-    signatures.write_record(_beside(path), record)
-
-
-def _beside(path: Path) -> Path:
-    """The file that holds the record of the table at that path."""
-    return path.with_suffix(".json")
+"""What a table was made from: `run`, `model`, `chains`, `turns` (of each strategy that has not exactly one), `lettered`
+(the strategies that show the choices as A, B, C), `files` (each with `bytes` and `digest`), `benchmark_file` (digest of
+the file that declares the benchmark, None for a built-in one and where it was not given), `scorer`, and `table`, the
+digest of the table's file. Of a measured run: `run`, `model`, `files` and `table`."""

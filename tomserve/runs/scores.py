@@ -1,131 +1,116 @@
-"""The scores of a run: computed from its folder, kept in ``scores.parquet``, and computed again when out of date.
+"""The scores of a run: computed from its folder, kept in the user's cache, and exported as ``scores.parquet``.
 
-The folder alone is enough to compute the table again, with the same bytes every time. The only exceptions are a
-measured run, whose table is returned as it was measured (see tomserve.runs.measurement), and a benchmark that a user
-declared in a file of his own, because nothing in a run folder is ever run as code. Where the journal has only grown
-since, only the new rows are scored.
+A table is kept under a digest of what it was made from: the bytes of the run's files, what the manifest says of its
+strategies, and the code that scores. The copy in the folder is never read, except that of a measured run, whose table
+is returned as it was measured (see tomserve.runs.measurement). The same files give the same bytes every time. A
+benchmark that a user declared in a file of his own is scored by its own metrics only where that file was given, since
+nothing in a run folder is ever run as code.
 
 >>> scores_of(Path("runs/perturbed-2-reference")).select("strategy", "correct").head()           # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.content import files, temporary
-from tomserve.content.files import FileMark, digest_file, find_mark
-from tomserve.runs import measurement, runfolder
-from tomserve.runs.journal import journal_path
+from tomserve.content import cache, files
+from tomserve.content.files import changed_error, digest_bytes
+from tomserve.content.paths import run_name
+from tomserve.errors import ConfigError
+from tomserve.runs import journal, measurement, runfolder
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import find_run
+from tomserve.runs.runfolder import Record, find_run
+from tomserve.scoring import grades, version
 from tomserve.scoring.grades import GradeFiles, GraderChoices
 from tomserve.scoring.responses import NOISE, ItemFile, NoiseFile, Problems, ResponseFile
-from tomserve.scoring.table import (
-    TABLES,
-    Note,
-    empty_table,
-    extend_score_table,
-    read_table,
-    unknown_statuses,
-    write_score_table,
-)
-
-
-class PreviousTable(NamedTuple):
-    """The table of a run that has grown since.
-
-    table: the table, which has rows. mark: how far the journal had come. unread: the lines that could not be read, as
-    tomserve.scoring.responses.Problems gives them.
-    """
-
-    table: pl.DataFrame
-    mark: FileMark
-    unread: Mapping[str, Any]
-
-
-def read_row_facts(responses: ResponseFile, before: PreviousTable | None = None) -> dict[str, Any]:
-    """What the record of a table says of the journal's rows: how many lines it had, whether each row alone is the reply
-    to its question, and which lines could not be read.
-
-    responses: the journal, after it was read. before: what it was read after, None where all of it was read.
-    """
-    problems = responses.problems if before is None else responses.problems.after(before.unread)
-    return {"lines": responses.file.count, "alone": responses.alone, "unread": problems.as_json()}
-
-
-def list_unread(folder: Path, rows: Mapping[str, Any]) -> Problems:
-    """The lines of a run's journal that could not be read. rows: as `read_row_facts` gives them."""
-    return Problems(folder / runfolder.JOURNAL).after(rows["unread"])
-
-
-def find_previous_table(path: Path) -> PreviousTable | None:
-    """The table at that path of a run folder, where it can be continued; None where it has to be made again.
-
-    Raises ConfigError where the folder is no run.
-    """
-    record, folder = runfolder.read_table_record(path), path.parent
-    if record is None or not isinstance(rows := record.get("rows"), dict) or not rows["alone"]:
-        return None
-    files = record["files"]
-    there = runfolder.list_score_sources(folder)
-    if set(there) != set(files) or NOISE in files or runfolder.JOURNAL not in files:
-        return None
-    try:
-        table = path.read_bytes()
-        same = [(name, *digest_file(folder / name)) for name in there if name != runfolder.JOURNAL]
-        was = (runfolder.JOURNAL, files[runfolder.JOURNAL]["bytes"], files[runfolder.JOURNAL]["digest"])
-        sources = replace(runfolder.ScoreSources.of_run(folder).with_files((*same, was)), rows=rows)
-        if sources.record(table) != record:
-            return None
-        mark = find_mark(journal_path(folder), was[1], rows["lines"], was[2])
-    except OSError:
-        return None
-    scores = None if mark is None else pl.read_parquet(table)
-    if mark is None or scores is None or scores.is_empty():
-        return None
-    return PreviousTable(scores, mark, rows["unread"])
+from tomserve.scoring.table import TABLES, Note, empty_table, read_table, unknown_statuses, write_score_table
 
 
 class ScoredRun(NamedTuple):
-    """A run's score table, and the record of what it was made from (see tomserve.runs.runfolder)."""
+    """A run's score table, what it was made from, and by file which lines could not be read (Problems.as_json)."""
 
     table: pl.DataFrame
-    record: runfolder.Record
+    record: Record
+    unread: Mapping[str, Any] = {}
 
 
 class RunReplies(NamedTuple):
-    """The replies of a run, its items, and what else its scores are made from."""
+    """The replies of a run, its items, and what else its scores are made from (a Record without files and table)."""
 
-    sources: runfolder.ScoreSources
+    sources: dict[str, Any]
     items: ItemFile
     responses: ResponseFile
 
 
-def load_replies(folder: Path, items: Path | None = None, after: FileMark | None = None) -> RunReplies | None:
+def _describe(folder: Path) -> dict[str, Any]:
+    runfolder.check_files(folder)
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    benchmark = benchmarks.find(manifest.benchmark)
+    strategies = sorted(manifest.strategies.items())
+    return {
+        "schema": 1,
+        "run": run_name(folder),
+        "model": manifest.model,
+        "chains": [name for name, strategy in strategies if strategy.chain],
+        "turns": {name: strategy.turns for name, strategy in strategies if strategy.turns != 1},
+        "lettered": [name for name, strategy in strategies if strategy.lettered],
+        "benchmark_file": benchmark.digest if benchmark is not None else None,
+        "scorer": version.SCORER,
+    }
+
+
+def _place(sources: Mapping[str, Any]) -> Path:
+    """Where the table of these sources is kept. The file of a user's own benchmark does not count here: where it was
+    not given, a table that was made with it is used, since it could not be made again now."""
+    named = {name: value for name, value in sources.items() if name not in ("benchmark_file", "table")}
+    return cache.place("scores", orjson.dumps(named, option=orjson.OPT_SORT_KEYS))
+
+
+def _source_files(folder: Path) -> list[Path]:
+    """The files of a run that its scores are made from, where they exist; of a reader's, only where one is in use."""
+    read = (grades.JOURNAL, grades.RECORD) if (folder / grades.RECORD).exists() else ()
+    there = (name for name in (runfolder.ITEMS, NOISE, *read) if (folder / name).exists())
+    own = [runfolder.JOURNAL] if journal.has_journal(folder) else []
+    return [folder / name for name in (*own, *there)]
+
+
+def _find_kept(folder: Path, sources: dict[str, Any]) -> tuple[dict[str, Any], bytes] | None:
+    """What is kept of the table of a run as its files are now: its head (`record`, `unread`) and its bytes."""
+    try:
+        measured = {path.name: journal.measure_file(path) for path in _source_files(folder)}
+    except OSError:
+        return None
+    described = {name: {"bytes": size, "digest": digest} for name, (size, digest) in measured.items()}
+    if (file := cache.find(_place({**sources, "files": described}))) is None:
+        return None
+    with file:
+        head = orjson.loads(file.readline())
+        table = file.read()
+    wanted = sources["benchmark_file"]
+    return (head, table) if wanted in (None, head["record"]["benchmark_file"]) else None
+
+
+def load_replies(folder: Path, items: Path | None = None) -> RunReplies | None:
     """The replies of a run as they are scored; None where nothing was asked yet.
 
-    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. after: the mark in
-    the journal behind which replies are read, None for all. Raises ConfigError as `score_run` does, and for a measured
-    run.
+    items: a JSONL file of items to score against instead of the run's own. Raises ConfigError as `score_run` does.
     """
-    measurement.refuse_measured(folder, *_NO_REPLIES)
-    sources, journal = runfolder.ScoreSources.of_run(folder), journal_path(folder)
-    if not journal.exists():
+    measurement.refuse_measured(folder, "has no replies to read", "`tomserve report RUN` shows what was measured")
+    sources, path = _describe(folder), journal.journal_path(folder)
+    if not path.exists():
         return None
     questions = ItemFile(items or folder / runfolder.ITEMS)
-    return RunReplies(
-        sources, questions, ResponseFile(journal, questions, sources.model, talking=sources.turns, after=after)
-    )
-
-
-_NO_REPLIES = ("has no replies to read", "`tomserve report RUN` shows what was measured")
+    return RunReplies(sources, questions, ResponseFile(path, questions, sources["model"], talking=sources["turns"]))
 
 
 def load_reader_choices(folder: Path) -> GraderChoices | None:
@@ -134,189 +119,129 @@ def load_reader_choices(folder: Path) -> GraderChoices | None:
     return GraderChoices(place) if place.record.exists() else None
 
 
-def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
-    """Score a run without keeping the table.
-
-    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own.
-    note: called with a sentence on each thing that could not be read.
-
-    Returns a table with one row for each item and strategy. Raises ConfigError where the folder is no run or a measured
-    one, or its items are broken.
-    """
-    with temporary.folder() as scratch:
-        return _score_into(scratch / runfolder.TABLE, folder, items=items, note=note).table
-
-
-_NOT_SCORED = "cannot be scored again"
-
-
-def write_scores(
-    folder: Path,
-    path: Path,
-    *,
-    items: Path | None = None,
-    note: Note | None = None,
-    before: PreviousTable | None = None,
-) -> runfolder.ScoreSources:
-    """Score a run into a Parquet file.
-
-    folder: the run's folder. path: the file to write.
-    items: a JSONL file of items to score against instead of the run's own.
-    note: called with a sentence on each thing that could not be read. before: the run's table before it has grown; then
-    only what is new is scored, if that is possible.
-
-    Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
-    written.
-    """
+def _score(path: Path, folder: Path, items: Path | None = None, note: Note | None = None) -> dict[str, Any]:
+    """Score a run into a Parquet file; returns its head as `_find_kept` does."""
     measurement.refuse_measured(folder, _NOT_SCORED)
-    replies = load_replies(folder, items, before.mark if before is not None else None)
-    if before is not None and replies is not None and not replies.responses.alone:
-        before, replies = None, load_replies(folder, items)
+    replies = load_replies(folder, items)
     if replies is None:
-        sources = runfolder.ScoreSources.of_run(folder)
-        empty_table(sources.run).write_parquet(path)
-        return sources
+        sources = {**_describe(folder), "files": {}}
+        empty_table(sources["run"]).write_parquet(path)
+        return {"record": {**sources, "table": digest_bytes(path.read_bytes())}, "unread": {}}
     sources, questions, responses = replies
     noise = folder / NOISE
-    again = NoiseFile(noise, questions, sources.model, talking=sources.turns) if noise.exists() else None
-    rows = read_row_facts(responses, before)
-    _note_problems(note, list_unread(folder, rows), again.problems if again is not None else None)
-    if note is not None and (missing := _missing_benchmark_file(Manifest.read(folder))):
-        note(f"{folder}: {missing}")
+    again = NoiseFile(noise, questions, sources["model"], talking=sources["turns"]) if noise.exists() else None
+    unread = {file.problems.path.name: file.problems.as_json() for file in (responses, again) if file is not None}
+    _tell(folder, sources["benchmark_file"], unread, note)
     reader = load_reader_choices(folder)
     write_score_table(
         questions,
         responses,
         path,
-        run=sources.run,
-        chains=sources.chains,
-        lettered=sources.lettered,
+        run=sources["run"],
+        chains=sources["chains"],
+        lettered=sources["lettered"],
         noise=again,
         rules=benchmarks.scoring_of,
         reader=reader,
     )
-    if before is not None:
-        extend_score_table(before.table, pl.read_parquet(path.read_bytes()), path)
-    read = [file.file for file in (responses, questions, again) if file is not None]
-    sources = sources.with_snapshots([*read, *(reader.files if reader is not None else ())])
-    return replace(sources, rows=None if again is not None else rows)
+    read = [one.file for one in (responses, questions, again) if one is not None]
+    for file in (read := [*read, *(reader.files if reader is not None else ())]):
+        if not file.is_unchanged():  # the table would mix two states of it
+            raise changed_error(file.path)
+    described = {file.path.name: {"bytes": file.size, "digest": file.digest} for file in read}
+    return {"record": {**sources, "files": described, "table": digest_bytes(path.read_bytes())}, "unread": unread}
 
 
-def _note_problems(note: Note | None, *problems: Problems | None) -> None:
-    """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
-    for found in problems:
-        if note is not None and found:
-            note(str(found))
+_NOT_SCORED = "cannot be scored again"
 
 
-def _score_into(
-    path: Path,
-    folder: Path,
-    *,
-    items: Path | None = None,
-    note: Note | None = None,
-    before: PreviousTable | None = None,
-) -> ScoredRun:
-    sources = write_scores(folder, path, items=items, note=note, before=before)
-    table = path.read_bytes()
-    return ScoredRun(pl.read_parquet(table), sources.record(table))
+def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
+    """Score a run without keeping the table, which has one row for each item and strategy.
 
-
-def _missing_benchmark_file(manifest: Manifest | None) -> str | None:
-    """The sentence for a run whose benchmark is declared in a file that was not given; else None."""
-    if manifest is None or manifest.benchmark_file is None or benchmarks.find(manifest.benchmark) is not None:
-        return None
-    name, file = manifest.benchmark, str(manifest.benchmark_file.get("name"))
-    file = file if re.fullmatch(r"[\w.-]{1,100}\.py", file) else "FILE.py"  # the manifest may come from somebody else
-    return (
-        f"scored with the standard metrics alone, as the file of its benchmark {name!r} is not at hand; for the "
-        f"benchmark's own run `tomserve score RUN --benchmark {file}`"
-    )
-
-
-def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
-    """The scores of a run, computed only where that is needed.
-
-    The table kept in ``scores.parquet`` is used if ``scores.json`` beside it proves that the same version of tomserve
-    of the same user made it from exactly the files that the folder holds now. Otherwise the scores are computed again,
-    and kept.
-
-    folder: the run's folder. fresh: whether to compute them again in any case.
-    note: called with a sentence on each thing that could not be read. Raises ConfigError as `score_run` does; for a
-    measured run only where its table is not the one that was measured, or is to be made afresh.
+    items: a JSONL file of items to score against instead of the run's own. note: called with a sentence on each file
+    that could not be read as a whole. Raises ConfigError where the folder is no run or a measured one, or its items are
+    broken.
     """
-    return load_scored_run(folder, fresh=fresh, note=note).table
+    with files.temporary_folder() as scratch:
+        _score(scratch / runfolder.TABLE, folder, items, note)
+        return pl.read_parquet(scratch / runfolder.TABLE)
 
 
-def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = None) -> ScoredRun:
-    """The same scores as `scores_of` returns, with the record of what they were made from.
+def _tell(folder: Path, benchmark_file: str | None, unread: Mapping[str, Any], note: Note | None) -> None:
+    """Say in one line for each file which of its lines could not be read, and where the benchmark's file is missing."""
+    if note is None:
+        return
+    for name, counted in unread.items():
+        if counted:
+            note(str(Problems.from_json(folder / name, counted)))
+    manifest = Manifest.read(folder)
+    if benchmark_file is not None or manifest is None or manifest.benchmark_file is None:
+        return
+    if benchmarks.find(manifest.benchmark) is None:
+        file = str(manifest.benchmark_file.get("name"))
+        file = file if re.fullmatch(r"[\w.-]{1,100}\.py", file) else "FILE.py"  # it may come from somebody else
+        note(
+            f"{folder}: scored with the standard metrics alone, as the file of its benchmark {manifest.benchmark!r} is "
+            f"not at hand; for the benchmark's own run `tomserve score RUN --benchmark {file}`"
+        )
 
-    Where a table is kept and the run has only grown since, only what is new is scored (see tomserve.runs.scores).
+
+def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = None, again: bool = False) -> ScoredRun:
+    """The scores of a run and what they were made from, computed only where they are not kept; exported to its folder
+    where that can be written.
+
+    fresh: whether to compute them in any case. note: called with a sentence on each file that could not be read as a
+    whole; again: also where nothing has to be scored. Raises ConfigError as `score_run` does; for a measured run only
+    where its table is not the one that was measured, or is to be made afresh.
     """
-    path = folder / runfolder.TABLE
     if (manifest := measurement.measured_manifest(folder)) is not None:
         if fresh:
             measurement.refuse_measured(folder, _NOT_SCORED)
         return ScoredRun(*measurement.read_measurement(folder, manifest))
-    if not fresh and (usable := runfolder.load_kept_table(path)) is not None:
-        table, record = usable
-        return ScoredRun(pl.read_parquet(table), record)
-    before = None if fresh else find_previous_table(path)
-    try:
-        with files.replace_file(path) as file:
-            made = _score_into(Path(file.name), folder, note=note, before=before)
-    except OSError:  # the scores of a read-only folder can still be computed, only not kept
-        with temporary.folder() as scratch:
-            return _score_into(scratch / path.name, folder, note=note)
-    runfolder.keep_table_record(path, made.record)
-    return made
+    if not fresh and (kept := _find_kept(folder, _describe(folder))) is not None:
+        head, table = kept
+        if again:
+            _tell(folder, head["record"]["benchmark_file"], head["unread"], note)
+    else:
+        with files.temporary_folder() as scratch:
+            head = _score(scratch / runfolder.TABLE, folder, note=note)
+            table = (scratch / runfolder.TABLE).read_bytes()
+        cache.keep(_place(head["record"]), orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE), table)
+    with contextlib.suppress(OSError):  # a read-only folder
+        path = folder / runfolder.TABLE
+        if not path.exists() or files.digest_file(path)[1] != head["record"]["table"]:
+            with files.replace_file(path) as file:
+                file.write(table)
+    return ScoredRun(pl.read_parquet(table), head["record"], head["unread"])
 
 
-def current_scores(folder: Path, *, note: Note | None = None) -> pl.DataFrame:
-    """The scores of a run as `scores_of` gives them, where all that could not be read is told again even if nothing has
-    to be scored.
-
-    folder: the run's folder. note: called with a sentence on each thing that could not be read. Raises ConfigError as
-    `score_run` does.
-    """
-    found = runfolder.load_kept_table(folder / runfolder.TABLE)
-    if found is None or (rows := found[1].get("rows")) is None:
-        return scores_of(folder, fresh=found is not None, note=note)
-    _note_problems(note, list_unread(folder, rows))
-    if (
-        note is not None
-        and "benchmark_file" not in found[1]
-        and (missing := _missing_benchmark_file(Manifest.read(folder)))
-    ):
-        note(f"{folder}: {missing}")
-    return pl.read_parquet(found[0])
+def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None, again: bool = False) -> pl.DataFrame:
+    """The scores of a run; arguments and errors: see `load_scored_run`."""
+    return load_scored_run(folder, fresh=fresh, note=note, again=again).table
 
 
-def read_current_record(folder: Path) -> runfolder.Record | None:
-    """The record of a run's kept table where that table can be used as it is; None where it has to be made again.
+def read_current_record(folder: Path) -> Record | None:
+    """What the scores of a run were made from, where they are kept; None where they have to be made.
 
     Raises ConfigError where the folder is no run, or its measured table is not the one that was measured.
     """
     if (manifest := measurement.measured_manifest(folder)) is not None:
         return measurement.read_table_bytes(folder, manifest)[1]
-    found = runfolder.load_kept_table(folder / runfolder.TABLE)
-    return None if found is None else found[1]
+    kept = _find_kept(folder, _describe(folder))
+    return None if kept is None else kept[0]["record"]
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
     """The scores of a run, or of a file with a score table.
 
-    source: a run's name or path, or a .parquet, .jsonl or .csv file; None for the newest run.
-    note: called with a sentence on each thing that could not be read. Raises ConfigError where there is no such source.
+    source: a run's name or path, or a .parquet, .jsonl or .csv file; None for the newest run. note: called with a
+    sentence on each thing that could not be read. Raises ConfigError where there is no such source.
     """
     if source is None or not source.endswith(TABLES):
         folder = find_run(source)
-        return _warn_unknown(scores_of(folder, note=note), str(folder), note)
-    return _warn_unknown(read_table(source), source, note)
-
-
-def _warn_unknown(scores: pl.DataFrame, source: str, note: Note | None) -> pl.DataFrame:
-    """The scores as they are, after `note` was told which of their statuses are unknown, if any."""
+        scores, source = scores_of(folder, note=note), str(folder)
+    else:
+        scores = read_table(source)
     if note is not None and (strange := unknown_statuses(scores)) is not None:
         note(f"{source}: {strange}")
     return scores

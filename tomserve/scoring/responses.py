@@ -5,17 +5,17 @@ and lines are read again when needed.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 
-from tomserve.content.files import FileMark, FileSnapshot, changed_error
+from tomserve.content.files import FileSnapshot, changed_error
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line, wrong_factor
 from tomserve.items.rationale import Automaton
@@ -110,6 +110,14 @@ class ItemFile:
         """The position of the item with that id in `ids`, None where there is none."""
         return self._place.get(nfc(identifier))
 
+    @cached_property
+    def ranks(self) -> pl.Series:
+        """The rank of the item at each place [n], in the order of their ids."""
+        order = np.array(sorted(range(len(self.ids)), key=self.ids.__getitem__), dtype=np.uint32)
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(len(order), dtype=np.uint32)
+        return pl.Series(ranks)
+
     def _load(self, place: int) -> Item:
         return read_line(self.path, self._numbers[place], self.file.line(self._offsets[place]).removeprefix(BOM))
 
@@ -126,97 +134,6 @@ class ItemFile:
         own = self.item(place).gold
         siblings = (self.item(other).gold for other in sorted(told))
         return tuple(dict.fromkeys(compile_gold(gold) for gold in siblings if gold is not None and gold != own))
-
-
-ARMS = 20
-"""How many bits of a key are the number of its arm; the others are the place of its item."""
-
-OFFSET = 48
-"""How many bits of a value are the row's offset in its file; the others are its rank."""
-
-
-def key_of(place: int, arm: int) -> int:
-    """The key of a row: of the item at that place, by the arm of that number."""
-    return place << ARMS | arm
-
-
-def place_of(key: int) -> int:
-    """The place of the item of a key."""
-    return key >> ARMS
-
-
-def offset_of(value: int) -> int:
-    """The offset of the row in its file."""
-    return value & ((1 << OFFSET) - 1)
-
-
-class OrderedRows(NamedTuple):
-    """Rows in the order of a score table.
-
-    keys, values: those of the rows. starts: where in them each question begins, whose rows are its samples, and at last
-    their number.
-    """
-
-    keys: array[int]
-    values: array[int]
-    starts: array[int]
-
-
-class LatestRows(NamedTuple):
-    """The rows that count: their keys, each once and ascending, and the value of each."""
-
-    keys: array[int]
-    values: array[int]
-
-    @classmethod
-    def of(cls, keys: array[int], values: array[int]) -> tuple[LatestRows, int]:
-        """The row with the highest value of each key; and how many rows came after one of the same key whose rank was
-        the same and the highest until then. keys, values: those of all rows, in the order of the file."""
-        rows = pl.DataFrame({"key": pl.Series(keys, dtype=pl.UInt64), "value": pl.Series(values, dtype=pl.UInt64)})
-        keys, values = array("Q"), array("Q")
-        if rows["key"].n_unique() == rows.height:
-            return cls(*_arrays(rows.sort("key"), "key", "value")), 0
-        rows = rows.sort("key", maintain_order=True)
-        rank = pl.col("value") // (1 << OFFSET)
-        again = rows.select((rank == rank.cum_max().shift(1).over("key")).sum()).item()
-        latest = rows.group_by("key").agg(pl.col("value").max()).sort("key")
-        return cls(*_arrays(latest, "key", "value")), again
-
-    def find(self, key: int) -> int | None:
-        """The value of a key, None where there is none."""
-        at = bisect_left(self.keys, key)
-        return self.values[at] if at < len(self.keys) and self.keys[at] == key else None
-
-    def item_places(self) -> set[int]:
-        """The places of the items that have a row."""
-        return set((pl.Series(self.keys, dtype=pl.UInt64) // (1 << ARMS)).unique().to_list())
-
-    def sort(
-        self, items: Sequence[int], arms: Sequence[int], questions: Sequence[int], places: Collection[int] | None = None
-    ) -> OrderedRows:
-        """The rows in the order of their items and arms.
-
-        items: the rank of the item at each place. arms: the rank of each arm. questions: for each arm the number of
-        its question, which arms that differ in the sample alone have in common. places: the places of the items whose
-        rows are wanted; None for all.
-        """
-        rows = pl.DataFrame(
-            {"key": pl.Series(self.keys, dtype=pl.UInt64), "value": pl.Series(self.values, dtype=pl.UInt64)}
-        )
-        rows = rows.with_columns(place=pl.col("key") // (1 << ARMS), arm=pl.col("key") % (1 << ARMS))
-        if places is not None:
-            rows = rows.filter(pl.col("place").is_in(pl.Series(list(places), dtype=pl.UInt64).implode()))
-        rank, turn, question = (pl.Series(found, dtype=pl.UInt64) for found in (items, arms, questions))
-        rows = rows.with_columns(rank=rank.gather(rows["place"]), turn=turn.gather(rows["arm"]))
-        rows = rows.with_columns(question=question.gather(rows["arm"])).sort("rank", "turn")
-        new = (pl.col("rank") != pl.col("rank").shift(1)) | (pl.col("question") != pl.col("question").shift(1))
-        starts = rows.select(new.fill_null(True).arg_true().cast(pl.UInt32))["rank"].to_list()
-        keys, values = _arrays(rows, "key", "value")
-        return OrderedRows(keys, values, array("I", (*starts, rows.height)))
-
-
-def _arrays(rows: pl.DataFrame, *columns: str) -> list[array[int]]:
-    return [array("Q", rows[column].to_list()) for column in columns]
 
 
 Row = dict[str, Any]
@@ -245,12 +162,12 @@ class Problems:
         """For each kind of problem how many lines have it, and which was the first."""
         return {kind: [count, self._first[kind]] for kind, count in sorted(self._counts.items())}
 
-    def after(self, counted: Mapping[str, Sequence[int]]) -> Problems:
-        """These problems after those of earlier lines, which are given as `as_json` gives them."""
-        found = Problems(self.path)
-        for kind, (count, first) in (*counted.items(), *self.as_json().items()):
-            found._counts[kind] += count
-            found._first.setdefault(kind, first)
+    @classmethod
+    def from_json(cls, path: Path, counted: Mapping[str, Sequence[int]]) -> Problems:
+        """The problems of a file as `as_json` gave them."""
+        found = cls(path)
+        for kind, (count, first) in counted.items():
+            found._counts[kind], found._first[kind] = count, first
         return found
 
     def __str__(self) -> str:
@@ -267,11 +184,11 @@ class ResponseFile:
     tomserve.status). Lines that are no such rows, or name unknown items, are counted in `problems`.
 
     path: the file. known: the items. model: the model of lines that name none. foreign: whether another tool wrote the
-    file; then lines that replace others are counted, which in a journal are retries. size: how many bytes to read; None
-    for all that the file has when it is opened. talking: the strategies whose questions take conversations of several
+    file; then lines that replace others are counted (`repeated`), which in a journal are retries. size: how many bytes
+    to read; None for all that the file has when it is opened. talking: the strategies whose questions take several
     turns. Of a conversation the row that ended it counts (field `closes`), with the text that the conversation came to
     (`conclusion`) where that is another one than the row's own; where no row ended it, it is a row of status
-    "unfinished" without an answer. after: the mark behind which rows are read.
+    "unfinished" without an answer.
 
     Raises ConfigError where the file, or every line of it, cannot be read, or where a status is no text.
     """
@@ -288,56 +205,55 @@ class ResponseFile:
         foreign: bool = False,
         size: int | None = None,
         talking: Collection[str] = (),
-        after: FileMark | None = None,
     ) -> None:
         self.problems = Problems(path)
-        self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
         self.foreign = foreign
+        self.of_people = False  # whether any response was given by a person (field `person`) rather than a model
+        self.graded = False  # whether another tool has graded any of the replies (field `graded`)
         self._talking = frozenset(talking)
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
-        self._arms: dict[tuple[Any, str, int], int] = {}
-        self._first: dict[int, str] = {}
-        self.of_people = False
-        """Whether any response was given by a person (field `person`) rather than a model."""
-        self.alone = not self._talking
-        """Whether every row alone is the whole reply to its question: no turn of a conversation, no sample, and
-        given by no person nor graded by another tool."""
-        self.graded = False
-        """Whether another tool has graded any of the replies (field `graded`)."""
+        self._arms: dict[tuple[Any, str, int], int] = {}  # model, strategy and sample
+        self._first: dict[tuple[int, int], str] = {}  # by place and arm
         self._known = known
-        self._continued = after is not None
         try:
-            self.file = FileSnapshot(path, size, after)
+            self.file = FileSnapshot(path, size)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        self._latest = self._find_latest()
+        rows = self._read_rows()
+        self._latest, same = rows, ["place", "arm"]
+        if rows.select(same).is_duplicated().any():
+            # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
+            best = pl.col("rank").cum_max().shift(1).over(same)
+            self.repeated = rows.select((pl.col("rank") == best).sum()).item() if foreign else 0
+            self._latest = rows.sort("rank", maintain_order=True).unique(same, keep="last")
+        else:
+            self.repeated = 0
 
-    def _find_latest(self) -> LatestRows:
-        """The rows that count, after all lines were read."""
-        keys, values = array("Q"), array("Q")
+    def _read_rows(self) -> pl.DataFrame:
+        """Where each row stands, in the order of the file: the `place` of its item, its `arm`, its `rank` among the
+        rows of both, and the `offset` of its line."""
+        places, arms, ranks, offsets = array("I"), array("I"), array("I"), array("Q")
         example = b""
         for number, offset, line in self.file.lines():
             if not line.endswith(b"\n") and not _is_json(line):
                 self.problems.add("torn off at the end", number)
             elif (found := self._index(number, line)) is not None:
-                keys.append(found[0])
-                values.append(found[1] << OFFSET | offset)
+                for column, value in zip((places, arms, ranks, offsets), (*found, offset), strict=True):
+                    column.append(value)
             elif line.strip():
                 example = example or line
-        if (example or self.foreign) and not keys and self._needed and not self._continued:
+        if (example or self.foreign) and not places and self._needed:
             raise ConfigError(
                 f"{self.problems.path}: no line of it is a response to a known item"
                 + (f"; {self.problems}" if self.problems else "")
                 + ". A line needs item and text, "
                 'e.g. {"item": "...", "strategy": "vanilla", "text": "..."}'
             )
-        # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
-        latest, repeated = LatestRows.of(keys, values)
-        self.repeated = repeated if self.foreign else 0
-        return latest
+        columns = {"place": places, "arm": arms, "rank": ranks, "offset": offsets}
+        return pl.DataFrame({name: np.array(held) for name, held in columns.items()})
 
-    def _index(self, number: int, line: bytes) -> tuple[int, int] | None:
-        """The key of the row on a line, and its rank among the rows of that key; None where there is no row."""
+    def _index(self, number: int, line: bytes) -> tuple[int, int, int] | None:
+        """The place of the item of the row on a line, its arm and its rank; None where there is no row."""
         row = self._parse(line)
         if isinstance(row, str):
             if line.strip():
@@ -352,13 +268,9 @@ class ResponseFile:
         if (place := self._known.place(row["item"])) is None:
             self.problems.add("of unknown items", number)
             return None
-        arm = self._arms.setdefault(self._arm(row), len(self._arms))
         self.of_people = self.of_people or isinstance(row.get("person"), str)
         self.graded = self.graded or type(row.get(FIELD)) is dict
-        rank = ("closes" in row) << 15 | row["turn"]
-        if rank or self.of_people or self.graded or "sample" in row:
-            self.alone = False
-        return key_of(place, arm), rank
+        return place, self._arms.setdefault(self._arm(row), len(self._arms)), ("closes" in row) << 15 | row["turn"]
 
     @property
     def sampled(self) -> bool:
@@ -416,47 +328,53 @@ class ResponseFile:
         return row
 
     def __len__(self) -> int:
-        return len(self._latest.keys)
+        return self._latest.height
 
-    def sort_rows(self, places: Collection[int] | None = None) -> OrderedRows:
-        """Which rows count, sorted by item, model, strategy and sample (`row` reads one of them).
-
-        places: only the rows of these items; None for all.
+    def sort_rows(self, places: Collection[int] | None = None) -> pl.DataFrame:
+        """The rows that count, sorted by item, model, strategy and sample: the `place` of the item in `ItemFile.ids`,
+        the `arm`, the `offset` of the line (`row` reads it), and the number of the `question`, whose samples the rows
+        of one number are. places: only the rows of these items; None for all.
         """
-        ids = self._known.ids
-        items, arms = array("Q", bytes(8 * len(ids))), array("Q", bytes(8 * len(self._arms)))
-        for rank, place in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
-            items[place] = rank
-        questions, asked = array("Q", arms), dict[tuple[Any, str], int]()
-        for rank, ((model, strategy, _), arm) in enumerate(sorted(self._arms.items())):
-            arms[arm] = rank
+        rows = self._latest
+        if places is not None:
+            rows = rows.filter(pl.col("place").is_in(pl.Series(list(places), dtype=pl.UInt32).implode()))
+        turns, asked = [0] * len(self._arms), dict[tuple[Any, str], int]()
+        questions = [*turns]
+        for turn, ((model, strategy, _), arm) in enumerate(sorted(self._arms.items())):
+            turns[arm] = turn
             questions[arm] = asked.setdefault((model, strategy), len(asked))
-        return self._latest.sort(items, arms, questions, places)
+        rank, arms = (
+            self._known.ranks.gather(rows["place"]),
+            {"arm": range(len(turns)), "turn": turns, "asks": questions},
+        )
+        types = dict.fromkeys(arms, pl.UInt32)
+        rows = rows.with_columns(rank=rank).join(pl.DataFrame(arms, schema=types), on="arm")
+        rows = rows.sort("rank", "turn").with_columns(question=pl.struct("place", "asks").rle_id())
+        return rows.select("place", "arm", "offset", "question")
 
     def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
         """The rows that count, each with the place of its item in `ItemFile.ids`, in the order of `sort_rows`."""
-        keys, values, _ = self.sort_rows(places)
-        for key, value in zip(keys, values, strict=True):
-            yield place_of(key), self.row(key, value)
+        for place, arm, offset, _ in self.sort_rows(places).iter_rows():
+            yield place, self.row(place, arm, offset)
 
-    def row(self, key: int, value: int) -> Row:
-        """The row of that key and value, as OrderedRows holds them."""
+    def row(self, place: int, arm: int, offset: int) -> Row:
+        """The row at that offset, whose place and arm are these."""
         try:
-            row: Row = self._load_row(self.file.line(offset_of(value)))
+            row: Row = self._load_row(self.file.line(offset))
         except orjson.JSONDecodeError:  # it was JSON when the file was opened
             raise changed_error(self.file.path) from None
         if "closes" in row:
             row["text"] = row.get("conclusion", row.get("text"))
         elif row["strategy"] in self._talking:  # an earlier turn is no answer
             row |= {"status": UNFINISHED, "text": None, "reasoning": None}
-        if self._first and key in self._first:
-            row["key"] = self._first[key]
+        if (first := self._first.get((place, arm))) is not None:
+            row["key"] = first
         return row
 
     @property
     def places(self) -> set[int]:
         """The places of the items that have a row."""
-        return self._latest.item_places()
+        return set(self._latest["place"].unique())
 
     def key_by_first_turn(self, places: Collection[int]) -> None:
         """From now on give a row that stands for a conversation about one of these items the key of its first turn.
@@ -469,7 +387,7 @@ class ResponseFile:
             if not isinstance(row, str) and row["turn"] == 0 and row["strategy"] in self._talking:
                 place, arm = self._known.place(row["item"]), self._arms.get(self._arm(row))
                 if place is not None and place in places and arm is not None and isinstance(key := row.get("key"), str):
-                    self._first[key_of(place, arm)] = key
+                    self._first[place, arm] = key
 
 
 class NoiseFile(ResponseFile):
@@ -480,6 +398,7 @@ class NoiseFile(ResponseFile):
     """
 
     _needed = False
+    _again: dict[tuple[int, str], list[tuple[int, int, int]]] | None = None
 
     def _arm(self, row: Row) -> tuple[Any, str, int]:
         return row["concurrency"], row["strategy"], sample_of(row)
@@ -490,9 +409,12 @@ class NoiseFile(ResponseFile):
 
     def find_repeats(self, place: int, strategy: str) -> list[tuple[int, Row]]:
         """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
-        arms = sorted((level, arm) for (level, name, _), arm in self._arms.items() if name == strategy)
-        keys = [(level, key_of(place, arm)) for level, arm in arms]
-        return [(level, self.row(key, value)) for level, key in keys if (value := self._latest.find(key)) is not None]
+        if self._again is None:
+            self._again, names = {}, {arm: (level, name) for (level, name, _), arm in self._arms.items()}
+            for at, arm, _, offset in self._latest.select("place", "arm", "rank", "offset").iter_rows():
+                self._again.setdefault((at, names[arm][1]), []).append((names[arm][0], arm, offset))
+        found = sorted(self._again.get((place, strategy), ()))
+        return [(level, self.row(place, arm, offset)) for level, arm, offset in found]
 
 
 _NEEDED = (("item", str), ("strategy", str), ("model", str), ("turn", int))

@@ -7,16 +7,16 @@ benchmark adds is handed in as rules (see tomserve.scoring.metrics); tomserve.ru
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 import polars as pl
 
-from tomserve.content import output_path, temporary
+from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring import score
@@ -77,41 +77,17 @@ def write_score_table(
         for compared in (responses, noise):
             compared.key_by_first_turn(noise.places)
     work = ScoringWork(run, items, responses, responses.sort_rows(), chains, lettered, columns, noise, reader)
-    count = len(work.order.starts) - 1
-    with _translate_write_errors(path):
-        if count <= PART:
-            work.frame(0, count).write_parquet(path)
+    ends = (work.order["question"] // PART).rle().struct.field("len").cum_sum().to_list()
+    parts = [work.order[start:end] for start, end in pairwise((0, *ends))]
+    try:
+        if len(parts) <= 1:
+            work.frame(work.order).write_parquet(path)
             return
-        with temporary.folder(path.parent) as scratch:
-            _put_together(score_parts(work, scratch, _ranges(count)), path)
-
-
-def extend_score_table(before: pl.DataFrame, more: pl.DataFrame, path: Path) -> None:
-    """Write the score table of a run that has grown, with the bytes that scoring all of it would write.
-
-    before: the table of the rows that the run had, each of which alone is the reply to its question. more: the table of
-    those that came since, with the same columns; where a question is in both, the later row counts. path: the file to
-    write. Raises OSError where it cannot be written.
-    """
-    key = ["item", "model", "strategy"]
-    scores = pl.concat([before.join(more.select(key), on=key, how="anti"), more]).sort(key).rechunk()
-    with _translate_write_errors(path):
-        if scores.height <= PART:
-            scores.write_parquet(path)
-            return
-        with temporary.folder(path.parent) as scratch:
-            parts = [scratch / f"{first:012d}.parquet" for first, _ in _ranges(scores.height)]
-            for part, (first, last) in zip(parts, _ranges(scores.height), strict=True):
-                scores[first:last].write_parquet(part, compression="lz4")
-            _put_together(parts, path)
-
-
-def _ranges(count: int) -> list[tuple[int, int]]:
-    return [(first, min(first + PART, count)) for first in range(0, count, PART)]
-
-
-def _put_together(parts: list[Path], path: Path) -> None:
-    pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
+        with files.temporary_folder(path.parent) as scratch:
+            done = score_parts(work, scratch, parts)
+            pl.scan_parquet(done).sink_parquet(path, row_group_size=PART, maintain_order=True)
+    except pl.exceptions.ComputeError as error:  # a full disk
+        raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 
 
 def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
@@ -124,15 +100,6 @@ def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
 def empty_table(run: str) -> pl.DataFrame:
     """The score table of a run in which nothing was answered."""
     return build_frame(run, (), (), (), Columns.of({}, (), plain_scoring))
-
-
-@contextlib.contextmanager
-def _translate_write_errors(path: Path) -> Iterator[None]:
-    """Raise OSError where Polars cannot write a file; of a full disk it tells by an error of its own."""
-    try:
-        yield
-    except pl.exceptions.ComputeError as error:
-        raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 
 
 def score_table(

@@ -10,7 +10,6 @@ the group when tomserve itself is killed (see tomserve.serving.vllm_cli).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import re
@@ -118,15 +117,13 @@ def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
         yield  # the lock is a convenience: without a place for it, serving still works
         return
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not files.try_lock(lock.fileno()):
             lock.seek(0)
             by = lock.read().strip() or "another process"
             raise MachineError(
                 f"port {port} is taken by another `tomserve serve` ({by}), which may still be loading its model; "
                 "choose another --port (PORT=)"
-            ) from None
+            )
         lock.truncate(0)
         lock.write(f"pid {os.getpid()}")
         lock.flush()

@@ -27,7 +27,7 @@ from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import find_run
 from tomserve.runs.scores import load_replies, scores_of
 from tomserve.scoring.metrics import BEGINNING
-from tomserve.scoring.responses import ResponseFile, offset_of, place_of
+from tomserve.scoring.responses import ResponseFile
 from tomserve.scoring.score import sample_of
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies.answer_rows import ORIGINAL
@@ -63,7 +63,7 @@ def answers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     table = _join_scores(rows, scores, items)
     _write(table, out / ANSWERS)
     _write(items, out / ITEMS)
-    turns = _turns(folder, Manifest.read(folder), replies.sources.model)
+    turns = _turns(folder, Manifest.read(folder), replies.sources["model"])
     if turns is not None:
         _write(turns, out / TURNS)
     return _about(table, scores, turns is not None)
@@ -76,15 +76,13 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 def _replies(responses: ResponseFile, ids: Sequence[str]) -> Iterator[pl.DataFrame]:
     """The replies that count, in the order of the score table, in pieces."""
-    keys, values, _ = responses.sort_rows()
-    for start in range(0, len(keys), _CHUNK):
+    for rows in responses.sort_rows().iter_slices(_CHUNK):
         found: list[tuple[Any, ...]] = []
-        for key, value in zip(keys[start : start + _CHUNK], values[start : start + _CHUNK], strict=True):
-            row = responses.row(key, value)
+        for place, arm, offset, _ in rows.iter_rows():
+            row = responses.row(place, arm, offset)
             text = row.get("text")
             said = text[:SEARCHED] if isinstance(text, str) else None
-            item = ids[place_of(key)]
-            found.append((item, row["strategy"], str(row["model"]), sample_of(row), offset_of(value), said))
+            found.append((ids[place], row["strategy"], str(row["model"]), sample_of(row), offset, said))
         schema = {**_KEY_TYPES, "offset": pl.UInt64, "reply": pl.String}
         yield pl.DataFrame(found, orient="row", schema=schema)
 

@@ -5,7 +5,6 @@ until a signal ends it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import signal
@@ -105,13 +104,11 @@ def hold_lock(settings: Settings) -> Iterator[Callable[[str], None]]:
         hint = "choose a writable place by TOMSERVE_RUNS"
         raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not files.try_lock(lock):
             raise MachineError(
                 f"a workbench of {settings.folder.parent}/ runs already{_holder(settings)}; use that one, end it, or "
                 "name another folder of runs by TOMSERVE_RUNS"
-            ) from None
+            )
 
         def tell(address: str) -> None:
             os.ftruncate(lock, 0)

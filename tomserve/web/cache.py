@@ -1,5 +1,4 @@
-"""Cache of what takes longer to compute than a page may, in ``runs/.web/cache``, filled by processes beside the
-server.
+"""Cache of what takes longer to compute than a page may, in the user's cache, filled by processes beside the server.
 
 What is kept is known by a digest of the code, of the files that it is made from and of what was wanted, so that it is
 believed by content alone. At most two processes compute at once; what was used longest ago is removed first.
@@ -23,8 +22,8 @@ from typing import Any
 import orjson
 
 from tomserve import content
-from tomserve.content import files, signatures
-from tomserve.content.paths import CODE, absolute_runs_root
+from tomserve.content import files
+from tomserve.content.paths import CODE, absolute_runs_root, cache_root
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.web import process
 from tomserve.web.process import Process
@@ -308,17 +307,16 @@ class ComputationCache:
                 del self._done[next(iter(self._done))]
 
     def _load_kept(self, key: str, *, small: bool = False) -> Result | None:
-        """What is kept under that key, if this user's tomserve has made it; small: only where that is quickly known."""
+        """What is kept under that key; small: only where that is quickly known."""
         folder = self.folder / key
-        if (record := signatures.read_record(folder / RECORD)) is None or record.get("key") != key:
+        try:
+            record = files.read_json(folder / RECORD, "delete it")
+        except (OSError, ConfigError):
             return None
-        described: Mapping[str, Mapping[str, Any]] = record["files"]
-        if small and sum(one["bytes"] for one in described.values()) > 16 << 20:
-            return None
-        if any(_describe_file(folder / name) != about for name, about in described.items()):
+        if small and record["bytes"] > 16 << 20:
             return None
         _use(folder)
-        return Result(folder, record.get("facts") or {})
+        return Result(folder, record["facts"])
 
     def _run(self, one: Process, key: str, computation: Computation) -> Result:
         scratch, folder = self.folder / f".{secrets.token_hex(8)}", self.folder / key
@@ -328,8 +326,8 @@ class ComputationCache:
             if error := said.get("error"):
                 return Result(folder, error=str(error))
             facts = said.get("facts") or {}
-            described = {path.name: _describe_file(path) for path in sorted(scratch.iterdir())}
-            signatures.write_record(scratch / RECORD, {"key": key, "files": described, "facts": facts})
+            record = {"bytes": sum(path.stat().st_size for path in scratch.iterdir()), "facts": facts}
+            (scratch / RECORD).write_bytes(orjson.dumps(record))
             shutil.rmtree(folder, ignore_errors=True)
             os.rename(scratch, folder)
             return Result(folder, facts)
@@ -358,7 +356,8 @@ _all: dict[Path, ComputationCache] = {}
 
 def find_cache() -> ComputationCache:
     """What is computed beside this server for the folder of runs in use."""
-    folder = absolute_runs_root() / ".web" / "cache"
+    name = content.digest(os.fsencode(absolute_runs_root())).removeprefix("sha256:")
+    folder = cache_root() / "tomserve/web" / name
     return _all.get(folder) or _all.setdefault(folder, ComputationCache(folder))
 
 
@@ -376,10 +375,3 @@ def stop() -> None:
 def _use(folder: Path) -> None:
     with contextlib.suppress(OSError):
         os.utime(folder)
-
-
-def _describe_file(path: Path) -> dict[str, Any] | None:
-    with contextlib.suppress(OSError):
-        size, digest = files.digest_file(path)
-        return {"bytes": size, "digest": digest}
-    return None

@@ -158,7 +158,7 @@ def of_run(folder: Path) -> Tally:
     )
     if manifest.measured or not manifest.complete:
         return known
-    table, record = load_scored_run(folder)
+    table, record, _ = load_scored_run(folder)
     rows = originals(table)
     return known.model_copy(update={"shares": tuple(_shares(rows, manifest, record))})
 

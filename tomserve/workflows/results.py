@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from tomserve import benchmarks, studies
-from tomserve.content import files, temporary
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.runs import scores as run_scores
@@ -86,7 +86,7 @@ def score(
     >>> tomserve.score([{"item": "q", "text": "Answer: tea"}], [item]).select("answer", "correct").row(0)
     ('tea', True)
     """
-    with temporary.folder() as scratch:
+    with files.temporary_folder() as scratch:
         folder = scratch
         asked = ItemFile(_items_file(items, folder))
         name = Path(responses).stem if isinstance(responses, str | Path) else "responses"

@@ -1,12 +1,13 @@
 """Sources of a report: run folders with manifest, scores, items and replies, or score tables alone, and the record of
 what a report was made from.
 
-A report is believed by content alone: this user's tomserve wrote the page as it is now, with the same code and
-studies, from these scores and this manifest (``report.json``).
+A report is believed by content alone: the user's cache says that this page was made, with the same code and studies,
+from these scores and this manifest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,8 +19,8 @@ import orjson
 import polars as pl
 
 from tomserve import content
-from tomserve.content import files, signatures
-from tomserve.content.files import changed_error, digest_bytes, digest_file
+from tomserve.content import cache, files
+from tomserve.content.files import changed_error, digest_bytes
 from tomserve.content.paths import PACKAGE, run_name
 from tomserve.distributed.shards import Shards, find_tables, part_folder, parts_folder, score_parts
 from tomserve.errors import ConfigError
@@ -259,8 +260,6 @@ def _address(text: str) -> str:
 
 PAGE, RECORD = "report.html", "report.json"
 
-SCHEMA = 1
-
 _CODE = content.code_digest([PACKAGE])
 """The digest of the code, taken on import, so that it is that of the code which runs."""
 
@@ -276,17 +275,15 @@ class ReportOptions:
 
 
 def record_report(source: Source, page: str, options: ReportOptions) -> None:
-    """Record what a page was made from that is the report of one run, in that run's folder.
-
-    Nothing is recorded for a score table, nor for a study that was given by path, since the record would have to name a
-    place on this machine.
-    """
+    """Note what a page was made from that is the report of one run; not for a score table, nor for a study that was
+    given by path, since another file may lie there later."""
     if source.folder is None or source.made_from is None:
         return
     if options.study is None or not (options.study.endswith(".py") or "/" in options.study):
-        signatures.write_record(
-            source.folder / RECORD, _record(source.manifest, source.made_from, digest_bytes(page.encode()), options)
-        )
+        record = orjson.dumps(_record(source.manifest, source.made_from, options), option=orjson.OPT_INDENT_2)
+        cache.keep(cache.place("reports", page.encode()), record)
+        with contextlib.suppress(OSError), files.replace_file(source.folder / RECORD) as file:
+            file.write(record)  # an export, by which others know with which options to make the page again
 
 
 def find_current_report(folder: Path) -> Path | None:
@@ -294,25 +291,23 @@ def find_current_report(folder: Path) -> Path | None:
 
     Raises ConfigError where the folder is no run.
     """
-    record, manifest = signatures.read_record(folder / RECORD), read_manifest(folder)
-    if record is None or manifest is None or record.get("schema") != SCHEMA or "wishes" not in record:
-        return None
-    if (scores := read_current_record(folder)) is None:
-        return None
+    manifest = read_manifest(folder)
     try:
-        page = digest_file(folder / PAGE)[1]
+        with files.open_for_reading(folder / PAGE) as page:
+            kept = cache.find(cache.place("reports", page.read()))
     except OSError:
         return None
-    return folder / PAGE if record == _record(manifest, scores, page, ReportOptions(**record["wishes"])) else None
+    if kept is None or manifest is None or (scores := read_current_record(folder)) is None:
+        return None
+    with kept:
+        record = orjson.loads(kept.read())
+    now = orjson.loads(orjson.dumps(_record(manifest, scores, ReportOptions(**record["wishes"]))))
+    return folder / PAGE if record == now else None
 
 
-def _record(
-    manifest: Mapping[str, Any], made_from: runfolder.Record, page: str, options: ReportOptions
-) -> Mapping[str, Any]:
+def _record(manifest: Mapping[str, Any], made_from: runfolder.Record, options: ReportOptions) -> Mapping[str, Any]:
     return {
-        "schema": SCHEMA,
-        "page": page,
-        "wishes": {**asdict(options), "labels": list(options.labels), "by": list(options.by)},
+        "wishes": asdict(options),
         "code": _CODE,
         "studies": content.code_digest(root / "analysis" for root in content.roots()),
         "manifest": digest_bytes(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),

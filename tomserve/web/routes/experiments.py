@@ -21,7 +21,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from tomserve import benchmarks, content, variants
-from tomserve.content import temporary, validation
+from tomserve.content import files, validation
 from tomserve.content.validation import explain
 from tomserve.engine import transports
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
@@ -185,7 +185,7 @@ def form_of_text(text: str) -> Form:
     """The form that the text of a file makes. Raises ConfigError by line and field for one that is no experiment."""
     if len(text) > LONGEST:
         raise ConfigError(f"the file has more than {LONGEST:,} characters; expected an experiment")
-    with temporary.folder() as folder:
+    with files.temporary_folder() as folder:
         path = Path(folder) / evaluate.EXPERIMENT_FILE
         path.write_text(text, "utf-8")
         try:
