@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, data_file, make_item
+from tests.helpers.hitom_stories import last_seen_together
 from tomserve import benchmarks
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom import audit
@@ -14,7 +15,7 @@ from tomserve.benchmarks.hitom.audit import Audit
 from tomserve.benchmarks.hitom.baselines import PLACES, RULES, explanations, false_tells, places
 from tomserve.benchmarks.hitom.events import Story, read_question
 from tomserve.benchmarks.hitom.items import read_records
-from tomserve.benchmarks.hitom.tracker import find_mentioned, last_seen_together, trace
+from tomserve.benchmarks.hitom.tracker import find_mentioned, trace
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 

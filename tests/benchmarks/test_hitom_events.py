@@ -21,14 +21,10 @@ from tomserve.benchmarks.hitom.events import (
     Stay,
     Story,
     Tell,
-    event_sort,
-    parse_sentence,
     read_any_question,
     read_question,
     read_story,
-    write_event,
     write_question,
-    write_worded_question,
 )
 from tomserve.prompting.persons import find_people
 
@@ -52,17 +48,17 @@ FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
 
 def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
     for text, event in SENTENCES.items():
-        assert (parse_sentence(text), event.text()) == (event, text)
-        sort = event_sort(event)
-        texts = {write_event(event, wording) for wording in OTHER[sort]}
+        assert (Story.parse([text]).events, event.text()) == ((event,), text)
+        sort = event.sort
+        texts = {event.text(wording) for wording in OTHER[sort]}
         assert len(texts | {text}) >= 3
         if sort in SHORT:
-            texts.add(short := write_event(event, SHORT[sort]))
+            texts.add(short := event.text(SHORT[sort]))
             assert len(short.split()) < len(text.split()), event
         for other in texts:
             assert read_story([*FRAME, other]).events[-1] == event
             with pytest.raises(ValueError, match="unknown sentence"):
-                parse_sentence(other)  # the released file is read as strictly as before
+                Story.parse([other])  # the released file is read as strictly as before
     for sort, word in (("claim", "public"), ("tell", "private")):
         assert all(word in wording.template.lower() for wording in (*OTHER[sort], SHORT[sort]))
 
@@ -75,7 +71,7 @@ OTHERWISE = ["Ada put the pen in the red_box.", "Ada left", "Cleo left.", "Cleo 
 @pytest.mark.parametrize("text", [*WRONG, *OTHERWISE])
 def test_what_is_no_sentence_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"unknown sentence .*expected '<A>, <B> and <C> entered") as caught:
-        parse_sentence(text) if text in WRONG else read_story([*FRAME, text])
+        Story.parse([text]) if text in WRONG else read_story([*FRAME, text])
     assert repr(text) in str(caught.value)
     if text in OTHERWISE:
         with pytest.raises(ValueError, match=r"sentence 3: unknown sentence"):
@@ -90,9 +86,8 @@ def test_stories_are_read_back_also_in_mixed_wordings(story: Story, pick: random
     assert [type(event) for event in again.events] == [type(event) for event in story.events]
     told = []
     for event in story.events:
-        sort = event_sort(event)
-        wordings = [*OTHER[sort], *([SHORT[sort]] if sort in SHORT else [])]
-        told.append(pick.choice([event.text(), *(write_event(event, wording) for wording in wordings)]))
+        wordings = [None, *OTHER[event.sort], SHORT.get(event.sort)]
+        told.append(event.text(pick.choice(wordings)))
     assert read_story(told) == story
 
 
@@ -104,12 +99,12 @@ NAMES = st.from_regex(r"[A-Z][a-z]{1,8}", fullmatch=True) | st.sampled_from(["Zo
 def test_any_names_are_read_back_and_all_wordings_ask_about_the_same_minds(names: list[str], word: str) -> None:
     if all(name.isalpha() and name.isascii() for name in names):
         for event in (Enter(tuple(names), word), Distractor(names[0], VERBS[0], word), Exit(names[0], word)):
-            assert parse_sentence(event.text()) == event
+            assert Story.parse([event.text()]).events == (event,)
     for order in range(len(names) + 1):
         asked = tuple(names[:order])
         texts = {
             write_question(asked, word),
-            *(write_worded_question(asked, word, wording) for wording in range(QUESTION_WORDINGS)),
+            *(write_question(asked, word, wording) for wording in range(QUESTION_WORDINGS)),
         }
         assert len(texts) == QUESTION_WORDINGS + 1
         assert {read_any_question(text) for text in texts} == {(asked, word)}

@@ -19,9 +19,9 @@ from tomserve.benchmarks.hitom import plan as hitom_plan
 from tomserve.benchmarks.hitom.benchmark import Tally
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell
 from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
-from tomserve.benchmarks.hitom.items import make_item, read_records, story_factors
+from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_item, read_records, story_factors
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
-from tomserve.benchmarks.hitom.tracker import SEMANTICS, belief, beliefs_after_each, trace
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import limit_items
@@ -58,7 +58,7 @@ def plans(draw: st.DrawFn, *, twins: bool | None = None) -> Plan:
 def lies(story: Story, obj: str) -> bool:
     """Whether somebody says what they do not believe."""
     told = [(at, event) for at, event in enumerate(story.events) if isinstance(event, Claim | Tell)]
-    believed = [belief(Story(story.events[:at]), (event.speaker,), obj) for at, event in told]
+    believed = [trace(Story(story.events[:at]), obj).belief((event.speaker,)) for at, event in told]
     return any(event.container != one for (_, event), one in zip(told, believed, strict=True))
 
 
@@ -75,10 +75,10 @@ def test_twins_differ_in_their_tells_alone(plan: Plan) -> None:
         assert {story.factors["twin"] for story in family.stories} == {none.id}
         assert {story.factors["twin_kind"] for story in family.stories} == set(TWINS)
         assert len(truthful.sentences) == len(deceptive.sentences) == len(filler.sentences)
-        told = [isinstance(event, Claim | Tell) for event in truthful.story.events]
+        told = [isinstance(event, Claim | Tell) for event in Story.parse(truthful.sentences).events]
         assert sum(told) in plan.tells
         assert none.sentences == tuple(s for s, tell in zip(truthful.sentences, told, strict=True) if not tell)
-        events = (one.story.events for one in (truthful, deceptive, filler))
+        events = (Story.parse(one.sentences).events for one in (truthful, deceptive, filler))
         for one, lie, pause, tell in zip(*events, told, strict=True):
             if not tell:
                 assert one == lie == pause
@@ -110,7 +110,6 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
         for told in family.stories:
             story = Story.parse(told.sentences)
             story.check()
-            assert story == told.story
             first, place = story.events[:2]
             assert (type(first), type(place)) == (Enter, Place)
             assert place.object == family.object == story.objects[0]
@@ -121,16 +120,16 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
             assert rooms.count(first.room) == 1
             assert {**told.factors, **story_factors(story, family.choices)} == told.factors
             assert plan.truth == "mixed" or plan.twins or told.factors["deception"] == lies(story, family.object)
-            traced, semantics = trace(story, family.object), plan.gold
+            ends = TrackedBeliefs(trace(story, family.object), plan.gold)
             for question in told.questions:
                 line = next(lines)
                 item = Item.from_json(line)
-                chain = beliefs_after_each(story, question.asked, family.object, semantics)
+                chain = ends.traced.chain(question.asked, plan.gold)
                 assert item.gold.chains == (tuple(chain),)
-                assert item.answer == chain[-1] == belief(story, question.asked, family.object, semantics) != "unknown"
+                assert item.answer == chain[-1] == ends.belief(question.asked) != "unknown"
                 assert item.answer in named & set(family.choices)
-                about = (story, traced, question.asked, family.object, family.choices, told.factors)
-                made = make_item(*about, semantics=semantics, cluster=family.cluster)
+                about = (story, ends, question.asked, family.object, family.choices, told.factors)
+                made = make_item(*about, cluster=family.cluster)
                 assert (item, line) == (made, made.to_json())
         assert next(lines, None) is None
 

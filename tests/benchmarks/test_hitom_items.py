@@ -79,8 +79,8 @@ MISTAKES = [
     (put(2, "question_order", 3), "data[2].question_order: is 3, but the question names 2 agents"),
     (put(0, "choices", "red, blue"), "data[0].choices: are 'red, blue'; expected 'A. <container>"),
     (put(4, "sample_id", 2), "data[4].sample_id: 2 is already in data[2]; leave one of them out"),
-    (put(0, "anwser", "x"), "data[0].anwser: unknown field 'anwser'; did you mean 'answer'?"),
-    (lambda rows: rows.__setitem__(2, "x"), "data[2]: is a str; expected an object"),
+    (put(0, "anwser", "x"), "data[0].anwser: unknown key; did you mean 'answer'?"),
+    (lambda rows: rows.__setitem__(2, "x"), "data[2]: expected a mapping with the keys prompting_type, deception"),
     (lambda rows: rows.append({**rows[3], "sample_id": 99}), "the same story is already in data[3]"),
     (lambda rows: rows.__delitem__(2), "data[16].prompting_type: no CoTP record asks this"),
 ]  # fmt: skip

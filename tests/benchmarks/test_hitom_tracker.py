@@ -6,16 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, stories
+from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, last_seen_together, stories
 from tomserve.benchmarks.hitom.events import Claim, Enter, Event, Exit, Move, Place, Story
-from tomserve.benchmarks.hitom.tracker import (
-    SEMANTICS,
-    Semantics,
-    belief,
-    beliefs_after_each,
-    last_seen_together,
-    trace,
-)
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, trace
 
 semantics = st.sampled_from(SEMANTICS)
 
@@ -41,13 +34,13 @@ LEFT = (  # Ada leaves, then Bo, then Cleo; the pen was moved in between
 def test_a_public_claim_is_believed_by_those_who_left_before_the_speaker() -> None:
     told = story(*LEFT, "Bo publicly claimed that pen is in the new_tin.")
     for name in SEMANTICS:
-        found = [belief(told, (who,), "pen", name) for who in ("Ada", "Bo", "Cleo")]
+        found = [trace(told, "pen").belief((who,), name) for who in ("Ada", "Bo", "Cleo")]
         assert found == ["new_tin", "blue_box", "old_tin"]
-    assert belief(told, ("Bo", "Cleo"), "pen") == "new_tin"  # as released, Bo takes Cleo for persuaded
-    assert belief(told, ("Bo", "Cleo"), "pen", "common_knowledge") == "blue_box"
-    assert belief(told, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
-    assert belief(told, ("Cleo", "Bo", "Ada"), "pen", "common_knowledge") == "new_tin"
-    assert belief(told, ("Ada", "Bo", "Cleo"), "pen", "common_knowledge") == "red_box"  # Cleo is not persuaded
+    assert trace(told, "pen").belief(("Bo", "Cleo")) == "new_tin"  # as released, Bo takes Cleo for persuaded
+    assert trace(told, "pen").belief(("Bo", "Cleo"), "common_knowledge") == "blue_box"
+    assert trace(told, "pen").belief(("Cleo", "Bo", "Ada")) == "red_box"
+    assert trace(told, "pen").belief(("Cleo", "Bo", "Ada"), "common_knowledge") == "new_tin"
+    assert trace(told, "pen").belief(("Ada", "Bo", "Cleo"), "common_knowledge") == "red_box"  # Cleo is not persuaded
 
 
 def test_the_deciding_sentence() -> None:
@@ -64,20 +57,20 @@ def test_orders_above_four_and_many_agents() -> None:
     for number, name in enumerate(names, 1):
         events += [Move(name, "pen", f"b{number}"), Exit(name, "den")]
     found = Story((*events, Claim("Hal", "pen", "lie")))
-    assert belief(found, names[1:7], "pen") == "b2"  # order 6: what Bo, first to leave, saw last
-    assert belief(found, names[1:7], "pen", "common_knowledge") == "lie"
-    assert belief(found, names, "pen") == "b1"
+    assert trace(found, "pen").belief(names[1:7]) == "b2"  # order 6: what Bo, first to leave, saw last
+    assert trace(found, "pen").belief(names[1:7], "common_knowledge") == "lie"
+    assert trace(found, "pen").belief(names) == "b1"
 
 
 @pytest.mark.parametrize("name", SEMANTICS)
 def test_who_enters_sees_what_lies_there_and_nobody_is_asked_about_twice(name: Semantics) -> None:
     back = story(*LEFT, "Ada and Bo entered the den.", "The cup is in the new_tin.")
-    assert beliefs_after_each(back, ("Ada", "Bo"), "pen", name)[-3:] == ["red_box", "old_tin", "old_tin"]
-    assert belief(back, ("Ada", "Cleo"), "pen", name) == "red_box"
+    assert trace(back, "pen").chain(("Ada", "Bo"), name)[-3:] == ["red_box", "old_tin", "old_tin"]
+    assert trace(back, "pen").belief(("Ada", "Cleo"), name) == "red_box"
     with pytest.raises(ValueError, match="asked about twice in Ada > Bo > Ada"):
-        belief(story(*LEFT), ("Ada", "Bo", "Ada"), "pen", name)
+        trace(story(*LEFT), "pen").belief(("Ada", "Bo", "Ada"), name)
     with pytest.raises(ValueError, match="unknown semantics 'relased'; did you mean 'released'"):
-        belief(story(*LEFT), (), "pen", "relased")  # type: ignore[arg-type]
+        trace(story(*LEFT), "pen").belief((), "relased")  # type: ignore[arg-type]
 
 
 some = settings(max_examples=25)
@@ -93,7 +86,7 @@ def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Seman
                 assert traced.chain(who, name) == [table.get(who, "unknown") for table in tables]
                 assert traced.belief(who, name) == tables[-1].get(who, "unknown")
         puts = [e.container for e in found.events if isinstance(e, Move | Place) and e.object == obj]
-        assert belief(found, (), obj) == (puts[-1] if puts else "unknown")
+        assert trace(found, obj).belief(()) == (puts[-1] if puts else "unknown")
 
 
 @some
@@ -102,4 +95,4 @@ def test_without_tells_nesting_is_joint_witness(found: Story, name: Semantics, o
     asked = tuple(order[:n])
     oracle = last_seen_together(found, asked, "pen")
     for who in permutations(asked):
-        assert belief(found, who, "pen", name) == oracle
+        assert trace(found, "pen").belief(who, name) == oracle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 from hypothesis import strategies as st
@@ -52,6 +53,19 @@ def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
     story = Story(tuple(events))
     story.check()
     return story
+
+
+def last_seen_together(story: Story, asked: Sequence[str], obj: str) -> str:
+    """The container at the last sentence that all of `asked` saw together, in whatever order; tells do not count."""
+    label = container = "unknown"
+    for event, where, rooms in zip(story.events, story.presence(), story.rooms(), strict=True):
+        if isinstance(event, Place | Move) and event.object == obj:
+            container = event.container
+        elif not isinstance(event, Enter) or rooms.get(obj) != event.room:
+            continue
+        if obj in rooms and all(where.get(name) == rooms[obj] for name in asked):
+            label = container
+    return label
 
 
 def all_beliefs(story: Story, obj: str, semantics: str, orders: int = 4) -> list[dict[tuple[str, ...], str]]:

@@ -172,7 +172,7 @@ def test_the_oracle_shows_what_hitom_agents_witnessed_together() -> None:
             continue
         story = Story.parse(item.story)
         kept = set(module.witnessed(item, asked))
-        decisive = {update.line + 1 for update in trace(story, obj).decisive(asked)}
+        decisive = {update.line + 1 for update in trace(story, obj).under("released").accept_updates(asked)}
         moved = [isinstance(event, Move | Place) and event.object == obj for event in story.events]
         moves = {n for n, told in enumerate(moved, 1) if told}
         assert decisive <= kept, item.id

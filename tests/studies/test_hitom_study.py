@@ -11,9 +11,8 @@ import pytest
 from tests.conftest import data_file
 from tests.helpers import golden_tables
 from tomserve import benchmarks
-from tomserve.benchmarks.hitom.baselines import parse_story
+from tomserve.benchmarks.hitom.baselines import trace_story
 from tomserve.benchmarks.hitom.events import read_question
-from tomserve.benchmarks.hitom.tracker import belief
 from tomserve.errors import ConfigError, ContentError
 from tomserve.scoring.table import score_table
 from tomserve.stats.clustered import new_units_share
@@ -258,7 +257,7 @@ def test_known_facts_of_the_official_file() -> None:
     rows = []
     for item in items:
         asked, obj = read_question(item.question)
-        copied = belief(parse_story(item.story), asked[-1:], obj) if len(asked) > 1 else item.answer
+        copied = trace_story(item.story, obj).belief(asked[-1:]) if len(asked) > 1 else item.answer
         rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
     found = study(score_table("r", "copies", rows, rules=benchmarks.scoring_of))
     rules = found["baselines"].filter(deception="overall")

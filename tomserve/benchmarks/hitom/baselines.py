@@ -154,37 +154,18 @@ def trace_story(sentences: tuple[str, ...], obj: str) -> Trace:
     return trace(parse_story(sentences), obj)
 
 
-def reality(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> str:
-    """Where the object is."""
-    del asked, semantics
-    return trace.belief()
-
-
-def first_order(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> str:
-    """What the innermost of the asked agents believes."""
-    return trace.belief(asked[-1:], semantics)
-
-
-def joint_witness(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> str:
-    """The container at the last sentence that all of `asked` saw together, in whatever order."""
-    del semantics
-    return trace.seen.label(asked)
-
-
-_ANSWERS: dict[str, Callable[[Trace, Sequence[str], Semantics], str]] = {
-    "always reality": reality,
-    "first order": first_order,
-    "joint witness": joint_witness,
-}
-
-
 def answers(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> dict[str, str]:
-    """What each rule answers to a question, by the name of the rule.
+    """What each rule answers to a question: where the object is, what the innermost agent believes, and the container
+    at the last sentence that all of `asked` saw together, in whatever order.
 
     trace: the story's trace for the object. asked: the agents asked about, the outermost first. semantics: by which
     beliefs are derived.
     """
-    return {name: rule(trace, asked, semantics) for name, rule in _ANSWERS.items()}
+    return {
+        "always reality": trace.belief(),
+        "first order": trace.belief(asked[-1:], semantics),
+        "joint witness": trace.under(None).label(asked),
+    }
 
 
 @lru_cache(maxsize=16)
@@ -207,7 +188,8 @@ def _of(name: str) -> Callable[[Item], str | None]:
 
 
 RULES = tuple(
-    Baseline(name, _of(name), "constant" if rule is reality else "simpler") for name, rule in _ANSWERS.items()
+    Baseline(name, _of(name), kind)
+    for name, kind in (("always reality", "constant"), ("first order", "simpler"), ("joint witness", "simpler"))
 )
 """The rules of the benchmark's field `rules`."""
 

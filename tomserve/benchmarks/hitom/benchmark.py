@@ -24,7 +24,7 @@ from tomserve.benchmarks.base import Benchmark, Findings, Say
 from tomserve.benchmarks.hitom import baselines, generator
 from tomserve.benchmarks.hitom.baselines import RULES
 from tomserve.benchmarks.hitom.generator import Family, items
-from tomserve.benchmarks.hitom.items import CORRECTED, Record, make_item, read_records, story_factors
+from tomserve.benchmarks.hitom.items import CORRECTED, Record, TrackedBeliefs, make_item, read_records, story_factors
 from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.variants import make_retell
@@ -370,7 +370,7 @@ def _item(record: Record, gold: str) -> Item:
         factors["prompting_type"] = record.half
     return make_item(
         record.story,
-        trace(record.story, record.object),
+        TrackedBeliefs(trace(record.story, record.object)),
         record.asked,
         record.object,
         record.choices,

@@ -20,26 +20,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from operator import add
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.benchmarks.hitom.events import Distractor, Story, write_question
-from tomserve.benchmarks.hitom.items import CORRECTED, StoryFacts, item_id, story_id, write_choices
+from tomserve.benchmarks.hitom.events import Story, write_question
+from tomserve.benchmarks.hitom.items import CORRECTED, item_id, number_choices, story_id, write_choices
 from tomserve.benchmarks.hitom.plan import CONTAINERS, LETTERS, ORDERS_RANGE, ROOMS, TRAITS, Cell, Plan
 from tomserve.benchmarks.hitom.sampler import (
-    EVENTS,
     MOST_PLACES,
-    SENTENCES,
     UNTOLD,
     Dice,
     FastBeliefs,
     Plot,
-    distractors,
     draw,
+    draw_distractors,
     set_scene,
     tell_lines,
 )
@@ -221,7 +217,6 @@ class Balance:
 
 
 BENCHMARK = "hitom"
-T = TypeVar("T")
 _CONTAINERS = frozenset(CONTAINERS)
 
 
@@ -233,25 +228,14 @@ class Question(NamedTuple):
     factors: dict[str, Factor]
 
 
-@dataclass
-class GeneratedStory:
-    """One story of a family, and its questions. factors: those that all its questions share. plot, gaps, noise: what
-    its events are made of: the plot, the lines of it after which distractors stand, and the distractors."""
+class GeneratedStory(NamedTuple):
+    """One story of a family, and its questions. factors: those that all its questions share."""
 
     kind: str
     sentences: tuple[str, ...]
     id: str
     factors: dict[str, Factor]
     questions: tuple[Question, ...]
-    plot: Plot
-    gaps: list[int]
-    noise: list[Distractor]
-
-    @cached_property
-    def story(self) -> Story:
-        """The story as events. Items need but its sentences."""
-        told = tell_lines(self.plot, self.kind, EVENTS)
-        return Story(tuple(_merge_distractors(told, self.gaps, self.noise)))
 
 
 class Family(NamedTuple):
@@ -315,7 +299,7 @@ def _family(
     dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[int, ...]], number: int, cell: Cell
 ) -> Family:
     count = dice.pick(plan.distractors) if plan.lines is None else plan.lines - plot.height
-    gaps, noise = distractors(dice, plot, count)
+    gaps, noise = draw_distractors(dice, plot, count)
     semantics = plan.gold
     named_by = dict(zip(plot.scene.agents, plot.scene.names, strict=True))
     names = [tuple([named_by[agent] for agent in who]) for who in asked]
@@ -325,72 +309,47 @@ def _family(
         chains[kind] = [trace.chain(who) for who in names]
     answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
     elsewhere = [label for chapter in plot.scene.later for label in chapter.containers]
-    elsewhere += [event.thing for event in noise]
+    elsewhere += [thing for _, thing in noise]
     choices = tuple(
         balance.letter(dice, answers, _other_choices(dice, plan, _mentioned_containers(plan, plot), elsewhere, answers))
     )
-    named = {*plot.containers, *elsewhere}
-    remarks = [event.text() for event in noise]
+    positions, named = number_choices(choices), {*plot.containers, *elsewhere}
     told: list[GeneratedStory] = []
     for kind in plan.kinds:
-        written = tell_lines(plot, kind, SENTENCES)
-        sentences = tuple(_merge_distractors(written, gaps, remarks))
-        lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum([not tell.honest for tell in plot.told])
+        sentences = tuple(_merge_distractors(tell_lines(plot, kind), gaps, [sentence for sentence, _ in noise]))
         name = story_id(sentences)
+        lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum([not tell.honest for tell in plot.told])
+        tells = [] if kind in UNTOLD else plot.told
+        public = len([tell for tell in tells if tell.public])
         factors: dict[str, Factor] = {
             "length": cell.chapters,
             "deception": lies > 0,
             "object": plot.scene.object,
             "semantics": semantics,
             "n_deceptive": lies,
+            **({"twin": told[0].id if told else name, "twin_kind": kind} if kind else {}),
+            # what follows are the values of `story_factors`, without reading the story again
+            "n_lines": len(sentences),
+            "n_agents": len(plot.scene.names),
+            "n_tells": len(tells),
+            "n_public": public,
+            "n_private": len(tells) - public,
+            "n_distractors": len(gaps),
+            "n_containers_mentioned": len(named.union([tell.container(kind) for tell in tells]).intersection(choices)),
+            "reentered": len(plot.scene.later) >= len(ROOMS) and Story.parse(sentences).reentered,
         }
-        if kind:
-            factors |= {"twin": told[0].id if told else name, "twin_kind": kind}
-        story = GeneratedStory(kind, sentences, name, factors, (), plot, gaps, noise)
-        factors |= _story_factors(story, choices, named)
-        story.questions = _questions(FastBeliefs(plot, kind, semantics), asked, names, chains[kind], choices, factors)
-        told.append(story)
+        ends = FastBeliefs(plot, kind, semantics)
+        questions = [
+            Question(name, chain, {**factors, **ends.factors(who, chain[-1], chain[-1], positions)})
+            for who, name, chain in zip(asked, names, chains[kind], strict=True)
+        ]
+        told.append(GeneratedStory(kind, sentences, name, factors, tuple(questions)))
     return Family(number, cell, tuple(told), tuple(names), plot.scene.object, choices, semantics)
 
 
-def _story_factors(told: GeneratedStory, choices: tuple[str, ...], named: set[str]) -> dict[str, Factor]:
-    """The values of `story_factors`, without reading it again. named: containers in no tell."""
-    plot, kind = told.plot, told.kind
-    tells = [] if kind in UNTOLD else plot.told
-    public = len([tell for tell in tells if tell.public])
-    mentioned = named.union([tell.container(kind) for tell in tells])
-    return {
-        "n_lines": len(told.sentences),
-        "n_agents": len(plot.scene.names),
-        "n_tells": len(tells),
-        "n_public": public,
-        "n_private": len(tells) - public,
-        "n_distractors": len(told.gaps),
-        "n_containers_mentioned": len(mentioned.intersection(choices)),
-        "reentered": len(plot.scene.later) >= len(ROOMS) and told.story.reentered,
-    }
-
-
-def _questions(
-    minds: FastBeliefs,
-    asked: list[tuple[int, ...]],
-    names: list[tuple[str, ...]],
-    chains: list[list[str]],
-    choices: tuple[str, ...],
-    factors: dict[str, Factor],
-) -> tuple[Question, ...]:
-    facts = StoryFacts(minds, choices)
-    return tuple(
-        [
-            Question(name, chain, {**factors, **facts.factors(who, chain[-1], chain[-1])})
-            for who, name, chain in zip(asked, names, chains, strict=True)
-        ]
-    )
-
-
-def _merge_distractors(told: Sequence[T | None], gaps: list[int], noise: Sequence[T]) -> list[T]:
+def _merge_distractors(told: list[str | None], gaps: list[int], noise: list[str]) -> list[str]:
     """The lines that there are, with the distractors where they belong."""
-    found: list[T | None] = []
+    found: list[str | None] = []
     since = 0
     for gap, event in zip(gaps, noise, strict=True):
         found += told[since : gap + 1]

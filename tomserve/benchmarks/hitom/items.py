@@ -15,33 +15,44 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Generic, Literal, NoReturn, TypeVar
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Story, Tell, read_question, write_question
-from tomserve.benchmarks.hitom.tracker import Semantics, Trace, find_mentioned
+from tomserve.benchmarks.hitom.tracker import OTHER_SEMANTICS, Semantics, Trace, find_mentioned
 from tomserve.content import digest
-from tomserve.errors import ContentError, one_of
+from tomserve.content.validation import choose_error, explain, place_of
+from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 
 CORRECTED, STALE = "CoTP", "VP"
 """The halves of the file. They ask the same questions; the labels of VP were made by an older generator."""
 HALVES = (CORRECTED, STALE)
-FIELDS: dict[str, type] = {
-    "prompting_type": str,
-    "deception": bool,
-    "story_length": int,
-    "question_order": int,
-    "sample_id": int,
-    "story": str,
-    "question": str,
-    "choices": str,
-    "answer": str,
-}
 _INSTRUCTION = "Read the following story and answer the multiple-choice question."
 _SENTENCE = re.compile(r"(\d+) (.+)")
 _CHOICE = re.compile(r"([A-Z])\. ([\w'-]+)")
+
+
+class _Row(BaseModel):
+    """A record as the file has it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    prompting_type: Literal["CoTP", "VP"]
+    deception: bool
+    story_length: int = Field(ge=1)
+    question_order: int
+    sample_id: int
+    story: str
+    question: str
+    choices: str
+    answer: str
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True)
+    data: list[_Row] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +105,20 @@ def read_records(path: Path) -> list[Record]:
     """All records of an official file, in order. Raises ContentError with the record, the field and the way out."""
     try:
         data = orjson.loads(path.read_bytes())
+        rows = _File.model_validate(data).data
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
     except orjson.JSONDecodeError as error:
-        raise ContentError(
-            f"not JSON: {error.msg} (column {error.colno}); expected the official file, {_EXPECTED}",
-            path=path,
-            line=error.lineno,
-        ) from None
-    rows = data.get("data") if isinstance(data, dict) else None
-    if not isinstance(rows, list) or not rows:
-        found = f"an object with {sorted(data)[:5]}" if isinstance(data, dict) else f"a {type(data).__name__}"
-        raise ContentError(f"holds {found}; expected the official file, {_EXPECTED}", path=path)
+        reason = f"not JSON: {error.msg} (column {error.colno}); expected the official file, {_EXPECTED}"
+        raise ContentError(reason, path=path, line=error.lineno) from None
+    except ValidationError as error:
+        first = choose_error(error)
+        place = place_of(first, data)
+        if len(place) < 2:
+            holds = f"an object with {sorted(data)[:5]}" if isinstance(data, dict) else f"a {type(data).__name__}"
+            raise ContentError(f"holds {holds}; expected the official file, {_EXPECTED}", path=path) from None
+        field = ".".join((f"data[{place[1]}]", *map(str, place[2:])))
+        raise ContentError(explain(first, data, _File), path=path, field=field) from None
     reader = _Reader(path)
     return [reader.record(index, row) for index, row in enumerate(rows)]
 
@@ -118,118 +131,94 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.stories: dict[str, tuple[Story, str]] = {}
+        self.stories: dict[str, Story] = {}
         self.seen: dict[object, int] = {}
 
-    def record(self, index: int, row: Any) -> Record:
-        self._check_fields(index, row)
-        story, identifier = self._story(index, row["story"])
-        try:
-            asked, obj = read_question(row["question"])
-        except ValueError as error:
-            self._refuse(index, "question", str(error))
-        self._check_question(index, row["question_order"], story, asked, obj)
-        choices = self._choices(index, row["choices"])
-        if row["answer"] not in choices:
-            reason = f"{row['answer']!r} is not among the choices ({', '.join(choices)}); correct one of the two"
+    def record(self, index: int, row: _Row) -> Record:
+        story = self._story(index, row.story)
+        asked, obj = self._question(index, row, story)
+        choices = self._choices(index, row.choices)
+        if row.answer not in choices:
+            reason = f"{row.answer!r} is not among the choices ({', '.join(choices)}); correct one of the two"
             self._refuse(index, "answer", reason)
+        told = story_id(story.sentences())
         record = Record(
-            index=index,
-            half=row["prompting_type"],
-            deception=row["deception"],
-            length=row["story_length"],
-            sample_id=row["sample_id"],
-            story=story,
-            story_id=identifier,
-            asked=asked,
-            object=obj,
-            choices=choices,
-            answer=row["answer"],
+            index,
+            row.prompting_type,
+            row.deception,
+            row.story_length,
+            row.sample_id,
+            story,
+            told,
+            asked,
+            obj,
+            choices,
+            row.answer,
         )
-        self._once(index, "sample_id", record.sample_id)
-        self._once(index, "question", (record.half, record.key))
+        self._once(index, "sample_id", row.sample_id, str(row.sample_id))
+        self._once(index, "question", (record.half, record.key), "the same question about the same story")
         return record
 
     def _refuse(self, index: int, field: str, reason: str) -> NoReturn:
-        raise ContentError(reason, path=self.path, field=f"data[{index}].{field}" if field else f"data[{index}]")
+        raise ContentError(reason, path=self.path, field=f"data[{index}].{field}")
 
-    def _once(self, index: int, field: str, value: object) -> None:
-        first = self.seen.setdefault((field, value), index)
-        if first != index:
-            shown = value if field == "sample_id" else "the same question about the same story"
+    def _once(self, index: int, field: str, value: object, shown: str) -> None:
+        if (first := self.seen.setdefault((field, value), index)) != index:
             self._refuse(index, field, f"{shown} is already in data[{first}]; leave one of them out")
 
-    def _check_fields(self, index: int, row: Any) -> None:
-        if not isinstance(row, dict):
-            self._refuse(index, "", f"is a {type(row).__name__}; expected an object with {', '.join(FIELDS)}")
-        for name, kind in FIELDS.items():
-            if name not in row:
-                self._refuse(index, name, f"is missing; a record has {', '.join(FIELDS)}")
-            if type(row[name]) is not kind:  # in Python true is a number, too; here it is none
-                self._refuse(index, name, f"is {row[name]!r}; expected {_KINDS[kind]}")
-        for name in row:
-            if name not in FIELDS:
-                self._refuse(index, name, one_of("field", name, FIELDS))
-        if row["prompting_type"] not in HALVES:
-            self._refuse(index, "prompting_type", one_of("half", row["prompting_type"], HALVES))
-        if row["story_length"] < 1:
-            self._refuse(index, "story_length", f"is {row['story_length']}; expected the number of chapters, from 1")
-
-    def _story(self, index: int, text: str) -> tuple[Story, str]:
-        if text not in self.stories:
-            sentences = self._sentences(index, text)
-            try:
-                story = Story.parse(sentences)
-                story.check()
-            except ValueError as error:
-                self._refuse(index, "story", str(error))
-            self.stories[text] = story, story_id(sentences)
-        return self.stories[text]
-
-    def _sentences(self, index: int, text: str) -> tuple[str, ...]:
-        """The story's sentences without their numbers and without the two known artefacts."""
+    def _story(self, index: int, text: str) -> Story:
+        """The story, without the numbers of its sentences and without the two known artefacts."""
+        if text in self.stories:
+            return self.stories[text]
         lines = [line.strip() for line in text.split("\n") if line.strip()]
-        if lines and lines[0].startswith(_INSTRUCTION):
-            lines = lines[1:]
-        if lines and lines[-1] == "***":
-            lines = lines[:-1]
+        lines = lines[bool(lines) and lines[0].startswith(_INSTRUCTION) :]
+        lines = lines[: -1 if lines and lines[-1] == "***" else None]
         if not lines:
             self._refuse(index, "story", "has no sentences; expected numbered ones, a line each")
-        found = []
+        sentences = []
         for number, line in enumerate(lines, 1):
             match = _SENTENCE.fullmatch(line)
             if match is None or int(match[1]) != number:
                 reason = f"line {number} is {line!r}; expected '{number} <sentence>': sentences are numbered from 1"
                 self._refuse(index, "story", reason)
-            found.append(match[2])
-        return tuple(found)
+            sentences.append(match[2])
+        try:
+            story = Story.parse(sentences)
+            story.check()
+        except ValueError as error:
+            self._refuse(index, "story", str(error))
+        self.stories[text] = story
+        return story
 
-    def _check_question(self, index: int, order: int, story: Story, asked: tuple[str, ...], obj: str) -> None:
+    def _question(self, index: int, row: _Row, story: Story) -> tuple[tuple[str, ...], str]:
+        """The agents asked about, and the object."""
+        try:
+            asked, obj = read_question(row.question)
+        except ValueError as error:
+            self._refuse(index, "question", str(error))
+        order = row.question_order
         if order != len(asked):
             reason = f"is {order}, but the question names {len(asked)} agents; correct one of the two"
             self._refuse(index, "question_order", reason)
         if order > len(story.agents):
             self._refuse(index, "question", f"is of order {order}, but the story has {len(story.agents)} agents")
-        if twice := [name for place, name in enumerate(asked) if name in asked[:place]]:
+        if twice := [name for name in asked if asked.count(name) > 1]:
             self._refuse(index, "question", f"asks about {twice[0]} twice; name every agent once")
         if absent := [name for name in asked if name not in story.agents]:
             reason = f"asks about {absent[0]}, who never enters; the story has {', '.join(story.agents)}"
             self._refuse(index, "question", reason)
         if obj not in story.objects:
             self._refuse(index, "question", f"asks for {obj!r}; the story has {', '.join(story.objects)}")
+        return asked, obj
 
     def _choices(self, index: int, text: str) -> tuple[str, ...]:
-        found = [_CHOICE.fullmatch(part) for part in text.split(", ")]
-        labels = tuple(match[2] for match in found if match is not None)
-        if len(labels) < len(found) or write_choices(labels) != text:
+        labels = tuple(match[2] for part in text.split(", ") if (match := _CHOICE.fullmatch(part)))
+        if write_choices(labels) != text:
             reason = f"are {text[:60]!r}; expected 'A. <container>, B. <container>, ...', lettered in order"
             self._refuse(index, "choices", reason)
-        if twice := [label for place, label in enumerate(labels) if label in labels[:place]]:
+        if twice := [label for label in labels if labels.count(label) > 1]:
             self._refuse(index, "choices", f"hold {twice[0]!r} twice; leave one of them out")
         return labels
-
-
-_KINDS = {str: "text", int: "a whole number", bool: "true or false"}
 
 
 def containers(item: Item) -> tuple[str, ...]:
@@ -239,39 +228,37 @@ def containers(item: Item) -> tuple[str, ...]:
 
 def make_item(
     story: Story,
-    traced: Trace,
+    ends: TrackedBeliefs,
     asked: Sequence[str],
     obj: str,
     choices: Sequence[str],
     factors: Mapping[str, Factor],
     *,
     answer: str | None = None,
-    semantics: Semantics = "released",
     suffix: str = "",
     cluster: str | None = None,
 ) -> Item:
     """The item of one question.
 
-    story: the story. traced: its trace for `obj`, which its questions share. asked: the agents asked about, the
-    outermost first. obj: the object. choices: the containers to choose from. factors: the factors of the story (see
-    `story_factors`), to which those of the question are added. answer: the right answer, None for the tracker's.
-    semantics: by which beliefs are derived. suffix: added to the id, to tell items of one question apart. cluster: the
-    unit of the intervals, None for the story. The gold chain is left out where it does not end in the answer; then the
-    factor `label_agrees` is false.
+    story: the story. ends: what is believed in it of `obj`, which its questions share. asked: the agents asked about,
+    the outermost first. choices: the containers to choose from. factors: those of the story (see `story_factors`), to
+    which those of the question are added. answer: the right answer, None for the tracker's. suffix: added to the id, to
+    tell items of one question apart. cluster: the unit of the intervals, None for the story. The gold chain is left out
+    where it does not end in the answer; then the factor `label_agrees` is false.
     """
-    chain = traced.chain(asked, semantics)
+    chain = ends.traced.chain(asked, ends.semantics)
     answer = chain[-1] if answer is None else answer
     sentences = story.sentences()
     told = f"hitom/{story_id(sentences)}"
     return Item(
-        id=item_id(told, asked, obj, semantics) + suffix,
+        id=item_id(told, asked, obj, ends.semantics) + suffix,
         benchmark="hitom",
         story=sentences,
         question=write_question(asked, obj),
         choices=(*(label for label in choices if label != UNKNOWN), UNKNOWN),
         answer=answer,
         gold=Gold(chains=(tuple(chain),)) if chain[-1] == answer and set(chain) <= {*choices, UNKNOWN} else None,
-        factors={**factors, **StoryFacts(TrackedBeliefs(traced, semantics), choices).factors(asked, chain[-1], answer)},
+        factors={**factors, **ends.factors(asked, chain[-1], answer, number_choices(choices))},
         cluster=told if cluster is None else cluster,
     )
 
@@ -298,77 +285,56 @@ def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:
     }
 
 
-Agent = TypeVar("Agent", contravariant=True)
+def number_choices(choices: Sequence[str]) -> dict[str, int]:
+    """The place of each choice, from 1."""
+    return {label: place for place, label in enumerate(choices, 1)}
 
 
-class FinalBeliefs(Protocol[Agent]):
-    """What chains of agents believe at the end of a story: all that the factors of a question are made of. Agents may
-    be names or anything else.
+Agent = TypeVar("Agent")
 
-    told: whether anything is said about the object. places: the containers in which it is seen or said to be, in order
-    of their first mention.
+
+class FinalBeliefs(Generic[Agent]):
+    """What chains of agents believe at the end of a story, and the factors of questions that follow. Agents may be
+    names or anything else.
+
+    told: whether anything is said about the object. reality: where it is.
     """
 
-    @property
-    def told(self) -> bool: ...
+    __slots__ = ()
+    told: bool
+    reality: str
 
-    @property
-    def places(self) -> Sequence[str]: ...
+    def places(self) -> Sequence[str]:
+        """The containers in which the object is seen or said to be, in order of their first mention."""
+        raise NotImplementedError
 
     def belief(self, chain: Sequence[Agent], /) -> str:
         """Where the object is by that chain; by the empty one, really."""
+        raise NotImplementedError
 
     def other_semantics_belief(self, chain: Sequence[Agent], /) -> str:
         """The same under the other semantics."""
+        raise NotImplementedError
 
     def belief_by_sight(self, chain: Sequence[Agent], /) -> str:
         """The same as if nothing were said."""
+        raise NotImplementedError
 
-    def depends_on_order(self, chain: Sequence[Agent], belief: str, /) -> bool:
+    def depends_on_order(self, chain: Sequence[Agent], belief: str) -> bool:
         """Whether the same agents in some other order believe something else than `belief`, which is the chain's.
 
         Only a tell can make it so. Under either semantics the answer depends on which agents are asked and on which of
         them comes last (at order 2, released, that is the whole order; above it, released, not even that matters).
         """
+        for at in range(len(chain) - 1 if self.told else 0):
+            if self.belief((*chain[:at], *chain[at + 1 :], chain[at])) != belief:
+                return True
+        return False
 
-
-class TrackedBeliefs:
-    """The ends of a story that the tracker has read, by the names of agents (see Ends)."""
-
-    def __init__(self, traced: Trace, semantics: Semantics = "released") -> None:
-        self._traced, self._semantics = traced, semantics
-        self._other: Semantics = "common_knowledge" if semantics == "released" else "released"
-        self.told, self.places = traced.told, traced.places
-
-    def belief(self, chain: Sequence[str]) -> str:
-        """Where the object is by that chain."""
-        return self._traced.belief(chain, self._semantics)
-
-    def other_semantics_belief(self, chain: Sequence[str]) -> str:
-        """The same under the other semantics."""
-        return self._traced.belief(chain, self._other)
-
-    def belief_by_sight(self, chain: Sequence[str]) -> str:
-        """The same as if nothing were said."""
-        return self._traced.seen.label(chain)
-
-    def depends_on_order(self, chain: Sequence[str], belief: str) -> bool:
-        """Whether the same agents in another order believe something else."""
-        others = ((*chain[:at], *chain[at + 1 :], chain[at]) for at in range(len(chain) - 1))
-        return self.told and any(self.belief(other) != belief for other in others)
-
-
-class StoryFacts(Generic[Agent]):
-    """What the questions of one story share, computed once."""
-
-    def __init__(self, ends: FinalBeliefs[Agent], choices: Sequence[str]) -> None:
-        self._ends = ends
-        self._positions = {label: place for place, label in enumerate(choices, 1)}
-        self._places = {label: place for place, label in enumerate(ends.places, 1)}
-        self._told, self._reality = ends.told, ends.belief(())
-
-    def factors(self, asked: Sequence[Agent], belief: str, answer: str) -> dict[str, Factor]:
-        """The factors of one question, by where the tracked belief ends and by its answer.
+    def factors(
+        self, asked: Sequence[Agent], belief: str, answer: str, positions: Mapping[str, int]
+    ) -> dict[str, Factor]:
+        """The factors of one question, by where the tracked belief ends, by its answer and the places of choices.
 
         tell_relevant: the tells change where the tracked belief ends; equals_first_order, equals_reality,
         equals_joint_witness: the answer is also that rule's (see baselines.py); answer_position: place among the
@@ -376,18 +342,42 @@ class StoryFacts(Generic[Agent]):
         their first mention, from 1; order_sensitive: naming the asked agents in some other order would change where the
         belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the answer.
         """
-        ends, told, order = self._ends, self._told, len(asked)
-        witnessed = ends.belief_by_sight(asked) if told else belief
-        first = belief if order == 1 else ends.belief(asked[-1:])
+        told, order, places = self.told, len(asked), self.places()
+        witnessed = self.belief_by_sight(asked) if told else belief
+        first = belief if order == 1 else self.belief(asked[-1:])
         return {
             "order": order,
             "tell_relevant": belief != witnessed,
             "equals_first_order": answer == first,
-            "equals_reality": answer == self._reality,
+            "equals_reality": answer == self.reality,
             "equals_joint_witness": answer == witnessed,
-            "answer_position": self._positions.get(answer),
-            "answer_place": self._places.get(answer),
-            "order_sensitive": told and order > 1 and ends.depends_on_order(asked, belief),
-            "semantics_differ": told and belief != ends.other_semantics_belief(asked),
+            "answer_position": positions.get(answer),
+            "answer_place": places.index(answer) + 1 if answer in places else None,
+            "order_sensitive": told and order > 1 and self.depends_on_order(asked, belief),
+            "semantics_differ": told and belief != self.other_semantics_belief(asked),
             "label_agrees": belief == answer,
         }
+
+
+class TrackedBeliefs(FinalBeliefs[str]):
+    """The final beliefs of a story that the tracker has read, by the names of agents."""
+
+    def __init__(self, traced: Trace, semantics: Semantics = "released") -> None:
+        self.traced, self.semantics, self.told = traced, semantics, traced.told
+        self.reality = traced.belief()
+
+    def places(self) -> Sequence[str]:
+        """The containers in which the object is seen or said to be, in order of their first mention."""
+        return list(dict.fromkeys(mention.container for mention in self.traced.mentions))
+
+    def belief(self, chain: Sequence[str], /) -> str:
+        """Where the object is by that chain."""
+        return self.traced.belief(chain, self.semantics)
+
+    def other_semantics_belief(self, chain: Sequence[str], /) -> str:
+        """The same under the other semantics."""
+        return self.traced.belief(chain, OTHER_SEMANTICS[self.semantics])
+
+    def belief_by_sight(self, chain: Sequence[str], /) -> str:
+        """The same as if nothing were said."""
+        return self.traced.under(None).label(chain)

@@ -29,24 +29,13 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tomserve.beliefs import Audience, Trace, Update, together
-from tomserve.benchmarks.hitom import events
-from tomserve.benchmarks.hitom.events import (
-    WAITING_ROOM,
-    Claim,
-    Distractor,
-    Enter,
-    Event,
-    Exit,
-    Move,
-    Place,
-    Stay,
-    Tell,
-)
+from tomserve.benchmarks.hitom.events import WAITING_ROOM
+from tomserve.benchmarks.hitom.items import FinalBeliefs
 from tomserve.benchmarks.hitom.plan import AGENTS, ANIMALS, BELONGINGS, CONTAINERS, FOODS, OBJECTS, ROOMS, Cell, Plan
-from tomserve.benchmarks.hitom.tracker import AUDIENCES, Semantics
+from tomserve.benchmarks.hitom.tracker import AUDIENCES, OTHER_SEMANTICS, Semantics
 
 T = TypeVar("T")
 AGAIN = 5
@@ -368,18 +357,16 @@ def _talk(dice: Dice, plan: Plan, count: int, plot: Plot) -> None:
             believed |= dict.fromkeys(trusting, tell.container(""))
 
 
-def distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[Distractor]]:
-    """The lines of the plot after which distractors stand, in order, and the distractors."""
+def draw_distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[tuple[str, str]]]:
+    """The lines of the plot after which distractors stand, in order, and the distractors: each its sentence, and the
+    thing that it speaks of."""
     if count < 1:
         return [], []
     starts = []  # nothing may stand between entering a room and the line that places the object there
-    line = told = 0
+    line = 0
     for number, height in enumerate(plot.heights):
         starts.append(line)
-        line += height
-        while told < len(plot.told) and plot.told[told].after == number:
-            told += 1
-            line += 1
+        line += height + sum([tell.after == number for tell in plot.told])
     gaps = []
     for _ in range(count):
         at = dice.below(line - len(starts))
@@ -390,50 +377,56 @@ def distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[Dis
     return sorted(gaps), [_distractor(dice, plot) for _ in range(count)]
 
 
-def _distractor(dice: Dice, plot: Plot) -> Distractor:
+def _distractor(dice: Dice, plot: Plot) -> tuple[str, str]:
     name, kind = dice.pick(plot.scene.names), dice.below(3)
     if kind == 0:
         animal = dice.pick(ANIMALS)
-        return Distractor(name, "saw an" if animal[0] in "aeiou" else "saw a", animal)
+        return f"{name} saw {'an' if animal[0] in 'aeiou' else 'a'} {animal}.", animal
     if kind == 1:
-        return Distractor(name, "lost their", dice.pick(BELONGINGS))
+        lost = dice.pick(BELONGINGS)
+        return f"{name} lost their {lost}.", lost
     thing = dice.pick(CONTAINERS) if dice.below(2) else dice.pick(FOODS)
-    return Distractor(name, "likes the" if dice.below(2) else "dislikes the", thing)
+    return f"{name} {'likes' if dice.below(2) else 'dislikes'} the {thing}.", thing
 
 
-class FastBeliefs:
-    """What chains of agents believe at the end of a story, without a trace: all that is seen is seen before any tell.
-
-    A chain is a tuple of agents as bits, the outermost first.
+class FastBeliefs(FinalBeliefs[int]):
+    """The final beliefs of a plot without a trace, by agents as bits: all that is seen is seen before any tell.
 
     plot: the story. kind: which twin of it. semantics: by which beliefs are derived. first, second: the first two
     containers in which the object is seen or said to be.
     """
 
-    __slots__ = ("_alone", "_heard", "_kind", "_other", "_plot", "_semantics", "first", "second", "told")
+    __slots__ = (
+        *("_alone", "_heard", "_kind", "_leaving", "_other", "_places", "_plot", "_semantics"),
+        *("first", "reality", "second", "told"),
+    )
 
     def __init__(self, plot: Plot, kind: str, semantics: Semantics) -> None:
         self._plot, self._kind, self._semantics = plot, kind, semantics
         self._heard = plot.heard(kind, semantics) if plot.told else []
+        self._leaving, self.reality = plot.leaving, plot.leaving[-1][1]
         self.told = bool(self._heard)
         self.first, self.second = plot.places(kind)
         self._alone: dict[int, str] = {}
+        self._places: list[str] = []
         self._other: FastBeliefs | None = None
 
-    @property
-    def places(self) -> list[str]:
+    def places(self) -> Sequence[str]:
         """The containers in which the object is seen or said to be, in order of their first mention."""
-        return list(dict.fromkeys([*self._plot.containers, *[label for _, label in reversed(self._heard)]]))
+        if not self._places:
+            said = [label for _, label in reversed(self._heard)]
+            self._places = list(dict.fromkeys([*self._plot.containers, *said]))
+        return self._places
 
-    def belief_by_sight(self, chain: Sequence[int]) -> str:
+    def belief_by_sight(self, chain: Sequence[int], /) -> str:
         """What these agents saw together last; without agents, what is so."""
         everybody = sum(chain)
-        for agent, place in self._plot.leaving:
+        for agent, place in self._leaving:
             if agent & everybody:
                 return place
-        return self._plot.leaving[-1][1]
+        return self.reality
 
-    def belief(self, chain: Sequence[int], witnessed: str | None = None) -> str:
+    def belief(self, chain: Sequence[int], /, witnessed: str | None = None) -> str:
         """What the chain believes. witnessed: what its agents saw together last, where that is known already."""
         if self._heard and chain:
             everybody, ending = sum(chain), chain[-1] << 1
@@ -444,11 +437,10 @@ class FastBeliefs:
                     return label
         return self.belief_by_sight(chain) if witnessed is None else witnessed
 
-    def other_semantics_belief(self, chain: Sequence[int]) -> str:
+    def other_semantics_belief(self, chain: Sequence[int], /) -> str:
         """What the chain believes under the other semantics."""
         if self._other is None:
-            other: Semantics = "common_knowledge" if self._semantics == "released" else "released"
-            self._other = FastBeliefs(self._plot, self._kind, other)
+            self._other = FastBeliefs(self._plot, self._kind, OTHER_SEMANTICS[self._semantics])
         return self._other.belief(chain)
 
     def alone(self, agent: int) -> str:
@@ -459,109 +451,45 @@ class FastBeliefs:
         return found
 
     def depends_on_order(self, chain: Sequence[int], belief: str) -> bool:
-        """Whether the same agents in another order believe something else than `belief`, which is the chain's.
-
-        Each of them is put last in turn, since the order decides nothing else, or at order 2 the whole.
-        """
+        """Whether the same agents in another order believe something else; at once where no tell reaches all."""
         everybody = sum(chain)
         for audience, _ in self._heard:
             if not everybody & audience.strangers:
-                break
-        else:
-            return False
-        witnessed = self.belief_by_sight(chain)
-        for at in range(len(chain) - 1):
-            if self.belief((*chain[:at], *chain[at + 1 :], chain[at]), witnessed) != belief:
-                return True
+                return super().depends_on_order(chain, belief)
         return False
 
 
-class StoryFormat(NamedTuple, Generic[T]):
-    """What a story is told in: for each kind of line what makes it, of the same arguments in both tongues."""
-
-    enter: Callable[[tuple[str, ...], str], T]
-    place: Callable[[str, str], T]
-    move: Callable[[str, str, str], T]
-    stay: Callable[[str, str], T]
-    exit: Callable[[str, str], T]
-    claim: Callable[[str, str, str], T]
-    tell: Callable[[str, str, str, str], T]
-
-
-def _claim(speaker: str, thing: str, container: str) -> Event:
-    return Claim(speaker, thing, container, the=True, now=True)
-
-
-def _whisper(speaker: str, hearer: str, thing: str, container: str) -> Event:
-    return Tell(speaker, hearer, thing, container, now=True)
-
-
-def _claim_text(speaker: str, thing: str, container: str) -> str:
-    return events.claim_sentence(speaker, thing, container, the=True, now=True)
-
-
-def _whisper_text(speaker: str, hearer: str, thing: str, container: str) -> str:
-    return events.tell_sentence(speaker, hearer, thing, container, now=True)
-
-
-EVENTS: StoryFormat[Event] = StoryFormat(Enter, Place, Move, Stay, Exit, _claim, _whisper)
-SENTENCES: StoryFormat[str] = StoryFormat(
-    events.enter_sentence,
-    events.place_sentence,
-    events.move_sentence,
-    events.stay_sentence,
-    events.exit_sentence,
-    _claim_text,
-    _whisper_text,
-)
-
-
-def tell_lines(plot: Plot, kind: str, tongue: StoryFormat[T]) -> list[T | None]:
-    """The lines of the twin of that kind in that tongue; None for a line that only the other twins have."""
+def tell_lines(plot: Plot, kind: str) -> list[str | None]:
+    """The sentences of the twin of that kind, in the released words (events.RELEASED, written out here because they
+    take most of the time otherwise); None for a line that only the other twins have."""
     names, _, agents, room, thing, containers, later = plot.scene
     named = dict(zip(agents, names, strict=True))
     turns = [(named[agent], moved) for agent, moved in plot.turns]
-    found: list[T | None] = []
-    _tell_chapter(found, tongue, (tuple(names), room), (thing, containers[0]), turns)
+    chapters = [(names, room, thing, containers[0], turns)]
+    chapters += [(list(one.members), one.room, one.object, one.containers[0], one.turns) for one in later]
+    found: list[str | None] = []
     at = 0
-    for number in range(len(later) + 1):
-        if number:
-            chapter = later[number - 1]
-            there = (chapter.members, chapter.room)
-            _tell_chapter(found, tongue, there, (chapter.object, chapter.containers[0]), chapter.turns)
+    for number, (members, place, what, first, acts) in enumerate(chapters):
+        everybody = f"{', '.join(members[:-1])} and {members[-1]} entered the "
+        found += (f"{everybody}{place}.", f"The {what} is in the {first}.")
+        for name, moved in acts:
+            if moved:
+                found += [f"{name} moved the {what} to the {container}." for container in moved]
+            else:
+                found.append(f"{name} made no movements and stayed in the {place} for 1 minute.")
+            found.append(f"{name} exited the {place}.")
+        found.append(f"{everybody}{WAITING_ROOM}.")
         while at < len(plot.told) and plot.told[at].after == number:
-            found.append(_tell(tongue, plot.told[at], kind, thing, named))
+            found.append(_tell(plot.told[at], kind, thing, named))
             at += 1
     return found
 
 
-def _tell_chapter(
-    found: list[T | None],
-    tongue: StoryFormat[T],
-    there: tuple[tuple[str, ...], str],
-    first: tuple[str, str],
-    turns: Turns[str],
-) -> None:
-    """Add the lines of a chapter. there: who is there, and the room. first: the object, and where it is at first."""
-    enter, place, move, stay, leave, _, _ = tongue
-    members, room = there
-    thing = first[0]
-    found += (enter(members, room), place(*first))
-    for name, moved in turns:
-        if moved:
-            for container in moved:
-                found.append(move(name, thing, container))
-        else:
-            found.append(stay(name, room))
-        found.append(leave(name, room))
-    found.append(enter(members, WAITING_ROOM))
-
-
-def _tell(tongue: StoryFormat[T], tell: Telling, kind: str, thing: str, named: dict[int, str]) -> T | None:
+def _tell(tell: Telling, kind: str, thing: str, named: dict[int, str]) -> str | None:
+    speaker = named[tell.speaker]
     if kind == "none":
         return None
     if kind == "filler":
-        return tongue.stay(named[tell.speaker], WAITING_ROOM)
-    if tell.public:
-        return tongue.claim(named[tell.speaker], thing, tell.container(kind))
-    return tongue.tell(named[tell.speaker], named[tell.hearers], thing, tell.container(kind))
+        return f"{speaker} made no movements and stayed in the {WAITING_ROOM} for 1 minute."
+    how = "publicly claimed" if tell.public else f"privately told {named[tell.hearers]}"
+    return f"{speaker} {how} that the {thing} is in the {tell.container(kind)} now."

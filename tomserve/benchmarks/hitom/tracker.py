@@ -10,9 +10,6 @@ changes no belief. The object of a `Place` lies in the room that was entered las
 
 An agent who never entered believes "unknown", and so does everybody about an object not seen yet. Repeated agents are
 refused: "Ann thinks Ann thinks" is no question of the benchmark, and the two semantics say nothing of it.
-
-`last_seen_together` nests nothing: it is written from the rooms (`Story.presence`), apart from the tracker, and is
-the oracle of its tests.
 """
 
 from __future__ import annotations
@@ -27,10 +24,10 @@ from tomserve import beliefs
 from tomserve.beliefs import Audience, Update, hearsay, shared_hearsay, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Exit, Move, Place, Story, Tell
 from tomserve.errors import one_of
-from tomserve.items import UNKNOWN
 
 Semantics = Literal["released", "common_knowledge"]
 SEMANTICS: tuple[Semantics, ...] = ("released", "common_knowledge")
+OTHER_SEMANTICS: Mapping[Semantics, Semantics] = {"released": "common_knowledge", "common_knowledge": "released"}
 AUDIENCES: Mapping[Semantics, Callable[[int, int, int], Audience]] = {
     "released": hearsay,
     "common_knowledge": shared_hearsay,
@@ -69,42 +66,28 @@ class Trace:
     bits: dict[str, int]  # agent who enters -> bit, in order of entrance
     mentions: tuple[Mention, ...]
     moved: tuple[int, ...]  # lines that place or move the object
-    _under: dict[Semantics, beliefs.Trace] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _under: dict[Semantics | None, beliefs.Trace] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def told(self) -> bool:
         """Whether anything is said about the object."""
         return any(mention.speaker for mention in self.mentions)
 
-    @property
-    def places(self) -> list[str]:
-        """The containers in which the object is seen or said to be, in order of their first mention."""
-        return list(dict.fromkeys([mention.container for mention in self.mentions]))
-
-    @cached_property
-    def seen(self) -> beliefs.Trace:
-        """Beliefs as they would be if nothing were said about the object: the same under both semantics."""
-        sights = [m for m in self.mentions if not m.speaker]
-        updates = [Update(line, (container,), together(witnesses)) for line, container, witnesses, _, _ in sights]
-        return beliefs.Trace(self.lines, self.bits, tuple(updates))
-
-    def under(self, semantics: Semantics) -> beliefs.Trace:
-        """Beliefs under that semantics, which says whom tellings reach. Raises ValueError for an unknown one."""
-        if semantics not in self._under:
-            self._under[semantics] = self._heard(semantics)
-        return self._under[semantics]
-
-    def _heard(self, semantics: Semantics) -> beliefs.Trace:
-        if (audience := AUDIENCES.get(semantics)) is None:
-            raise ValueError(one_of("semantics", semantics, SEMANTICS))
-        if not self.told:
-            return self.seen
-        sights = iter(self.seen.updates)
-        updates = [
-            Update(line, (container,), audience(speaker, witnesses & ~speaker, trusting)) if speaker else next(sights)
-            for line, container, witnesses, speaker, trusting in self.mentions
-        ]
-        return beliefs.Trace(self.lines, self.bits, tuple(updates))
+    def under(self, semantics: Semantics | None) -> beliefs.Trace:
+        """Beliefs under that semantics, which says whom tellings reach; for None, and for both where nothing is said,
+        as if nothing were said about the object. Raises ValueError for an unknown semantics."""
+        if semantics not in (None, *SEMANTICS):
+            raise ValueError(one_of("semantics", str(semantics), SEMANTICS))
+        known = semantics if self.told else None
+        if known not in self._under:
+            audience = AUDIENCES[known or SEMANTICS[0]]
+            updates = [
+                Update(line, (at,), audience(speaker, seen & ~speaker, trusting) if speaker else together(seen))
+                for line, at, seen, speaker, trusting in self.mentions
+                if known or not speaker
+            ]
+            self._under[known] = beliefs.Trace(self.lines, self.bits, tuple(updates))
+        return self._under[known]
 
     def belief(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> str:
         """Where the object is by `asked` (outermost agent first; none: really), at the story's end."""
@@ -118,15 +101,8 @@ class Trace:
         """0-based index of the sentence that set the final belief, or None where it is "unknown"."""
         if not asked:
             return self.moved[-1] if self.moved else None
-        found = self.decisive(asked, semantics)
+        found = self.under(semantics).accept_updates(asked)
         return found[-1].line if found else None
-
-    def decisive(self, asked: Sequence[str], semantics: Semantics = "released") -> list[Update]:
-        """The updates that set the belief of `asked`, in order of the story.
-
-        Raises ValueError for a repeated agent and for an unknown semantics.
-        """
-        return self.under(semantics).accept_updates(asked)
 
 
 def trace(story: Story, obj: str) -> Trace:
@@ -173,32 +149,6 @@ def trace(story: Story, obj: str) -> Trace:
                     trusting |= bits.get(name, 0)
             mentions.append(Mention(line, event.container, speaker | hearers, speaker, trusting))
     return Trace(len(story.events), bits, tuple(mentions), tuple(moved))
-
-
-def belief(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:
-    """Where `asked[0]` thinks `asked[1]` thinks ... `obj` is at the story's end; without agents where it really is.
-
-    Several questions about one object are cheaper by one `trace`. Raises ValueError as `Trace.decisive` does.
-    """
-    return trace(story, obj).belief(asked, semantics)
-
-
-def beliefs_after_each(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> list[str]:
-    """The same belief after each sentence, as one label (a container or "unknown") for each: the gold chain."""
-    return trace(story, obj).chain(asked, semantics)
-
-
-def last_seen_together(story: Story, asked: Sequence[str], obj: str) -> str:
-    """The container at the last sentence that all of `asked` saw together, in whatever order; tells do not count."""
-    label = container = UNKNOWN
-    for event, where, rooms in zip(story.events, story.presence(), story.rooms(), strict=True):
-        if isinstance(event, Place | Move) and event.object == obj:
-            container = event.container
-        elif not isinstance(event, Enter) or rooms.get(obj) != event.room:
-            continue
-        if obj in rooms and all(where.get(name) == rooms[obj] for name in asked):
-            label = container
-    return label
 
 
 def find_mentioned(sentences: Iterable[str], choices: Sequence[str]) -> list[str]:

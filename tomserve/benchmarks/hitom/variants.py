@@ -10,10 +10,12 @@ somebody stays, then the longer of two wordings, at last that somebody moves ano
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tomserve.benchmarks.hitom import plan
 from tomserve.benchmarks.hitom.baselines import parse_story, semantics_of, trace_story
@@ -32,15 +34,12 @@ from tomserve.benchmarks.hitom.events import (
     Story,
     Tell,
     agents_of,
-    event_sort,
     read_question,
-    write_event,
     write_question,
-    write_worded_question,
 )
-from tomserve.benchmarks.hitom.items import StoryFacts, TrackedBeliefs, story_factors
+from tomserve.benchmarks.hitom.items import TrackedBeliefs, number_choices, story_factors
 from tomserve.benchmarks.hitom.sampler import Dice
-from tomserve.benchmarks.hitom.tracker import Semantics, Trace, trace
+from tomserve.benchmarks.hitom.tracker import Semantics, trace
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.variants import Kind, Retell, base, make_variant
@@ -87,33 +86,18 @@ def rename_story(story: Story, names: Names) -> Story:
 
 
 def _rename_event(event: Event, names: Names) -> Event:
-    def of(name: str) -> str:
-        return names.get(name, name)
-
-    match event:
-        case Enter(agents, room):
-            return Enter(tuple(map(of, agents)), room)
-        case Place(thing, container):
-            return Place(of(thing), of(container))
-        case Move(agent, thing, container):
-            return Move(of(agent), of(thing), of(container))
-        case Stay(agent, room):
-            return Stay(of(agent), room)
-        case Exit(agent, room):
-            return Exit(of(agent), room)
-        case Claim(speaker, thing, container, the, now):
-            return Claim(of(speaker), of(thing), of(container), the, now)
-        case Tell(speaker, hearer, thing, container, now):
-            return Tell(of(speaker), of(hearer), of(thing), of(container), now)
-        case Distractor(agent, verb, thing):
-            return Distractor(of(agent), _verb(verb, event, of(agent), of(thing)), of(thing))
-
-
-def _verb(verb: str, event: Distractor, agent: str, thing: str) -> str:
-    """The distractor's verb for another agent and thing: "a" or "an", and no pronoun that says the agent's gender."""
-    if verb.startswith("saw") and thing != event.thing:
-        return "saw an" if thing[0] in "aeiou" else "saw a"
-    return "lost their" if verb.startswith("lost") and agent != event.agent else verb
+    """The event with other names; a distractor's verb gets "a" or "an", and no pronoun that says the agent's gender."""
+    old = {field.name: getattr(event, field.name) for field in fields(event)}
+    new: dict[str, Any] = {
+        field: tuple(names.get(name, name) for name in value) if field == "agents" else names.get(value, value)
+        for field, value in old.items()
+        if field not in ("room", "verb", "the", "now")
+    }
+    if isinstance(event, Distractor) and event.sort == "saw" and new["thing"] != old["thing"]:
+        new["verb"] = "saw an" if str(new["thing"])[0] in "aeiou" else "saw a"
+    elif isinstance(event, Distractor) and event.sort == "lost" and new["agent"] != old["agent"]:
+        new["verb"] = "lost their"
+    return replace(event, **new)
 
 
 def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, str]:
@@ -121,18 +105,32 @@ def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, 
 
     Raises InapplicableError where there are not enough words for them.
     """
+    objects: dict[str, None] = {}
+    holders: dict[str, None] = {}
+    others: dict[str, dict[str, None]] = defaultdict(dict)
+    for event in story.events:
+        if isinstance(event, Place | Move | Claim | Tell):
+            objects[event.object] = holders[event.container] = None
+        elif isinstance(event, Distractor):
+            others[event.sort][event.thing] = None
+    liked = {**others["likes"], **others["dislikes"]}
     offered = [choice for choice in choices if choice != UNKNOWN]
-    holders, objects, seen, lost, liked = _things(story, offered)
-    used = {word.casefold() for word in (*story.agents, *holders, *objects, *seen, *lost, *liked)}
+    known = {*holders, *offered, *plan.CONTAINERS}
+    nouns = {_noun(name) for name in (*holders, *offered)} - {""}
+    for thing in liked:  # which may be a container that nothing lies in
+        if thing not in objects and (thing in known or _noun(thing) in nouns):
+            holders[thing] = None
+    holders |= dict.fromkeys(sorted(offered))
+    used = {word.casefold() for word in (*story.agents, *holders, *objects, *others["saw"], *others["lost"], *liked)}
     used.update(event.room.casefold() for event in story.events if isinstance(event, Enter))
-    names = _other_containers(holders, used, dice)
-    for old, lists in (
+    names = _other_containers(list(holders), used, dice)
+    for old, listed in (
         (objects, plan.OBJECTS),
         (liked, (*plan.FOODS, *plan.OBJECTS)),
-        (seen, plan.ANIMALS),
-        (lost, plan.BELONGINGS),
+        (others["saw"], plan.ANIMALS),
+        (others["lost"], plan.BELONGINGS),
     ):
-        fresh = _pick_new(dice, lists, used)
+        fresh = _pick_new(dice, listed, used)
         names |= {name: next(fresh) for name in old if name not in names}
     return names
 
@@ -145,28 +143,6 @@ def other_agents(story: Story, dice: Dice) -> dict[str, str]:
     return {name: next(fresh) for name in agents}
 
 
-def _things(story: Story, offered: list[str]) -> tuple[list[str], ...]:
-    """What is named in the story, each once: containers and then those that are merely offered, objects, and what is
-    seen, lost and liked. What is liked may be a container that nothing lies in."""
-    holders: dict[str, None] = {}
-    objects: dict[str, None] = {}
-    others: dict[str, dict[str, None]] = {"saw": {}, "lost": {}, "likes": {}, "dislikes": {}}
-    for event in story.events:
-        if isinstance(event, Place | Move | Claim | Tell):
-            objects[event.object] = holders[event.container] = None
-        elif isinstance(event, Distractor):
-            others[event.verb.split()[0]][event.thing] = None
-    liked = {**others["likes"], **others["dislikes"]}
-    known = {*holders, *offered, *plan.CONTAINERS}
-    nouns = {_noun(name) for name in (*holders, *offered)} - {""}
-    for thing in liked:
-        if thing not in objects and (thing in known or _noun(thing) in nouns):
-            holders[thing] = None
-    holders |= dict.fromkeys(sorted(offered))
-    plain = [name for name in objects if name not in holders]
-    return list(holders), plain, list(others["saw"]), list(others["lost"]), list(liked)
-
-
 def _noun(name: str) -> str:
     """The noun of a container that is called by its colour; nothing for any other name."""
     match = _COLOURED.fullmatch(name)
@@ -174,13 +150,13 @@ def _noun(name: str) -> str:
 
 
 def _other_containers(holders: list[str], used: set[str], dice: Dice) -> dict[str, str]:
-    colours: dict[str, str] = {}
+    """Other names for containers: those called by a colour keep their noun, and get another colour."""
     palette = _pick_new(dice, COLOURS, {name.split("_")[0] for name in holders})
     shelf = _pick_new(dice, OTHER_CONTAINERS, used)
+    colours: dict[str, str] = {}
     names: dict[str, str] = {}
     for name in holders:
-        match = _COLOURED.fullmatch(name)
-        if match is None:
+        if (match := _COLOURED.fullmatch(name)) is None:
             names[name] = next(shelf)
             continue
         if match[1] not in colours:
@@ -212,9 +188,8 @@ def reorder(story: Story, dice: Dice) -> Story:
     """
     events = [event for event in story.events if not isinstance(event, Distractor)]
     others = [event for event in story.events if isinstance(event, Distractor)]
-    after = _list_predecessors(events)
     for _ in range(_TRIES):
-        found = Story(tuple(_scatter(_draw_order(events, after, dice), others, dice)))
+        found = Story(tuple(_scatter(_draw_order(events, dice), others, dice)))
         if found.events != story.events:
             if not same_beliefs(story, found):
                 raise InapplicableError(CHANGES_TRUTH)
@@ -232,15 +207,6 @@ def same_beliefs(one: Story, other: Story) -> bool:
     return True
 
 
-def _list_predecessors(events: Sequence[Event]) -> list[list[int]]:
-    """For each event the places (from 0) of the earlier ones that it has to follow."""
-    tells = any(isinstance(event, Claim | Tell) for event in events)
-    return [
-        [before for before in range(place) if not _may_swap(events[before], event, tells)]
-        for place, event in enumerate(events)
-    ]
-
-
 def _may_swap(one: Event, other: Event, tells: bool) -> bool:
     """Whether two events may change places. tells: whether anything is told in the story."""
     if not isinstance(one, Stay):
@@ -250,22 +216,23 @@ def _may_swap(one: Event, other: Event, tells: bool) -> bool:
     return isinstance(one, Exit) and isinstance(other, Exit) and one.agent != other.agent and not tells
 
 
-def _draw_order(events: Sequence[Event], after: list[list[int]], dice: Dice) -> list[Event]:
+def _draw_order(events: Sequence[Event], dice: Dice) -> list[Event]:
     """An order of the events in which each follows those that it has to follow, drawn step by step."""
-    waits = [len(before) for before in after]
-    followers: list[list[int]] = [[] for _ in events]
-    for place, listed in enumerate(after):
-        for before in listed:
-            followers[before].append(place)
-    ready = [place for place, count in enumerate(waits) if not count]
+    tells = any(isinstance(event, Claim | Tell) for event in events)
+    after = [
+        {at for at, earlier in enumerate(events[:place]) if not _may_swap(earlier, event, tells)}
+        for place, event in enumerate(events)
+    ]
+    ready = [place for place, before in enumerate(after) if not before]
     found = []
     while ready:
-        place = ready.pop(dice.below(len(ready)))
-        found.append(events[place])
-        for follower in followers[place]:
-            waits[follower] -= 1
-            if not waits[follower]:
-                ready.append(follower)
+        done = ready.pop(dice.below(len(ready)))
+        found.append(events[done])
+        for place, before in enumerate(after):
+            if done in before:
+                before.remove(done)
+                if not before:
+                    ready.append(place)
     return found
 
 
@@ -329,7 +296,7 @@ def _steps(story: Story, obj: str) -> Iterator[Step]:
     where = [{}, *story.presence()]
     for sort in (Exit, Place, Claim | Tell, Stay):
         shorter = {
-            line: write_event(event, SHORT[event_sort(event)])
+            line: event.text(SHORT[event.sort])
             for line, event in lines
             if isinstance(event, sort)
             and (not isinstance(event, Exit | Stay) or where[line].get(event.agent) == event.room)
@@ -345,15 +312,13 @@ NEITHER = "no rule for this kind"
 
 
 class Retold(NamedTuple):
-    """A story in a variant. names: what agents and things are called now. asked: in which wording its questions are
-    asked, None for the released one. counted: the factors of the story. facts: what they share of its questions."""
+    """A story in a variant."""
 
     sentences: tuple[str, ...]
-    trace: Trace
-    names: Mapping[str, str]
-    asked: int | None
-    counted: Mapping[str, Factor]
-    facts: StoryFacts[str]
+    ends: TrackedBeliefs
+    names: Names  # what agents and things are called now
+    asked: int | None  # in which wording its questions are asked, None for the released one
+    counted: Mapping[str, Factor]  # the factors of the story
 
 
 def make_retell(path: Path | None) -> Retell:
@@ -379,21 +344,20 @@ def retell(item: Item, kind: Kind) -> Item:
         raise InapplicableError(found)
     names = found.names
     people, thing = tuple(names.get(name, name) for name in asked), names.get(obj, obj)
-    chain = found.trace.chain(people, semantics)
+    chain = found.ends.traced.chain(people, semantics)
     if chain[-1] != names.get(tracked, tracked):
         raise InapplicableError(CHANGES_TRUTH)
     choices = tuple(names.get(choice, choice) for choice in item.choices)
     answer = names.get(item.answer, item.answer)
     proper = item.gold is not None and item.answer == tracked and {*chain} <= {*choices}
-    facts = {**found.counted, **found.facts.factors(people, chain[-1], answer), "object": thing}
+    shown = number_choices([choice for choice in choices if choice != UNKNOWN])
+    facts = {**found.counted, **found.ends.factors(people, chain[-1], answer, shown), "object": thing}
     made = make_variant(
         item,
         kind,
         by=RECORD,
         story=found.sentences,
-        question=write_question(people, thing)
-        if found.asked is None
-        else write_worded_question(people, thing, found.asked),
+        question=write_question(people, thing, found.asked),
         choices=choices,
         answer=answer,
         gold=Gold(chains=(tuple(chain),)) if proper else None,
@@ -432,12 +396,11 @@ def _retell_story(
     except InapplicableError as reason:
         return str(reason)
     shown = tuple(names.get(choice, choice) for choice in choices if choice != UNKNOWN)
-    now = trace(story, names.get(obj, obj))
-    facts = StoryFacts(TrackedBeliefs(now, semantics), shown)
-    return Retold(told or story.sentences(), now, names, asked, story_factors(story, shown), facts)
+    ends = TrackedBeliefs(trace(story, names.get(obj, obj)), semantics)
+    return Retold(told or story.sentences(), ends, names, asked, story_factors(story, shown))
 
 
 def paraphrase(story: Story, dice: Dice) -> tuple[str, ...]:
     """The sentences of a story in other words: one wording for each sort of sentence, drawn for the story."""
     wordings = {sort: dice.pick(listed) for sort, listed in OTHER.items()}
-    return tuple(write_event(event, wordings[event_sort(event)]) for event in story.events)
+    return tuple(event.text(wordings[event.sort]) for event in story.events)
