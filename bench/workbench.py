@@ -159,8 +159,12 @@ def main() -> None:
                 make(folder / name, few, SMALL, name.rpartition("/")[2])
         if not (folder / "large").exists():
             make(folder / "large", list(items(max(1, options.rows // 16))), options.rows, "large")
+        from tomserve.web.settings import Settings
+        from tomserve.web.worker import keep_workers
+
         visitor, pages = Visitor(), pages_of("large", small)
-        first_looks(visitor, pages)
+        with keep_workers(Settings()):
+            first_looks(visitor, pages)
         listed = visitor.ask(pages["answers, page 5,000"])[3]
         pages["one answer"] = html.unescape(re.findall(r'href="(/answer/[^"]+)"', listed)[0])
         flips = visitor.ask(pages["compare, two strategies"])[3]

@@ -41,7 +41,7 @@ def until(found: Callable[[], Any], what: str = "") -> Any:
 
 
 def queue_of(settings: Settings) -> Queue:
-    return Queue(RunIndex(settings.folder), settings)
+    return Queue(RunIndex(), settings)
 
 
 def items(count: int) -> Path:

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
 from tomserve.content.paths import runs_root
-from tomserve.web import accounts, cache, run_index
+from tomserve.web import accounts, background, run_index
 from tomserve.web.app import make_app
-from tomserve.web.cache import Result
+from tomserve.web.background import Result
 from tomserve.web.client import Workbench
 from tomserve.web.run_index import Card
 from tomserve.web.settings import Settings
@@ -111,7 +111,7 @@ def settled(person: TestClient, address: str) -> Any:
 def made(work: str, *runs: str, **options: Any) -> Result:
     """What came of a wish, once it is there."""
     folders = [runs_root() / run for run in runs]
-    found: Result = until(lambda: cache.compute(work, *folders, **options), f"{work} of {runs}")
+    found: Result = until(lambda: background.compute(work, *folders, **options), f"{work} of {runs}")
     return found
 
 

@@ -13,7 +13,7 @@ from tomserve.errors import ConfigError
 from tomserve.studies.comparison import compare as plain
 from tomserve.studies.comparison import comparison_verdicts
 from tomserve.web import analyses
-from tomserve.web.cache import Result
+from tomserve.web.background import Result
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.helpers.reports import talking_run
 from tomserve.runs.scores import load_scores
 from tomserve.web import answer_index
 from tomserve.web.answer_index import NONE, Filters
-from tomserve.web.cache import Result
+from tomserve.web.background import Result
 
 Row = dict[str, Any]
 

@@ -49,7 +49,7 @@ def served(visit: Callable[[str], None], number: int = signal.SIGTERM) -> int:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "keep_worker", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(app, "keep_workers", lambda _: contextlib.nullcontext())
 
 
 @pytest.mark.usefixtures("alone")
@@ -86,7 +86,7 @@ def test_a_port_in_use_says_whose_it_is(cli: Callable[..., Outcome]) -> None:
 
 def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(cli: Callable[..., Outcome]) -> None:
     copied_example(runs_root())
-    assert cli("web", "--rebuild").out == "made anew: the register, with 1 runs, and the queue, in which 0 wait\n"
+    assert cli("web", "--rebuild").out == "read anew: 1 runs, of which 0 wait in the queue\n"
     with app.hold_lock(FREE) as tell:
         tell("http://127.0.0.1:1")
         refused = cli("web", "--rebuild")

@@ -15,7 +15,7 @@ from tests.helpers.examples import copied_run
 from tests.helpers.reports import PAYLOADS, hostile_run
 from tests.helpers.workbenches import client, settled
 from tomserve.content.paths import runs_root
-from tomserve.web import cache, run_index
+from tomserve.web import background, run_index
 from tomserve.web.run_index import Card, Job, State
 
 EVIL = PAYLOADS[2]
@@ -111,7 +111,7 @@ def break_(folder: Path, files: dict[str, str | bytes]) -> None:
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_run_is_told_of_in_words_on_every_page(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache.ComputationCache, "every", lambda self, wishes, **_: [None] * len(wishes))
+    monkeypatch.setattr(background, "find_all", lambda wishes, **_: [None] * len(wishes))
     copied_run(runs_root() / "sound")
     break_(copied_run(runs_root() / "broken"), BROKEN[how])
     if how == "huge":

@@ -21,7 +21,6 @@ from tomserve.web import items as web_items
 from tomserve.web.accounts import Person
 from tomserve.web.items import SIZE, How, ItemQuery, Source, preview
 from tomserve.web.run_index import Card, RunIndex
-from tomserve.web.settings import Settings
 
 SOME = [
     make_item(number, factors={"kind": "abc"[number % 3], "deep": number % 2 == 0, "n": number, "gap": None})
@@ -97,7 +96,7 @@ def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
 
 def test_items_of_a_private_run_are_nobody_elses() -> None:
     run_index.write_card(copied_run(runs_root() / "mine"), Card(owner="ada", private=True))
-    register = RunIndex(Settings().folder)
+    register = RunIndex()
     with pytest.raises(NoSuchRunError):
         items.find_index(Source(run="mine"), register, Person("ben"))
     app = lab()

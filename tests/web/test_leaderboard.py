@@ -20,13 +20,12 @@ from tomserve.web import leaderboard
 from tomserve.web.accounts import Person
 from tomserve.web.leaderboard import Board, Filters
 from tomserve.web.run_index import Card, RunIndex
-from tomserve.web.settings import Settings
 from tomserve.workflows.functional import read_layers
 from tomserve.workflows.leaderboard import ALL, CALLED, NOT_COMPARED, MeasuredModels, make_leaderboard
 
 
 def board(filters: Filters | None = None) -> Board:
-    register = RunIndex(Settings().folder)
+    register = RunIndex()
     until(lambda: not leaderboard.find_board(register, Person(), filters or Filters()).pending)
     return leaderboard.find_board(register, Person(), filters or Filters())
 

@@ -1,22 +1,14 @@
 """Plans of experiments: as `tomserve eval` would ask, computed by another process, and refused in words."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tomserve.errors import ConfigError
 from tomserve.runs import planning as asking
 from tomserve.runs.planning import EvalOptions
 from tomserve.serving.endpoint import Target
-from tomserve.web.planning import Planner, plan_experiment
+from tomserve.web import background
+from tomserve.web.planning import find_plan, plan_experiment
 from tomserve.workflows.evaluate import Experiment
-
-
-@pytest.fixture
-def planner() -> Iterator[Planner]:
-    made = Planner()
-    yield made
-    made.close()
 
 
 def _asked(options: EvalOptions, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
@@ -59,26 +51,17 @@ def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.
     assert "about" in plan.sentence()
 
 
-@pytest.mark.system
-def test_another_process_gives_the_same_plan_and_keeps_it(planner: Planner) -> None:
+def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = Experiment(benchmark="perturbed", limit=24)
-    assert planner.foresee(experiment, 0) is None  # what takes longer is there later
-    plan = planner.foresee(experiment)
-    assert plan == plan_experiment(experiment)
-    with pytest.raises(ConfigError, match="did you mean"):
-        planner.foresee(Experiment(benchmark="pertrubed"))
-    assert planner.foresee(experiment, 0) is plan
-
-
-def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_plan(experiment) == plan_experiment(experiment)
     numbers = iter(range(1, 9))
-    monkeypatch.setattr(Planner, "_compute", lambda self, wish: f"plan {next(numbers)}")
-    experiment = Experiment(benchmark="perturbed", limit=24)
-    steps = (({}, 1), ({"run": "other", "concurrency": 9}, 1), ({"limit": 25}, 2), ({"seed": 3}, 3), ({}, 1))
-    for kept, fields, said in (*((256, *one) for one in steps), (1, {"limit": 26}, 4), (1, {}, 5)):
-        monkeypatch.setattr("tomserve.web.planning.KEPT", kept)
+    monkeypatch.setattr(background, "do_work", lambda asked: {"error": f"plan {next(numbers)}"})
+    assert find_plan(experiment.model_copy(update={"run": "other", "concurrency": 9})) == find_plan(experiment)
+    for fields, said in (({"limit": 25}, 1), ({"seed": 3}, 2), ({"limit": 25, "run": "third"}, 1)):
         with pytest.raises(ConfigError, match=f"plan {said}"):
-            planner.foresee(experiment.model_copy(update=fields))
+            find_plan(experiment.model_copy(update=fields))
+    monkeypatch.setattr(background, "_IMMEDIATE", [])
+    assert find_plan(Experiment(benchmark="hitom"), 0) is None  # what takes longer is there later
 
 
 @pytest.mark.parametrize(
@@ -92,6 +75,6 @@ def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(planner: Planner, monke
         ({"benchmark": "perturbed", "gold": "x"}, "--gold"),
     ],
 )
-def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, planner: Planner) -> None:
+def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        planner.foresee(Experiment.model_validate(fields))
+        find_plan(Experiment.model_validate(fields))

@@ -1,9 +1,9 @@
 """One item asked of one model: what comes of it, who may see it, and where a key is sent."""
 
-import contextlib
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -87,11 +87,10 @@ def test_only_a_few_are_asked_at_once_and_the_last_are_kept(
     with pytest.raises(NoSuchRunError):
         playground.read_trial(Settings(), ME, names[0])
     assert playground.read_trial(Settings(), ME, names[1]).state == "done"
-    with contextlib.ExitStack() as held:
-        for number in range(playground.AT_ONCE):
-            assert playground._held(held, folder / f".{number}") is not None
-        with pytest.raises(ConflictError, match="under way already"):
-            begin(endpoint)
+    running: dict[str, Any] = {str(number): SimpleNamespace(poll=lambda: None) for number in range(playground.AT_ONCE)}
+    monkeypatch.setattr(playground, "_children", running)
+    with pytest.raises(ConflictError, match="under way already"):
+        begin(endpoint)
 
 
 def test_a_try_is_nobody_elses(endpoint: Endpoint) -> None:
@@ -201,12 +200,12 @@ def test_a_process_asks_until_its_deadline_or_until_it_is_ended(endpoint: Endpoi
     try:
         late = ended(begin(endpoint, seconds=2))
         assert late.state == "failed" or late.rows[0]["status"] == "timeout"
-        until(lambda: all(child.poll() is not None for child in playground._children), "their places")
+        until(lambda: all(child.poll() is not None for child in playground._children.values()), "their places")
         names = [begin(endpoint) for _ in range(playground.AT_ONCE)]
         assert playground.read_trial(Settings(), ME, names[0]).state == "running"
         with pytest.raises(ConflictError, match="under way already"):
             begin(endpoint)
-        playground._children[-1].kill()
+        playground._children[names[-1]].kill()
         assert "ended before there was an answer" in ended(names[-1]).said
         playground.stop_trials()
         assert {ended(name).state for name in names} == {"failed"}

@@ -2,23 +2,21 @@
 
 import math
 import os
-import pickle
-import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.helpers.queues import LONG, experiment, free_port, items, job, put, queue_of, redis_server, state, until
+from tests.helpers.examples import copied_example
+from tests.helpers.queues import experiment, items, job, put, queue_of, state
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
+from tomserve.web import background, run_index
 from tomserve.web import queue as web_queue
-from tomserve.web import run_index
 from tomserve.web.accounts import Person, Role
-from tomserve.web.queue import Entry, Queue, RescoringState
+from tomserve.web.queue import Queue
 from tomserve.web.run_index import Card, RunIndex, State
 from tomserve.web.settings import Settings
 from tomserve.web.worker import rebuild
@@ -36,12 +34,9 @@ def queue() -> Queue:
 
 
 def taken(queue: Queue, group: str = URL) -> list[str]:
-    """The names in the order in which a worker would take them; what is void is left out."""
-    found = []
-    while (entry := queue.entries.take(group)) is not None:
-        if entry.turn == job(entry.name).turn and job(entry.name).state is State.QUEUED:
-            found.append(entry.name)
-    return found
+    """The names in the order in which a worker would take them."""
+    lines = [(line.name, job(line.name)) for line in queue.lines(ME)]
+    return [name for name, found in lines if found.group == group and found.waits]
 
 
 def order(queue: Queue) -> list[str]:
@@ -63,7 +58,6 @@ def test_an_experiment_is_kept_as_a_file_that_eval_takes_under_a_free_name(queue
     assert kept == given.model_copy(update={"run": "items-m-x"})
     found = job("items-m-x")
     assert (found.state, found.turn, found.group, found.order) == ("queued", 1, URL, 1.0)
-    assert Entry("items-m-x", 1) in (queue.entries.all(URL) or set())
 
 
 def test_they_come_in_order_and_can_be_moved_within_their_group(queue: Queue) -> None:
@@ -108,7 +102,7 @@ def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:
     queue.resume("a", ME)
     queue.retry("b", ME)
     assert (state("a"), state("b"), job("b").ended) == ("queued", "queued", None)
-    assert taken(queue) == ["a", "b"]
+    assert taken(queue) == ["a", "c", "b"]
     for name, action, wanted in (("a", queue.pause, "paused"), ("b", queue.cancel, "cancelled")):
         ended(name, State.RUNNING)
         action(name, ME)
@@ -215,92 +209,27 @@ def test_of_many_that_want_the_same_name_each_gets_its_own_and_databases_can_be_
     queue.move(found[7], ME, "first")
     queue.pause(found[0], ME)
     before = queue.lines(ME)
-    assert rebuild(Settings()) == (9, 7)
+    assert rebuild() == (9, 7)
     assert queue_of(Settings()).lines(ME) == before
     assert sorted(taken(queue)) == sorted(set(found) - {found[0]})
 
 
-def broken(path: Path) -> None:
-    path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
-
-
-def piped(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize("how", [broken, piped])
-def test_a_damaged_file_of_entries_ends_nothing(how: Callable[[Path], None]) -> None:
-    queue = queue_of(Settings())
-    three(queue)
-    path = Settings().folder / "queue.db"
-    for beside in ("-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
-    how(path)
-    queue.entries.take(URL)
-    queue.cancel("a", ME)
-    queue.retry("a", ME)
-    assert state("a") == "queued"
-    assert queue.entries.all(URL) == {Entry("a", job("a").turn)}
-
-
-def test_a_redis_that_is_gone_ends_nothing() -> None:
-    queue = queue_of(Settings(queue=f"redis://127.0.0.1:{free_port()}/0"))
-    three(queue)
-    assert queue.entries.all(URL) is None
-    assert queue.entries.take(URL) is None
-    queue.pause("a", ME)
-    assert state("a") == "paused"
-
-
-class _Program:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return Path.touch, (self.path,)
-
-
-def test_an_entry_is_data_and_never_a_program(tmp_path: Path) -> None:
-    """Whoever can write to a Redis must not be able to run programs here."""
-    queue = queue_of(Settings())
-    three(queue)
-    with sqlite3.connect(Settings().folder / "queue.db") as base:
-        base.execute("update task set data = ?", (pickle.dumps(_Program(tmp_path / "ran")),))
-    base.close()
-    assert queue.entries.take(URL) is None
-    assert queue.entries.all(URL) in (None, set())
-    assert not (tmp_path / "ran").exists()
-    with sqlite3.connect(Settings().folder / "queue.db") as base:
-        base.execute("update task set data = ?", (b'["a", "os.system", null, 0, 0, null, ["id"], {}]',))
-    base.close()
-    assert queue.entries.take(URL) is None
-
-
-def test_a_run_is_scored_anew(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> None:
-    go, codes = threading.Event(), [0, 1, 2]
-    lines: list[list[str]] = []
-
-    def run(line: list[str], **_: object) -> SimpleNamespace:
-        lines.append(line)
-        assert go.wait(LONG)
-        return SimpleNamespace(stdout=b"first\ntomserve: the last line\n", returncode=codes.pop(0))
-
-    monkeypatch.setattr(web_queue.subprocess, "run", run)
-    items(1)
-    assert queue.rescoring_state("given", ME) is None
-    for failed in (False, False, True):
-        go.clear()
-        queue.rescore("given", ME)
-        with pytest.raises(ConflictError, match="is being scored already"):
-            queue.rescore("given", ME)
-        assert queue.rescoring_state("given", ME) == RescoringState(going=True)
-        go.set()
-        until(lambda: (now := queue.rescoring_state("given", ME)) is not None and not now.going)
-        assert queue.rescoring_state("given", ME) == RescoringState(going=False, failed=failed, said="the last line")
-    assert lines[0][1:] == ["-m", "tomserve", "score", str(runs_root().absolute() / "given")]
+def test_a_run_is_scored_anew_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> None:
+    folder = copied_example(runs_root())
+    (folder / "scores.parquet").unlink(missing_ok=True)
+    assert queue.rescored("example", ME) == (False, None)
+    queue.rescore("example", ME)
+    going, found = queue.rescored("example", ME)
+    assert found is not None
+    assert (going, found.facts["said"]) == (False, "example: 352 rows scored, 278 correct")
+    assert (folder / "scores.parquet").exists()
+    monkeypatch.setattr(background, "_IMMEDIATE", [])
+    queue.rescore("example", ME)
+    with pytest.raises(ConflictError, match="is being scored already"):
+        queue.rescore("example", ME)
+    assert queue.rescored("example", ME) == (True, None)
     with pytest.raises(NoSuchRunError):
-        queue.rescoring_state("none", ME)
+        queue.rescored("none", ME)
 
 
 def test_cards_are_changed_by_one_at_a_time(queue: Queue) -> None:
@@ -320,31 +249,12 @@ def test_cards_are_changed_by_one_at_a_time(queue: Queue) -> None:
     assert (len(run_index.read_card(runs_root() / "a").notes), job("a").turn) == (40, 7)
 
 
-@pytest.mark.system
-def test_a_redis_keeps_the_order_and_the_entries_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with redis_server(tmp_path) as url:
-        first = queue_of(Settings(queue=url))
-        three(first)
-        first.move("c", ME, "first")
-        first.pause("a", ME)
-        with monkeypatch.context() as patched:
-            patched.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
-            second = queue_of(Settings(queue=url))
-            assert second.entries.all(URL) == set()
-            second.submit(experiment(URL, run="z"), ME)
-            second.entries.clear(URL)
-        assert rebuild(Settings(queue=url)) == (4, 2)
-        assert taken(first) == ["c", "b"]
-
-
 ME, ADA, BEN = Person(), Person("ada"), Person("ben")
 KEYS = Settings(keys=(("ANY_KEY", ""), ("BOUND_KEY", "https://api.example.org/v1"), ("UNSET_KEY", "")))
 
 
 def check(person: Person = ME, settings: Settings = KEYS, **fields: Any) -> Experiment:
-    return web_queue.check_experiment(
-        Experiment(**{"base_url": (URL,), **fields}), person, RunIndex(settings.folder), settings
-    )
+    return web_queue.check_experiment(Experiment(**{"base_url": (URL,), **fields}), person, RunIndex(), settings)
 
 
 def test_names_of_content_are_taken() -> None:

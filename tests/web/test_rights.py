@@ -19,9 +19,9 @@ from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, rout
 from tomserve.content.paths import runs_root
 from tomserve.errors import RunMismatchError
 from tomserve.runs.measurement import MeasuredRun
-from tomserve.web import access, cache, run_index
+from tomserve.web import access, background, run_index
 from tomserve.web.app import PAGES, make_app
-from tomserve.web.cache import Computation
+from tomserve.web.background import Computation
 from tomserve.web.routes import api
 from tomserve.web.run_index import Card, Job, State
 from tomserve.web.settings import Settings
@@ -71,11 +71,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders of which anything is to be computed beside, which then is on its way for ever."""
     found: list[Path] = []
 
-    def every(self: object, wishes: Sequence[Computation], **_: object) -> list[None]:
+    def find_all(wishes: Sequence[Computation], **_: object) -> list[None]:
         found.extend(Path(path).resolve() for wish in wishes for path in (*wish.runs, *wish.sources))
         return [None] * len(wishes)
 
-    monkeypatch.setattr(cache.ComputationCache, "every", every)
+    monkeypatch.setattr(background, "find_all", find_all)
     return found
 
 

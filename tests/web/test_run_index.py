@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -17,7 +15,6 @@ from tomserve.runs.runfolder import RunFolder
 from tomserve.web import run_index
 from tomserve.web.accounts import Person
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex
-from tomserve.web.settings import Settings
 
 ME = Person()
 ADA, BEN = Person("ada"), Person("ben")
@@ -30,7 +27,7 @@ def made(name: str) -> Path:
 
 @pytest.fixture
 def runs() -> RunIndex:
-    return RunIndex(Settings().folder)
+    return RunIndex()
 
 
 @pytest.fixture
@@ -62,11 +59,10 @@ def test_only_what_has_changed_is_read_again(runs: RunIndex, monkeypatch: pytest
     for _ in range(2):  # rows are counted a part at a time
         runs.lines(ME)
     facts, opened = list[str](), list[Path]()
-    own, reading = run_index._facts, run_index.files.open_for_reading
-    monkeypatch.setattr(run_index, "_facts", lambda folder: (facts.append(folder.name), own(folder))[1])
+    own, reading = run_index._read_entry, run_index.files.open_for_reading
+    monkeypatch.setattr(run_index, "_read_entry", lambda found: (facts.append(found.name), own(found))[1])
     monkeypatch.setattr(run_index.files, "open_for_reading", lambda path: (opened.append(path), reading(path))[1])
     runs.lines(ME)
-    RunIndex(Settings().folder).lines(ME)  # another process finds what the first one has kept
     assert facts == opened == []
     run_index.write_card(runs_root() / "r3", Card(notes="look at it"))
     assert runs.line("r3", ME).card.notes == "look at it"
@@ -160,52 +156,9 @@ def test_the_newest_comes_first(runs: RunIndex) -> None:
     assert [line.name for line in runs.lines(ME)] == ["new", "soon", "old"]
 
 
-def torn(path: Path) -> None:
-    text = path.read_bytes()
-    path.write_bytes(text[: len(text) // 2] + b"\0" * (len(text) // 2))
-
-
-def foreign(path: Path) -> None:
-    path.unlink()
-    with sqlite3.connect(path) as base:
-        base.execute("create table runs (a, b)")
-
-
-def piped(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def wrong(path: Path) -> None:
-    with sqlite3.connect(path) as base:
-        base.execute("update runs set facts = ?, stamp = ?", (b"[1]", b"3"))
-
-
-@pytest.mark.usefixtures("settled")
-@pytest.mark.parametrize("how", [torn, foreign, piped, wrong])
-def test_a_database_that_cannot_be_used_is_made_anew(runs: RunIndex, how: Callable[[Path], None]) -> None:
-    made("r")
-    before = runs.lines(ME)
-    path = Settings().folder / "register.db"
-    runs._memory._close()
-    for beside in ("-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
-    how(path)
-    for _ in range(2):
-        assert RunIndex(Settings().folder).lines(ME) == before
-    with sqlite3.connect(path) as base:
-        assert base.execute("select name from runs").fetchall() == [("r",)]
-    path.unlink()
-    path.mkdir()  # and without any the register goes on
-    assert RunIndex(Settings().folder).lines(ME) == before
-
-
-def test_rebuilding_changes_nothing(runs: RunIndex) -> None:
+def test_a_run_that_is_gone_has_no_line(runs: RunIndex) -> None:
     for number in range(3):
         made(f"r{number}")
-    before = runs.lines(ME)
-    assert runs.rebuild() == 3
-    assert runs.lines(ME) == before
+    assert len(runs.lines(ME)) == 3
     shutil.rmtree(runs_root() / "r1")
     assert names(runs.lines(ME)) == {"r0", "r2"}
-    assert RunIndex(Settings().folder).rebuild() == 2

@@ -6,7 +6,6 @@ import random
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,17 +22,16 @@ from tests.helpers.queues import (
     put,
     queue_of,
     reaches,
-    redis_server,
     state,
     until,
 )
 from tomserve.content.paths import runs_root
 from tomserve.web import worker
 from tomserve.web.accounts import Person
-from tomserve.web.queue import Entry, Queue
+from tomserve.web.queue import Queue
 from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
-from tomserve.web.worker import keep_worker
+from tomserve.web.worker import keep_workers
 
 ME = Person()
 URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
@@ -170,18 +168,6 @@ def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(queue: Que
         reaches("r", "done")
 
 
-def test_entries_that_are_lost_are_put_back_and_void_ones_begin_nothing(queue: Queue, workers: Workers) -> None:
-    submit(queue, "r", "paused")
-    queue.pause("paused", ME)
-    queue.entries.clear(URL)
-    for entry in (Entry("paused", 1), Entry("r", 7), Entry("none", 1)):
-        queue.entries.put(URL, entry, 0.0)
-    with workers.one():
-        workers.runs("r").end()
-        reaches("r", "done")
-    assert [one.name for one in workers.begun] == ["r"]
-
-
 def test_an_experiment_that_this_workbench_has_not_queued_is_not_asked(queue: Queue, workers: Workers) -> None:
     """The card of a run that was downloaded may say that it is queued."""
     submit(queue, "r")
@@ -223,20 +209,20 @@ def test_a_process_has_no_key_that_its_experiment_does_not_name(
 
 
 class Dying:
-    """The process of a worker that dies at once, until one lives until it is ended."""
+    """A process that dies at once, until that of the worker lives until it is ended."""
 
     begun: list[Dying]
 
     def __init__(self, command: list[str], **_: Any) -> None:
         self.stdin, self.ended = SimpleNamespace(write=self.hears, flush=lambda: None, close=lambda: None), False
-        self.heard = b""
-        self.begun.append(self)
+        self.heard, self.works = b"", command[-1] == "tomserve.web.worker"
+        self.begun += [self] if self.works else []
 
     def hears(self, text: bytes) -> None:
         self.heard = text
 
     def wait(self) -> None:
-        if len(self.begun) == 3:
+        if len(self.begun) == 3 or not self.works:
             until(lambda: self.ended)
 
     def poll(self) -> int | None:
@@ -260,27 +246,23 @@ def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
     submit(queue, "r")
     if runs:
         put("r", state=State.RUNNING)
-    with keep_worker(Settings(queue="redis://:password@h/0")):
+    with keep_workers(Settings(workers=7)):
         until(lambda: len(Dying.begun) == 3)
         monkeypatch.setattr(Dying, "terminate", lambda self: None)  # it takes its time
         monkeypatch.setattr(worker, "ENDS", 0.0)
     assert Dying.begun[-1].ended
-    assert b"redis://:password@h/0" in Dying.begun[0].heard
+    assert b'"workers":7' in Dying.begun[0].heard
     assert ("waits for the answers that are on their way" in capsys.readouterr().err) is runs
 
 
 WORKER, EVAL = "-m tomserve.web.worker", "-m tomserve eval"
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+@pytest.fixture
+def real() -> Iterator[Settings]:
     """The settings of a workbench whose worker is a process; nothing that it began is left."""
-    if request.param == "sqlite":
-        yield Settings()
-    else:
-        with redis_server(tmp_path) as url:
-            yield Settings(queue=url)
-    for pid in (*processes(WORKER), *processes(EVAL)):
+    yield Settings()
+    for pid in (*processes("-m tomserve.web"), *processes(EVAL)):
         kill(pid)
 
 
@@ -291,7 +273,7 @@ def test_nothing_is_lost_or_asked_twice_whatever_is_killed(real: Settings, endpo
     draw, queue = random.Random(3), queue_of(real)
     endpoint.delay = 0.1
     names = [queue.submit(experiment(endpoint, 12, run=f"r{number}"), ME) for number in range(2)]
-    with keep_worker(real):
+    with keep_workers(real):
         for victims in ((WORKER,), (EVAL,), (WORKER, EVAL)):
             goal = len(endpoint.requests) + draw.randint(1, 4)
             until(lambda goal=goal: len(endpoint.requests) >= goal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +72,6 @@ def web(
         host=host,
         port=port,
         auth=auth,
-        queue=os.environ.get("TOMSERVE_QUEUE") or None,
         workers=workers,
         keys=_keys(key, auth=auth),
         proxy=proxy.rstrip("/") if proxy else None,
@@ -137,8 +135,8 @@ def _rebuild(settings: Settings) -> None:
     from tomserve.web.worker import rebuild
 
     with app.hold_lock(settings):
-        runs, waiting = rebuild(settings)
-    say(f"made anew: the register, with {runs:,} runs, and the queue, in which {waiting:,} wait")
+        runs, waiting = rebuild()
+    say(f"read anew: {runs:,} runs, of which {waiting:,} wait in the queue")
 
 
 def _users(settings: Settings, added: str | None, role: str, removed: str | None, token: str | None) -> None:

@@ -15,13 +15,13 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html import report as reports
+from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import find_run
-from tomserve.runs.scores import scores_of
+from tomserve.runs.scores import current_scores, scores_of
 from tomserve.scoring.table import write_scores
 from tomserve.studies import comparison
-from tomserve.web import cache
-from tomserve.web.cache import Result
-from tomserve.web.process import without_paths
+from tomserve.web import background
+from tomserve.web.background import Result, without_paths
 
 FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
 SIZE = 50  # flips on a page
@@ -114,7 +114,7 @@ def comparison_of(
     """The comparison of two runs, given by their folders, or of two strategies of `a`; None while it is made."""
     runs = (a,) if b is None or b == a else (a, b)
     pair = list(strategies) if strategies else None
-    return cache.compute("compare", *runs, again=again, strategies=pair, common=common, margin=margin)
+    return background.compute("compare", *runs, again=again, strategies=pair, common=common, margin=margin)
 
 
 def comparison_tables(result: Result) -> list[dict[str, Any]]:
@@ -198,3 +198,12 @@ def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
     )
     (out / REPORT).write_text(text, encoding="utf-8")
     return {"file": REPORT, "as": f"{run_name(Path(runs[0])).replace('/', '-')}-{REPORT}"}
+
+
+def rescore(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Score a run anew into its own ``scores.parquet``. options: none. Returns what is said of it."""
+    del out, options
+    folder = find_run(runs[0])
+    refuse_measured(folder, "cannot be scored again")
+    table = current_scores(folder)
+    return {"said": f"{run_name(folder)}: {table.height} rows scored, {table['correct'].sum()} correct"}

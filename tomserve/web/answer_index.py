@@ -31,8 +31,8 @@ from tomserve.scoring.responses import ResponseFile
 from tomserve.scoring.score import sample_of
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies.answer_rows import ORIGINAL
-from tomserve.web import cache
-from tomserve.web.cache import Result
+from tomserve.web import background
+from tomserve.web.background import Result
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
 RANK = "rank:"  # how the columns of ranks begin
@@ -294,7 +294,7 @@ class Page:
 
 def index_of(run: Path) -> Result | None:
     """The index of a run's answers; None while it is made. An error of it is in the result."""
-    return cache.compute("answers", run)
+    return background.compute("answers", run)
 
 
 def page_of(run: Path, filters: Filters, size: int = SIZE) -> Page | None:

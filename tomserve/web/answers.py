@@ -32,7 +32,7 @@ from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.status import OK, UNFINISHED
 from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of, open_table
-from tomserve.web.cache import Digests, Result
+from tomserve.web.background import Result, stamp
 from tomserve.web.items import Sentence, sentences, stated_labels
 
 
@@ -87,7 +87,6 @@ def requests_of(
     return made
 
 
-_digests = Digests()
 _known: dict[bytes, Strategy | None] = {}
 _MOST = 64
 
@@ -96,8 +95,8 @@ def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy |
     """The strategy of today that asks what that one of the run asked; kept for as long as no file of any strategy
     changes, since looking for one costs a tenth of a second."""
     folders = (root / "prompts" for root in content.roots())
-    paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
-    state = [[str(path), _digests.of(path)] for path in paths]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
+    state = [[str(path), stamp(path)] for path in paths]
     sampling = manifest.sampling.get("thinking_token_budget")
     key = orjson.dumps([name, asked.model_dump(mode="json"), manifest.preset, sampling, state])
     if key not in _known:

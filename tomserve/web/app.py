@@ -30,14 +30,14 @@ from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import keys
 from tomserve.serving.server import check_port
-from tomserve.web import access, cache, playground
+from tomserve.web import access, background, playground
 from tomserve.web.access import Access, Guard, Workbench
 from tomserve.web.page_templates import FOLDER
 from tomserve.web.queue import Queue
 from tomserve.web.routes import api, comparison, dashboard, experiments, items, runs
 from tomserve.web.run_index import RunIndex
 from tomserve.web.settings import Settings
-from tomserve.web.worker import keep_worker
+from tomserve.web.worker import keep_workers
 
 PAGES = (dashboard.router, experiments.router, runs.router, comparison.router, items.router)
 
@@ -55,7 +55,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.access = Access(settings)
     app.add_middleware(Guard, access=app.state.access)
     access.install_handlers(app)
-    register = RunIndex(settings.folder)
+    register = RunIndex()
     app.state.workbench = Workbench(settings, register, Queue(register, settings))
     # The style of the report is the style of the workbench, too, so that figures and tables look alike in both.
     static = StaticFiles(directory=FOLDER / "static", packages=[("tomserve.reporting.html", "assets")])
@@ -205,15 +205,15 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> int:
         tell(address(settings))
         opened = address(settings) + (f"/?token={secrets[0]}" if secrets[0] else "/")
         server = Server(config, lambda: ready(opened), app.state.workbench.ending.set)
+        background.forget()
         try:
-            with keep_worker(settings):
+            with keep_workers(settings):
                 transports.run_loop(server.serve(sockets=[listener]))
                 if running := [line for line in app.state.workbench.register.every() if line.card.runs]:
                     names = ", ".join(line.name for line in running)
                     say(f"stopping where they are, to go on when the workbench is started again: {names}", error=True)
-        finally:  # what pages have begun beside the server ends with it; whoever looks again begins it anew
+        finally:
             playground.stop_trials()
-            cache.stop()
         return server.ended_by
 
 

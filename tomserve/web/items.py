@@ -32,9 +32,9 @@ from tomserve.runs.planning import EvalOptions, load_strategies, thinking_budget
 from tomserve.scoring.table import MEASURED
 from tomserve.serving.presets import Preset
 from tomserve.variants import AGAIN, KINDS, Dropped, make_variants
-from tomserve.web import cache
+from tomserve.web import background
 from tomserve.web.accounts import Person
-from tomserve.web.cache import Computation
+from tomserve.web.background import Computation
 from tomserve.web.run_index import RunEntry, RunIndex
 
 TABLE = "items.parquet"
@@ -176,7 +176,7 @@ def find_index(source: Source, register: RunIndex, person: Person) -> Path | Non
             raise ConfigError(one_of("benchmark", source.benchmark, benchmarks.names()))
         path = content_path(source.path) if source.path else None
         computation = index_computation(source.benchmark, source.gold, path)
-    if (found := cache.find_cache().compute(computation)) is None:
+    if (found := background.find(computation)) is None:
         return None
     if found.error:
         raise ConfigError(found.error)
@@ -398,7 +398,7 @@ def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dic
 
 def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
     """The variants of an item; None while they are made. Raises ConfigError where they cannot be made."""
-    if (result := cache.find_cache().compute(variants_computation(index, name))) is None:
+    if (result := background.find(variants_computation(index, name))) is None:
         return None
     if result.error:
         raise ConfigError(result.error)

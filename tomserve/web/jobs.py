@@ -1,8 +1,8 @@
-"""Jobs of the worker: takes experiments out of the queue, waits for their servers, and has each asked by `tomserve
+"""The worker of the queue: takes experiments in their order, waits for their servers, and has each asked by `tomserve
 eval` in a process of its own.
 
-There is a thread for each group of experiments. Everything that it knows stands in the cards of the runs and in the
-locks of ``runs/.web/jobs``, so that the next worker adopts the processes that a killed one leaves.
+Everything that it knows stands in the cards of the runs and in the locks of ``runs/.web/jobs``, so that the next worker
+adopts the processes that a killed one leaves.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
@@ -31,7 +32,6 @@ from tomserve.serving import keys, registry
 from tomserve.serving.endpoint import REFERENCE, normalize_url, redact_url
 from tomserve.serving.probe import send_request
 from tomserve.web import queue, run_index
-from tomserve.web.queue import Entries, Entry
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State, safe_path
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
@@ -256,8 +256,8 @@ def _local_reason(model: str | None, *, start: bool) -> str:
     return f"no server of {model} runs; start one with `tomserve serve {model}`"
 
 
-LOOK = 0.25  # seconds between two looks at a process, or into an empty queue
-EVERY = 1.0  # seconds between two looks at all cards
+LOOK = 0.25  # seconds between two looks at a process
+EVERY = 0.5  # seconds between two looks at all cards
 TRY_EVERY = 3.0  # seconds between two tries to reach a server that does not answer
 TOGETHER = 2.0  # seconds within which a signal reaches all processes of a machine that is being ended
 
@@ -265,29 +265,19 @@ LEAVES = 110.0
 """Seconds for which processes may end when the worker does; whatever still runs then is adopted by the next worker."""
 
 
-class _VoidError(Exception):
-    """The entry's turn is not that of the card any more."""
-
-
-@dataclass
-class Group:
-    """Experiments that share a server."""
-
-    name: str
-    tried: dict[Entry, float] = field(default_factory=dict)  # those that wait for it, with the time of the next try
-    running: set[str] = field(default_factory=set)  # the names of those that are being asked
-    thread: threading.Thread | None = None  # takes the others out of the queue
+class _ChangedError(Exception):
+    """The place of an experiment in the queue is another one than the worker has read."""
 
 
 class Worker:
     """Has the experiments of a folder of runs asked. stop: ends it, with everything that runs. leave: ends it alone."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.register, self.entries = settings, RunIndex(settings.folder), Entries(settings)
+        self.settings, self.register = settings, RunIndex()
         self.stop, self.leave = threading.Event(), threading.Event()
-        self._groups: dict[str, Group] = {}
-        self._active: set[str] = set()
-        self._held: set[Entry] = set()
+        self._running: dict[str, str] = {}  # the names of what is being asked, with their groups
+        self._due: dict[str, float] = {}  # of those that wait for a server, the time of the next try
+        self._busy: set[str] = set()  # the groups in which a thread looks for what can begin
         self._lock = threading.RLock()
 
     def run(self) -> None:
@@ -299,181 +289,113 @@ class Worker:
                 say(f"{utc_now()} {error}", error=True)
             self.stop.wait(EVERY)
         if not self.leave.is_set():  # what an earlier worker has left ends as well, however short this one has lived
-            for line, job in self._jobs():
-                if job.runs:
-                    self._adopt(line, job)
-            self._join()
+            self._adopt_all(self._jobs())
+            for _ in range(int(LEAVES / LOOK)):
+                if not (self._running or self._busy) or self.leave.wait(LOOK):
+                    break
+        self.leave.set()
 
     @property
     def _ending(self) -> bool:
         return self.stop.is_set() or self.leave.is_set()
 
-    def _join(self) -> None:
-        """Wait until all threads have ended, and with them what runs."""
-        for _ in range(int(LEAVES / LOOK)):
-            with self._lock:
-                if not any(group.running for group in self._groups.values()) or self.leave.is_set():
-                    break
-            self.leave.wait(LOOK)
-        self.leave.set()
+    def _jobs(self) -> list[tuple[RunEntry, Job]]:
+        """Everything that is still to be run, or runs, in its order."""
+        jobs = [(line, line.card.job) for line in queue.order_entries(self.register.every())]
+        return [(line, job) for line, job in jobs if job is not None and job.active]
 
     def _look(self) -> None:
-        """Look at all cards: adopt what runs, put back what the queue has lost, and see that groups have threads."""
-        active = self._jobs()
-        with self._lock:
-            self._active = {job.group for _, job in active}
-        for name in self._active:
-            known = self.entries.all(name)
-            own = [(line, job) for line, job in active if job.group == name]
-            for line, job in own:
-                entry = Entry(line.name, job.turn)
-                waits = job.state in (State.QUEUED, State.WAITING)
-                if waits and known is not None and entry not in known | self._held:
-                    self.entries.put(name, entry, job.order)
-                elif job.runs:
-                    self._adopt(line, job)
-            self._ensure_thread(name)
-
-    def _jobs(self) -> list[tuple[RunEntry, Job]]:
-        """Everything that is still to be run, or runs."""
-        jobs = [(line, line.card.job) for line in self.register.every() if line.card.job is not None]
-        return [(line, job) for line, job in jobs if job.active]
-
-    def _ensure_thread(self, name: str) -> Group:
-        """The group of that name, with a thread."""
-        with self._lock:
-            group = self._groups.setdefault(name, Group(name))
-            if group.thread is None or not group.thread.is_alive():
-                group.thread = threading.Thread(target=self._serve, args=(group,), name=f"group {name}", daemon=True)
-                group.thread.start()
-            return group
-
-    def _adopt(self, line: RunEntry, job: Job) -> None:
-        """Take care of an experiment that runs by its card, and that no thread of this worker has begun."""
-        with self._lock:
-            group = self._groups.setdefault(job.group, Group(job.group))
-            if line.name in group.running:
-                return
-            if run_index.read_card(line.folder).job != job:  # it has ended since
-                return
-            group.running.add(line.name)
-        self._follow_beside(group, Child(line.name, line.folder))
-
-    def _serve(self, group: Group) -> None:
-        """Take experiments of a group out of the queue, one after the other, until there are none."""
-        while not self.stop.wait(LOOK) and not self.leave.is_set():
+        """Adopt what runs, and have each group begin what can begin."""
+        jobs = self._jobs()
+        self._adopt_all(jobs)
+        groups: dict[str, list[tuple[RunEntry, Job]]] = {}
+        for line, job in jobs:
+            if job.waits and self._due.get(line.name, 0.0) <= time.monotonic():
+                groups.setdefault(job.group, []).append((line, job))
+        for group, waiting in groups.items():
             with self._lock:
-                if group.name not in self._active and not group.running and not group.tried:
-                    return
-                free = self.settings.workers - len(group.running)
-            try:
-                if free > 0 and not self._tried_again(group):
-                    self._next(group)
-            except (OSError, ConfigError) as error:
-                say(f"{utc_now()} {error}", error=True)
-
-    def _tried_again(self, group: Group) -> bool:
-        """Begin the first experiment that has waited for its server and finds it now."""
-        moment = time.monotonic()
-        for entry in [entry for entry, due in group.tried.items() if due <= moment]:
-            if self._begin(group, entry):
-                return True
-        return False
-
-    def _next(self, group: Group) -> None:
-        """Begin the first experiment of the queue that can begin; those that cannot wait for their server."""
-        while not self._ending and (entry := self.entries.take(group.name)) is not None:
-            with self._lock:
-                if entry in self._held:
+                if group in self._busy:
                     continue
-                self._held.add(entry)
-            if self._begin(group, entry):
+                self._busy.add(group)
+            self._beside(self._begin_some, group, waiting)
+
+    def _adopt_all(self, jobs: list[tuple[RunEntry, Job]]) -> None:
+        """Take care of experiments that run by their cards, and that no thread of this worker has begun."""
+        for line, job in jobs:
+            with self._lock:
+                if not job.runs or line.name in self._running or run_index.read_card(line.folder).job != job:
+                    continue
+                self._running[line.name] = job.group
+            self._beside(self._follow, Child(line.name, line.folder))
+
+    def _beside(self, do: Callable[..., None], *about: Any) -> None:
+        threading.Thread(target=do, args=about, daemon=True).start()
+
+    def _begin_some(self, group: str, waiting: list[tuple[RunEntry, Job]]) -> None:
+        """Begin as many experiments of a group as may run at once, in their order."""
+        try:
+            for line, job in waiting:
+                if self._ending or list(self._running.values()).count(group) >= self.settings.workers:
+                    break
+                with contextlib.suppress(_ChangedError, NoSuchRunError):
+                    self._begin(line.name, job)
+        except (OSError, ConfigError) as error:
+            say(f"{utc_now()} {error}", error=True)
+        finally:
+            with self._lock:
+                self._busy.discard(group)
+
+    def _begin(self, name: str, job: Job) -> None:
+        """Begin an experiment, unless it cannot be begun at all, or has to wait. Raises _ChangedError where its place
+        has changed."""
+        folder = safe_path(name)
+        path = folder / evaluate.EXPERIMENT_FILE
+        try:
+            if not queue.is_sealed(name, path, job.seal):
+                self._change(folder, job, lambda job: job.to(State.PAUSED, _STRANGE, turn=job.turn + 1))
                 return
-
-    def _begin(self, group: Group, entry: Entry) -> bool:
-        """Begin an experiment, unless its entry is void, it cannot be begun at all, or it has to wait."""
-        group.tried.pop(entry, None)
-        try:
-            folder = safe_path(entry.name)
-            card = self._read_card(entry, folder)
-            experiment, why = self._check(entry, folder, card)
-            if why:
-                self._change_job(entry, folder, lambda job: job.to(State.WAITING, why))
-                group.tried[entry] = time.monotonic() + TRY_EVERY
-                return False
-            return self._ask(group, entry, folder, experiment)
-        except (_VoidError, NoSuchRunError):
-            return False
-        finally:
-            if entry not in group.tried:
-                with self._lock:
-                    self._held.discard(entry)
-
-    def _ask(self, group: Group, entry: Entry, folder: Path, experiment: Experiment) -> bool:
-        """Begin the process of an experiment. Raises _VoidError where its turn is over meanwhile."""
-        size = _size(folder)
-        with self._lock:  # before the card says so: what runs by its card and is not known here is adopted
-            group.running.add(entry.name)
-        begun: Child | None = None
-        try:
-            self._change_job(
-                entry, folder, lambda job: job.to(State.RUNNING, "", began=utc_now(), ended=None, rows=size)
-            )
-            try:
-                environment = queue.experiment_environment(experiment, self.settings)
-                begun = begin_child(entry.name, folder, environment, entry.turn) or Child(entry.name, folder)
-            except (OSError, ConfigError) as error:
-                self._note_end(entry.name, folder, ProcessEnd(2, said=str(error)))
-                return False
-        finally:
-            if begun is None:
-                with self._lock:
-                    group.running.discard(entry.name)
-        self._follow_beside(group, begun)
-        return True
-
-    def _read_card(self, entry: Entry, folder: Path) -> Card:
-        """The card of an entry. Raises _VoidError where its turn is over, or was never there."""
-        try:
-            card = run_index.read_card(folder)
-        except (ConfigError, OSError):
-            raise _VoidError from None
-        if card.job is None or card.job.turn != entry.turn or card.job.state not in (State.QUEUED, State.WAITING):
-            raise _VoidError
-        return card
-
-    def _check(self, entry: Entry, folder: Path, card: Card) -> tuple[Experiment, str]:
-        """The experiment of an entry, and why it has to wait, "" where it can begin. Raises _VoidError where it may not
-        be asked, which its card then says."""
-        path, job = folder / evaluate.EXPERIMENT_FILE, card.job
-        try:
-            if job is None or not queue.is_sealed(entry.name, path, job.seal):
-                self._change_job(entry, folder, lambda job: job.to(State.PAUSED, _STRANGE, turn=job.turn + 1))
-                raise _VoidError
             experiment = evaluate.read_experiment(path)
             queue.check_key(experiment, self.settings)
-            return experiment, waiting_reason(experiment, folder)
+            why = waiting_reason(experiment, folder)
         except (ConfigError, OSError) as error:
-            why = str(error).replace(f"{folder}/", "")
-            self._change_job(entry, folder, lambda job: job.to(State.FAILED, why, ended=utc_now()))
-            raise _VoidError from None
+            said = str(error).replace(f"{folder}/", "")
+            self._change(folder, job, lambda job: job.to(State.FAILED, said, ended=utc_now()))
+            return
+        if why:
+            self._due[name] = time.monotonic() + TRY_EVERY
+            self._change(folder, job, lambda job: job.to(State.WAITING, why))
+            return
+        self._due.pop(name, None)
+        with self._lock:  # before the card says so: what runs by its card and is not known here is adopted
+            self._running[name] = job.group
+        begun: Child | None = None
+        try:
+            size = _size(folder)
+            self._change(folder, job, lambda job: job.to(State.RUNNING, began=utc_now(), ended=None, rows=size))
+            try:
+                environment = queue.experiment_environment(experiment, self.settings)
+                begun = begin_child(name, folder, environment, job.turn) or Child(name, folder)
+            except (OSError, ConfigError) as error:
+                self._note_end(folder, ProcessEnd(2, said=str(error)))
+        finally:
+            if begun is None:
+                self._running.pop(name, None)
+        if begun is not None:
+            self._beside(self._follow, begun)
 
-    def _change_job(self, entry: Entry, folder: Path, changed: Callable[[Job], Job]) -> None:
-        """Change the place of an entry's experiment. Raises _VoidError where its turn is over meanwhile."""
+    def _change(self, folder: Path, known: Job, changed: Callable[[Job], Job]) -> None:
+        """Change the place of an experiment. Raises _ChangedError where it is another one by now."""
 
         def change(card: Card) -> Card:
             job = card.job
-            if job is None or job.turn != entry.turn or job.state not in (State.QUEUED, State.WAITING):
-                raise _VoidError
+            if job is None or job.turn != known.turn or not job.waits:
+                raise _ChangedError
             made = changed(job)
             return card if made == job else card.model_copy(update={"job": made})
 
         run_index.change_card(folder, change)
 
-    def _follow_beside(self, group: Group, process: Child) -> None:
-        threading.Thread(target=self._follow, args=(group, process), name=f"run {process.name}", daemon=True).start()
-
-    def _follow(self, group: Group, process: Child) -> None:
+    def _follow(self, process: Child) -> None:
         """Wait for a process, end it where that is wanted, and note how it ended."""
         try:
             while process.alive:
@@ -487,12 +409,11 @@ class Worker:
                 self.stop.wait(TOGETHER)  # whoever ends a machine sends the signal to the worker at the same time
             failures = last_line(process.folder, "failures: ")
             end = ProcessEnd(code, said=last_line(process.folder), failures=failures, leaving=self.stop.is_set())
-            self._note_end(process.name, process.folder, end)
+            self._note_end(process.folder, end)
         except (OSError, ConfigError) as error:
             say(f"{utc_now()} {process.name}: {error}", error=True)
         finally:
-            with self._lock:
-                group.running.discard(process.name)
+            self._running.pop(process.name, None)
 
     def _should_stop(self, folder: Path) -> bool:
         """Whether an experiment that runs is to end."""
@@ -502,19 +423,17 @@ class Worker:
             return False
         return job is None or job.state is not State.RUNNING
 
-    def _note_end(self, name: str, folder: Path, end: ProcessEnd) -> None:
-        """Note how a process ended, and put its experiment back into the queue where it goes on."""
+    def _note_end(self, folder: Path, end: ProcessEnd) -> None:
+        """Note how a process ended; its experiment is in the queue again where it goes on."""
 
         def change(card: Card) -> Card:
             job = card.job
             if job is None or not job.runs:
                 return card
-            how = ProcessEnd(end.code, _size(folder) > job.rows, end.said, end.failures, end.leaving)
+            how = replace(end, grown=_size(folder) > job.rows)
             return card.model_copy(update={"job": job_after(job, how)})
 
-        job = run_index.change_card(folder, change).job
-        if job is not None and job.state is State.QUEUED:
-            self.entries.put(job.group, Entry(name, job.turn), job.order)
+        run_index.change_card(folder, change)
 
 
 _STRANGE = "this workbench has not queued it; look at what it asks of whom, and let it go on if you want that"

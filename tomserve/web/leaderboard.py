@@ -40,11 +40,10 @@ from tomserve.studies.comparability import (
 )
 from tomserve.studies.presentation import cell as two_digits
 from tomserve.studies.presentation import finite_or_none
-from tomserve.web import cache
+from tomserve.web import background
 from tomserve.web.accounts import Person
-from tomserve.web.cache import Computation, Result
+from tomserve.web.background import Computation, Result, without_paths
 from tomserve.web.page_templates import render_template
-from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry, RunIndex
 from tomserve.workflows import leaderboard
 from tomserve.workflows.functional import INSIDE, find_measurement, read_layers
@@ -560,7 +559,7 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     folders = list(_layer_folders(lines, register, person))
     computations = [tally_computation(line.folder) for line in ranked]
     computations += [tally_computation(folder, layers=True) for folder, _ in folders]
-    tallies = [None if made is None else _tally(made) for made in cache.find_cache().every(computations)]
+    tallies = [None if made is None else _tally(made) for made in background.find_all(computations)]
     found = [(line, tally) for line, tally in zip(ranked, tallies, strict=False) if tally is not None]
     layered = [
         (folder.name if "/" not in name else name.rpartition("/")[0], name, tally)

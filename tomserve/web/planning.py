@@ -1,41 +1,27 @@
-"""What an experiment would cost and what it could show, while somebody still chooses it.
-
-Nothing is asked of any server. The items are loaded, drawn and rendered as `tomserve eval` would, in a process of its
-own, so that a large benchmark does not hold up the pages; what was computed once is kept.
-
-    PLANNER.foresee(Experiment(benchmark="perturbed", limit=100)).requests
-"""
+"""What an experiment would cost and what it could show, while somebody still chooses it; nothing is asked of any
+server."""
 
 from __future__ import annotations
 
-import atexit
-import threading
-from collections import OrderedDict
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
-from tomserve import benchmarks
+from tomserve import benchmarks, content
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError
 from tomserve.runs import noise_check, planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import power
 from tomserve.variants import parse_kinds
-from tomserve.web.process import Process
+from tomserve.web import background
+from tomserve.web.background import Computation
 from tomserve.workflows.evaluate import Experiment
-
-KEPT = 256  # so many plans are kept; what was asked for longest ago goes first
-
-WAITING = 6
-"""So many plans may wait to be computed; where there are more, the oldest wish is dropped, as nobody looks any more."""
 
 VARIED = 240  # of so many questions at most the variants are made; how many all have is estimated from them
 
@@ -139,12 +125,11 @@ def _comparisons(made: power.Plan) -> Iterator[Comparison]:
 
 
 def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan of an experiment, by a process beside the server. out, runs: not used. options: experiment, its JSON."""
+    """The plan of an experiment. options: experiment, its JSON."""
     del out, runs
     return asdict(plan_experiment(Experiment.model_validate_json(options["experiment"])))
 
 
-@lru_cache(maxsize=3)
 def _items(
     name: str | None, path: str | None, gold: str | None
 ) -> tuple[Benchmark, ItemStore, tuple[ItemStore, ItemStore]]:
@@ -155,75 +140,28 @@ def _items(
     return benchmark, every, split_variants(every)
 
 
-class Planner:
-    """Where plans are asked for: one process computes them, one after the other, and each is kept.
+LOOK = 0.1  # seconds between two looks at whether a plan is there
 
-    It may be used from several threads. The process is started by the first plan, and ends with the one that asked.
-    """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: ThreadPoolExecutor | None = None
-        self._process = Process()
-        self._known: OrderedDict[str, Future[Plan | str]] = OrderedDict()
-
-    def foresee(self, experiment: Experiment, patience: float = 120.0) -> Plan | None:
-        """The plan of an experiment, or None where it is not computed within so many seconds; ask again then.
-
-        Raises ConfigError with what is wrong where the experiment cannot be planned, MachineError where the process
-        that computes has died.
-        """
-        fields = experiment.model_copy(
-            update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
-        ).model_dump_json(by_alias=True)
-        future = self._submit(fields)
-        try:
-            found = future.result(patience)
-        except NotYetError:
-            return None
-        except (OSError, ValueError, CancelledError) as error:
-            with self._lock:
-                self._known.pop(fields, None)
-            raise MachineError(f"the plan could not be computed ({type(error).__name__}); ask for it again") from None
-        if isinstance(found, str):
-            raise ConfigError(found)
-        return found
-
-    def close(self) -> None:
-        """End the process, whatever it computes."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-            process, self._process = self._process, Process()
-            self._known.clear()
-        if thread is not None:
-            thread.shutdown(wait=False, cancel_futures=True)
-        process.stop()
-
-    def _submit(self, fields: str) -> Future[Plan | str]:
-        with self._lock:
-            if fields in self._known:
-                self._known.move_to_end(fields)
-                return self._known[fields]
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "plans")
-            waiting = [name for name, future in self._known.items() if not future.done()]
-            for name in waiting[: max(0, len(waiting) - WAITING + 1)]:
-                if self._known[name].cancel():
-                    del self._known[name]
-            self._known[fields] = self._thread.submit(self._compute, fields)
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)
-            return self._known[fields]
-
-    def _compute(self, fields: str) -> Plan | str:
-        """Have the process compute a plan: what is wrong in words where it cannot be. Called by one thread alone."""
-        found = self._process.ask(Path(), "plan", (), {"experiment": fields})
-        if "code" in found:
-            raise ProcessLookupError(found["error"])
-        return str(found["error"]) if "error" in found else _plans.validate_python(found["facts"])
+def find_plan(experiment: Experiment, patience: float = 120.0) -> Plan | None:
+    """The plan of an experiment, computed beside the server; None where it is not there within so many seconds: ask
+    again then. Raises ConfigError with what is wrong where the experiment cannot be planned."""
+    fields = experiment.model_copy(
+        update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
+    ).model_dump_json(by_alias=True)
+    folders = [root / name for root in content.roots() for name in ("dataset", "prompts")]
+    sources = [path for folder in folders for path in sorted(folder.rglob("*"))]
+    if experiment.path is not None:
+        sources.append(Path(experiment.path))
+    computation = Computation("plan", (), {"experiment": fields}, sources=tuple(sources))
+    until = time.monotonic() + patience
+    while (found := background.find(computation)) is None and time.monotonic() < until:
+        time.sleep(LOOK)
+    if found is None:
+        return None
+    if found.error:
+        raise ConfigError(found.error)
+    return _plans.validate_python(found.facts)
 
 
 _plans = pydantic.TypeAdapter(Plan)
-
-PLANNER = Planner()  # the planner of this process
-atexit.register(PLANNER.close)

@@ -1,8 +1,9 @@
 """The playground: asks one item of one model once, to see the raw reply and how it is read. Nothing of it goes into
 the runs.
 
-The asking is an evaluation of one item in ``runs/.web/tries/ID``, by a process of its own, which ends by itself at
-its deadline. The last tries are kept, so that a result can be looked at again.
+The asking is an evaluation of one item in ``runs/.web/tries/ID``, by a process of its own, `python -m
+tomserve.web.playground`, as it alone is told the key of its address, and ends at its deadline whatever it waits for.
+The last tries are kept, so that a result can be looked at again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,24 +26,36 @@ import orjson
 from tomserve.content import files
 from tomserve.content.text import sanitize
 from tomserve.engine.records import utc_now
-from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, one_of
+from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, TomserveError, one_of
 from tomserve.items import Item
+from tomserve.runs.evaluation import evaluate
+from tomserve.runs.journal import read_rows
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.progress import SilentListener, Stop
+from tomserve.runs.scores import scores_of
+from tomserve.runs.verification import find_same_strategy
 from tomserve.serving.endpoint import normalize_url
 from tomserve.web import items
 from tomserve.web.accounts import Person
+from tomserve.web.answers import requests_of
+from tomserve.web.background import keyless
 from tomserve.web.items import How, Sentence, sentences
-from tomserve.web.process import keyless
 from tomserve.web.settings import Settings
 
 AT_ONCE = 4  # how many tries are asked at a time
 KEPT = 50  # how many tries are kept
 DEADLINE, LONGEST = 120.0, 900.0  # seconds that a try may take unless somebody says otherwise, and at most
+ATTEMPTS = 2  # how often a request is sent at most: whoever tries wants to see what happens, not that it is hidden
+PATIENCE = 20.0  # seconds for which a server that is busy or loads is waited for
 
-FOLDER, TRIAL_FILE, RESULT, RUN, LOCK = "tries", "wish.json", "result.json", "run", ".lock"
+FOLDER, TRIAL_FILE, RESULT, RUN = "tries", "wish.json", "result.json", "run"
 
 _NAME = re.compile(r"[a-f0-9]{16}")
 
-_children: list[subprocess.Popen[bytes]] = []
+_children: dict[str, subprocess.Popen[bytes]] = {}  # the processes of this workbench's tries, by their names
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +101,23 @@ def start_trial(
     environment = environment_of(settings, base_url, key)
     if how.model and (how.model.startswith((".", "/", "~")) or how.model.endswith((".yaml", ".yml"))):
         raise ConfigError(f"model {how.model!r:.200}: give a name, not a path")
-    root = settings.folder / FOLDER
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _tidy(root)
-    with contextlib.ExitStack() as held:
-        place = next((one for number in range(AT_ONCE) if (one := _held(held, root / f".{number}")) is not None), None)
-        if place is None:
+    name, root = secrets.token_hex(8), settings.folder / FOLDER
+    asked = {
+        **{"owner": person.name, "item": item.to_json().decode(), "how": asdict(how), "base_url": base_url},
+        **{"seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now()},
+    }
+    with _lock:
+        if sum(child.poll() is None for child in _children.values()) >= AT_ONCE:
             raise ConflictError(f"{AT_ONCE} tries are under way already; wait until one of them has its answer")
-        name = secrets.token_hex(8)
-        folder = root / name
-        folder.mkdir(mode=0o700)
-        lock = _held(held, folder / LOCK)
-        assert lock is not None  # the folder is new
-        asked = {
-            **{"owner": person.name, "item": item.to_json().decode(), "how": asdict(how), "base_url": base_url},
-            **{"seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now()},
-        }
-        with files.replace_file(folder / TRIAL_FILE, 0o600) as file:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _tidy(root)
+        (root / name).mkdir(mode=0o700)
+        with files.replace_file(root / name / TRIAL_FILE, 0o600) as file:
             file.write(orjson.dumps(asked))
-        _children[:] = [child for child in _children if child.poll() is None]
-        command = [sys.executable, "-m", "tomserve.web.playground_process", str(folder)]
-        quiet = subprocess.DEVNULL
-        _children.append(
-            subprocess.Popen(
-                command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment, pass_fds=(place, lock),
-                start_new_session=True,
-            )
-        )  # fmt: skip
+        command, quiet = [sys.executable, "-m", "tomserve.web.playground", str(root / name)], subprocess.DEVNULL
+        _children[name] = subprocess.Popen(
+            command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment, start_new_session=True
+        )
     return name
 
 
@@ -151,10 +155,11 @@ def read_trial(settings: Settings, person: Person, name: str) -> Trial:
     except (OSError, ValueError, TypeError, KeyError):
         raise missing from None
     trial = Trial(name, "running", item, how, str(asked.get("base_url") or ""), str(asked.get("begun") or ""))
+    running = _running(name)
     try:
         result = files.read_json(folder / RESULT, "try it again")
     except FileNotFoundError:
-        if _running(folder):
+        if running:
             return trial
         result = {"error": "the process that asked ended before there was an answer; try it again"}
     except (OSError, ConfigError) as error:
@@ -179,16 +184,8 @@ def _with_result(trial: Trial, result: Mapping[str, Any]) -> Trial:
     )
 
 
-def _running(folder: Path) -> bool:
-    """Whether a process holds the lock of a try, which ends with it."""
-    with contextlib.ExitStack() as held:
-        return (folder / LOCK).exists() and _held(held, folder / LOCK) is None
-
-
-def _held(stack: contextlib.ExitStack, path: Path) -> int | None:
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    stack.callback(os.close, number)
-    return number if files.try_lock(number) else None
+def _running(name: str) -> bool:
+    return (child := _children.get(name)) is not None and child.poll() is None
 
 
 def _tidy(root: Path) -> None:
@@ -197,15 +194,98 @@ def _tidy(root: Path) -> None:
         (path for path in root.iterdir() if _NAME.fullmatch(path.name)), key=lambda path: path.stat().st_mtime
     )
     for path in found[: max(0, len(found) - KEPT + 1)]:
-        if not _running(path):
+        if not _running(path.name):
             shutil.rmtree(path, ignore_errors=True)
+            _children.pop(path.name, None)
 
 
 def stop_trials() -> None:
     """End the tries that this process has begun, as the workbench does when it ends."""
-    for child in _children:
+    for child in _children.values():
         child.terminate()
-    for child in _children:
+    for child in _children.values():
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(10)
     _children.clear()
+
+
+def main(folder: Path) -> int:
+    """Ask what the trial in a folder says. Returns the exit code."""
+    trial = files.read_json(folder / TRIAL_FILE, "try it again")
+    item, run = Item.from_json(trial["item"]), folder / RUN
+    stop = Stop()
+    deadline = threading.Timer(trial["seconds"], stop.set)
+    deadline.daemon = True
+    deadline.start()
+    result: dict[str, Any] = {}
+    try:
+        evaluate(_options(trial, item, run), SilentListener(), stop=stop)
+    except TomserveError as error:
+        late = f"no answer came within {trial['seconds']:.0f} seconds; "
+        result["error"] = f"{late if stop.is_set() else ''}{error}"
+    finally:
+        deadline.cancel()
+    try:
+        result |= _results_of(item, run)
+    except TomserveError as error:
+        result.setdefault("error", str(error))
+    with files.replace_file(folder / RESULT, 0o600) as file:
+        file.write(orjson.dumps(result))
+    return 0
+
+
+def _options(trial: Mapping[str, Any], item: Item, run: Path) -> EvalOptions:
+    how = trial["how"]
+    model = how["model"] or how["preset"] or None
+    return EvalOptions(
+        benchmark=item.benchmark,
+        items=(item,),
+        strategies=(how["strategy"],) if how["strategy"] else (),
+        model=model,
+        base_urls=(trial["base_url"],) if trial["base_url"] else (),
+        run=str(run),
+        max_tokens=how["max_tokens"] or None,
+        thinking=how["thinking"] or None,
+        temperature=how["temperature"],
+        seed=how["seed"],
+        timeout=trial["seconds"],
+        concurrency=1,
+        patience=min(PATIENCE, trial["seconds"]),
+        policy=RetryPolicy(attempts=ATTEMPTS),
+    )
+
+
+def _results_of(item: Item, run: Path) -> dict[str, Any]:
+    """What the folder of the try holds: rows, how they were read, and the requests."""
+    manifest = Manifest.read(run)
+    if manifest is None:
+        return {}
+    found: dict[str, Any] = {"model": manifest.model, "revision": manifest.revision}
+    rows = [dict(row) for _, row in read_rows(run / "responses.jsonl")] if (run / "responses.jsonl").exists() else []
+    found["rows"] = [{name: value for name, value in row.items() if name != "tokens"} for row in rows]
+    if not rows:
+        return found
+    table = scores_of(run)
+    if table.height:
+        (score,) = table.head(1).iter_rows(named=True)
+        found["score"] = {name: value for name, value in score.items() if _plain(value)}
+    with contextlib.suppress(TomserveError):
+        found["requests"] = _requests(item, manifest, rows)
+    return found
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | int | float | list)
+
+
+def _requests(item: Item, manifest: Manifest, rows: list[dict[str, Any]]) -> list[str]:
+    """The bodies of the requests of a conversation, in the order of its turns."""
+    name = rows[0]["strategy"]
+    strategy = find_same_strategy(name, manifest.strategies[name], manifest)
+    made = requests_of(manifest, strategy, item, {row["turn"]: row for row in rows}) if strategy is not None else []
+    bodies = [one.body for one in sorted(made, key=lambda one: one.identity.turn)]
+    return [orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode() for body in bodies]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,9 +1,7 @@
-"""The queue of experiments, kept by huey on SQLite or Redis: which may be submitted, their order, and what people may
-do with them.
+"""The queue of experiments: which may be submitted, their order, and what people may do with them.
 
-What counts stands in the cards of the run folders, sealed so that a stranger's experiment never runs; an entry of
-huey says only whose turn has come, is JSON and never pickled, and may be lost. The worker, a process of its own, acts
-on it.
+It stands in the cards of the run folders, sealed so that a stranger's experiment never runs. The worker, a process of
+its own, reads them and acts on them.
 """
 
 from __future__ import annotations
@@ -15,20 +13,9 @@ import itertools
 import os
 import re
 import secrets
-import sqlite3
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
-
-import orjson
-from huey import Huey, PriorityRedisHuey, SqliteHuey  # type: ignore[import-untyped]  # huey has no types
-from huey.exceptions import HueyException  # type: ignore[import-untyped]  # huey has no types
-from huey.registry import Message  # type: ignore[import-untyped]  # huey has no types
-from huey.serializer import Serializer  # type: ignore[import-untyped]  # huey has no types
+from typing import Any, Literal
 
 from tomserve import benchmarks, content, variants
 from tomserve.content import files
@@ -41,138 +28,13 @@ from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
 from tomserve.serving.endpoint import REFERENCE, normalize_url
 from tomserve.serving.keys import all_keys
-from tomserve.web import run_index
+from tomserve.web import background, run_index
 from tomserve.web.accounts import Person
-from tomserve.web.process import without_paths
-from tomserve.web.run_index import ENDED, Card, Job, RunEntry, RunIndex, State, clear_path, is_run, remove_database
+from tomserve.web.background import Computation, Result
+from tomserve.web.run_index import ENDED, Card, Job, RunEntry, RunIndex, State, is_run
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
-
-Outcome = TypeVar("Outcome")
-
-SECONDS = 5.0  # how long a database may take to answer
-
-
-class Entry(NamedTuple):
-    """Whose turn has come."""
-
-    name: str  # of the run
-    turn: int  # that of its card
-
-
-class JsonSerializer(Serializer):  # type: ignore[misc]  # huey has no types
-    """Writes messages as JSON."""
-
-    def _serialize(self, data: Any) -> bytes:
-        return orjson.dumps(list(data) if isinstance(data, tuple) else data)
-
-    def _deserialize(self, data: bytes) -> Any:
-        found = orjson.loads(data)
-        return Message(*found) if isinstance(found, list) else found
-
-
-class Entries:
-    """All entries of a workbench, each in the queue of its group. Any thread may use it; its methods raise nothing:
-    what cannot be kept now is put back by the worker later."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._file = settings.folder / "queue.db"
-        self._id = ""
-
-    def put(self, group: str, entry: Entry, order: float) -> bool:
-        """Put an entry into the queue of its group; the smallest order comes first. Returns whether it is there."""
-
-        def put(huey: Huey, task: Any) -> bool:
-            huey.enqueue(task.s(entry.name, entry.turn, priority=-order))
-            return True
-
-        return self._with_huey(group, put) or False
-
-    def take(self, group: str) -> Entry | None:
-        """Take the first entry of a group out of its queue; None where there is none."""
-        found = self._with_huey(group, lambda huey, task: huey.dequeue())
-        return None if found is None else _entry(found)
-
-    def all(self, group: str) -> set[Entry] | None:
-        """The entries of a group; None where nobody knows them now."""
-        found = self._with_huey(group, lambda huey, task: huey.pending())
-        return None if found is None else {entry for one in found if (entry := _entry(one)) is not None}
-
-    def clear(self, group: str) -> None:
-        """Empty the queue of a group."""
-        self._with_huey(group, lambda huey, task: huey.flush())
-
-    def anew(self) -> None:
-        """Throw the file of SQLite away; a Redis is left to `clear`."""
-        if self._settings.queue is None:
-            remove_database(self._file)
-
-    def _with_huey(self, group: str, do: Callable[[Huey, Any], Outcome]) -> Outcome | None:
-        """What a function returns that is given the queue of a group, and the task that entries are of; None where that
-        does not work now."""
-        import redis
-
-        try:
-            huey = self._connect(f"tomserve-{self._workbench()}-{hashlib.sha256(group.encode()).hexdigest()[:16]}")
-            try:
-                return do(huey, huey.task(name="asked")(_task_name))
-            finally:
-                _close(huey)
-        except sqlite3.OperationalError:
-            return None
-        except sqlite3.DatabaseError:
-            remove_database(self._file)
-        except (redis.RedisError, OSError, ConfigError, HueyException, ValueError, TypeError):
-            pass
-        return None
-
-    def _connect(self, name: str) -> Huey:
-        if self._settings.queue is not None:
-            from redis import ConnectionPool
-
-            pool = ConnectionPool.from_url(self._settings.queue, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
-            return PriorityRedisHuey(
-                name, connection_pool=pool, serializer=JsonSerializer(), results=False, blocking=False
-            )
-        self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not clear_path(self._file):
-            raise ConfigError(f"{self._file}: is a folder; expected a file, so move it away")
-        return SqliteHuey(name, filename=str(self._file), serializer=JsonSerializer(), results=False, timeout=SECONDS)
-
-    def _workbench(self) -> str:
-        """What tells this workbench's entries from another one's in the same Redis; drawn once."""
-        if not self._id:
-            path: Path = self._settings.folder / "id"
-            with contextlib.suppress(OSError), files.open_for_reading(path) as file:
-                self._id = "".join(one for one in file.read(32).decode("ascii", "replace") if one.isalnum())
-            if not self._id:
-                self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._id = secrets.token_hex(8)
-                with files.replace_file(path) as file:
-                    file.write(self._id.encode())
-        return self._id
-
-
-def _task_name(name: str, turn: int) -> None:
-    """What huey knows the entries by."""
-
-
-def _entry(task: Any) -> Entry | None:
-    """What an entry says; None for one that anybody else has put there."""
-    try:
-        return Entry(str(task.args[0]), int(task.args[1]))
-    except (TypeError, ValueError, IndexError):
-        return None
-
-
-def _close(huey: Huey) -> None:
-    if isinstance(huey, SqliteHuey):
-        huey.storage.close()
-    else:
-        huey.storage.conn.connection_pool.disconnect()
-
 
 THIS_MACHINE = "this machine"  # the group of experiments whose server runs on this machine, or is started there
 LONGEST = 65_536  # bytes of an experiment's file
@@ -407,62 +269,6 @@ def is_free_name(name: str) -> bool:
         return False
 
 
-AT_ONCE = 2  # so many runs are scored side by side; others wait
-KEPT = 4096  # characters of what the command has said that are kept
-
-
-@dataclass(frozen=True, slots=True)
-class RescoringState:
-    """How far the scoring of a run is."""
-
-    going: bool  # whether it goes on
-    failed: bool = False  # whether it has ended without scores
-    said: str = ""  # the last line that the command has said
-
-
-class Rescorer:
-    """All scoring of one workbench. Any thread may use it."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, RescoringState] = {}
-        self._lock = threading.Lock()
-        self._places = threading.Semaphore(AT_ONCE)
-
-    def begin(self, name: str, folder: Path) -> None:
-        """Begin to score a run. Raises ConflictError where it is being scored."""
-        with self._lock:
-            known = self._states.get(name)
-            if known is not None and known.going:
-                raise ConflictError(f"{name} is being scored already")
-            self._states[name] = RescoringState(going=True)
-        threading.Thread(target=self._score, args=(name, folder), name=f"rescore-{name}", daemon=True).start()
-
-    def state(self, name: str) -> RescoringState | None:
-        """How far the scoring of a run is; None where none was begun."""
-        with self._lock:
-            return self._states.get(name)
-
-    def _score(self, name: str, folder: Path) -> None:
-        with self._places:
-            try:
-                done = subprocess.run(
-                    [sys.executable, "-m", "tomserve", "score", str(folder.absolute())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                    start_new_session=True,
-                    check=False,
-                )
-                lines = done.stdout[-KEPT:].decode("utf-8", "replace").strip().splitlines()
-                said = without_paths(lines[-1].removeprefix("tomserve: ")) if lines else ""
-                ended = RescoringState(going=False, failed=done.returncode not in (0, 1), said=said)
-            except OSError as error:
-                ended = RescoringState(going=False, failed=True, said=str(error))
-        with self._lock:
-            self._states[name] = ended
-
-
 Where = Literal["first", "up", "down", "last"]
 
 WAITS = (State.QUEUED, State.WAITING, State.PAUSED)
@@ -474,8 +280,6 @@ class Queue:
 
     def __init__(self, register: RunIndex, settings: Settings) -> None:
         self.register, self._settings = register, settings
-        self.entries = Entries(settings)
-        self._rescorer = Rescorer()
 
     def submit(self, experiment: Experiment, person: Person, private: bool = False) -> str:
         """Put an experiment into the queue, and return the name of its run.
@@ -517,7 +321,7 @@ class Queue:
             hidden = card.private if there else private
             return card.model_copy(update={"owner": owner, "private": hidden, "job": job})
 
-        self._put(name, run_index.change_card(folder, change))
+        run_index.change_card(folder, change)
         return name
 
     def lines(self, person: Person) -> list[RunEntry]:
@@ -596,31 +400,18 @@ class Queue:
         self._act(name, person, act)
 
     def rescore(self, name: str, person: Person) -> None:
-        """Score a run anew from its answers, beside everything else; see `rescoring_state`. Raises as `pause` does."""
+        """Score a run anew from its answers, beside everything else; see `rescored`. Raises as `pause` does."""
         line = self._changeable(name, person)
         if line.running:
             raise ConflictError(f"{name} is being asked; score it once it has ended")
-        self._rescorer.begin(line.name, line.folder)
+        computation = Computation("rescore", (line.folder,))
+        if background.peek(computation)[0]:
+            raise ConflictError(f"{name} is being scored already")
+        background.find(computation, again=True)
 
-    def rescoring_state(self, name: str, person: Person) -> RescoringState | None:
-        """How far the last `rescore` of a run is; None where there was none since the workbench began. Raises
-        NoSuchRunError."""
-        return self._rescorer.state(self.register.line(name, person).name)
-
-    def rebuild(self) -> int:
-        """Throw away all entries and make them from the cards; returns how many there are."""
-        waiting = [
-            (line.name, line.card)
-            for line in self.register.every()
-            if line.card.job is not None and line.card.job.state in (State.QUEUED, State.WAITING)
-        ]
-        groups = {line.card.job.group for line in self.register.every() if line.card.job is not None}
-        self.entries.anew()
-        for group in groups:
-            self.entries.clear(group)
-        for name, card in waiting:
-            self._put(name, card)
-        return len(waiting)
+    def rescored(self, name: str, person: Person) -> tuple[bool, Result | None]:
+        """Whether a run is being scored anew, and what came of the last time. Raises NoSuchRunError."""
+        return background.peek(Computation("rescore", (self.register.line(name, person).folder,)))
 
     def _may_continue(self, name: str, person: Person) -> bool:
         """Whether that is the name of a run, which this person may go on with, and not a free one. Raises ConflictError
@@ -672,12 +463,7 @@ class Queue:
                 job = job.model_copy(update={"seal": mark, "group": group_of(admitted)})
             return card.model_copy(update={"job": job})
 
-        self._put(name, run_index.change_card(line.folder, change))
-
-    def _put(self, name: str, card: Card) -> None:
-        """Put a run's entry into the queue, where its turn is to come."""
-        if card.job is not None and card.job.state in (State.QUEUED, State.WAITING):
-            self.entries.put(card.job.group, Entry(name, card.job.turn), card.job.order)
+        run_index.change_card(line.folder, change)
 
     def _of_group(self, group: str) -> list[RunEntry]:
         every = self.register.every()

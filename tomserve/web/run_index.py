@@ -1,20 +1,16 @@
-"""The index of all runs, kept in SQLite, with the card of each: its owner, notes, tags, and place in the queue.
+"""The index of all runs, with the card of each: its owner, notes, tags, and place in the queue.
 
-The run folders are the truth: what was read from them is kept in ``runs/.web/register.db``, can be thrown away at any
-time, and is read again where a file has changed. A card is the file ``workbench.json`` of a run's folder. No link is
-followed, so that nothing outside of the folder of runs is ever shown.
+A card is the file ``workbench.json`` of a run's folder. No link is followed, so that nothing outside of the folder of
+runs is ever shown.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
-import stat
 import threading
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -23,7 +19,6 @@ from typing import Annotated, Any
 import orjson
 import pydantic
 
-from tomserve import __version__
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.validation import validation_error
@@ -36,215 +31,10 @@ from tomserve.scoring.table import MEASURED
 from tomserve.web.accounts import Person
 from tomserve.workflows import evaluate
 
-APPLICATION = 0x746F6D73  # what the header of our own files says, so that a foreign one is known
-
 AT_ONCE = 1 << 25
 """Bytes of journals that are counted at a time: a page never waits for the rows of a journal of gigabytes."""
 
 PIECE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """How files looked when they were read: name, inode, size and times of each."""
-
-    parts: tuple[tuple[str, int, int, int, int], ...] = ()
-
-
-@dataclass(slots=True)
-class LineCount:
-    """How many lines of a journal were counted: inode of the file, bytes and lines so far."""
-
-    inode: int = 0
-    bytes: int = 0
-    lines: int = 0
-
-    def about(self, size: int) -> int:
-        """How many lines a journal of that size has, by those that were counted."""
-        return self.lines if self.bytes >= size or not self.bytes else self.lines * size // self.bytes
-
-
-class IndexFile:
-    """Facts of runs by their names and stamps. Any thread may use it; its methods raise nothing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.RLock()
-        self._base: sqlite3.Connection | None = None
-        self._opened = False
-        self._facts: dict[str, tuple[Stamp, dict[str, Any]]] = {}
-        self._counted: dict[str, LineCount] = {}
-        self._changed: set[str] = set()
-        self._left = AT_ONCE
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """Use it within this: one thread at a time, and everything new is written at the end."""
-        with self._lock:
-            if not self._opened:
-                self._opened = True
-                self._load()
-            self._left = AT_ONCE
-            yield
-            if self._changed:
-                self._write()
-
-    def recall(self, name: str, stamp: Stamp) -> dict[str, Any] | None:
-        """What is known of a run whose files look like that; None where they have changed."""
-        known = self._facts.get(name)
-        return known[1] if known is not None and known[0] == stamp else None
-
-    def keep(self, name: str, stamp: Stamp, facts: dict[str, Any]) -> None:
-        """Remember what was read of a run."""
-        self._facts[name] = (stamp, facts)
-        self._changed.add(name)
-
-    def count(self, name: str, path: Path, status: tuple[int, int, int, int]) -> LineCount:
-        """Count further lines of a run's journal, where there are any. status: inode, size and times of the file."""
-        inode, size = status[:2]
-        counted = self._counted.get(name)
-        if counted is None or counted.inode != inode or counted.bytes > size:
-            counted = self._counted[name] = LineCount(inode)
-        if counted.bytes < size and self._left > 0:
-            before = counted.bytes
-            with contextlib.suppress(OSError, ConfigError), files.open_for_reading(path) as file:
-                file.seek(before)
-                while self._left > 0 and (piece := file.read(PIECE)):
-                    counted.bytes += len(piece)
-                    counted.lines += piece.count(b"\n")
-                    self._left -= len(piece)
-            if counted.bytes - before > PIECE:
-                self._changed.add(name)
-        return counted
-
-    def forget(self, there: Collection[str]) -> None:
-        """Forget every run that is not among these."""
-        for name in [name for name in self._facts if name not in there]:
-            del self._facts[name]
-            self._counted.pop(name, None)
-            self._changed.add(name)
-
-    def clear(self) -> None:
-        """Forget everything, the file included."""
-        with self._lock:
-            self._close()
-            remove_database(self._path)
-            self._facts.clear()
-            self._counted.clear()
-            self._changed.clear()
-            self._opened = False
-
-    def _load(self) -> None:
-        """Read everything that is in the file, which is made anew where it is not ours or not sound."""
-        for _ in range(2):
-            try:
-                base = self._base = self._connect()
-                for name, stamp, facts, counted in base.execute("select name, stamp, facts, counted from runs"):
-                    self._facts[name] = (
-                        Stamp(tuple(tuple(part) for part in orjson.loads(stamp))),
-                        _check_facts(orjson.loads(facts)),
-                    )
-                    self._counted[name] = LineCount(*orjson.loads(counted))
-                return
-            except (sqlite3.DatabaseError, OSError, ValueError, TypeError, KeyError):
-                self._close()
-                self._facts.clear()
-                self._counted.clear()
-                remove_database(self._path)
-
-    def _connect(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        base = open_database(self._path)
-        if base.execute("pragma user_version").fetchone()[0] != version():
-            base.execute("drop table if exists runs")
-            base.execute(f"pragma user_version = {version()}")
-        columns = "name text primary key, stamp blob, facts blob, counted blob"
-        base.execute(f"create table if not exists runs ({columns}) without rowid")
-        return base
-
-    def _write(self) -> None:
-        changed, self._changed = self._changed, set()
-        if self._base is None:
-            return
-        try:
-            with self._base:
-                self._base.execute("begin immediate")
-                for name in changed:
-                    if name not in self._facts:
-                        self._base.execute("delete from runs where name = ?", (name,))
-                        continue
-                    stamp, facts = self._facts[name]
-                    counted = self._counted.get(name, LineCount())
-                    self._base.execute(
-                        "insert or replace into runs values (?, ?, ?, ?)",
-                        (name, orjson.dumps(stamp.parts), orjson.dumps(facts),
-                         orjson.dumps((counted.inode, counted.bytes, counted.lines))),
-                    )  # fmt: skip
-        except sqlite3.OperationalError:  # another process is writing, or the disk is full: it is read again next time
-            pass
-        except sqlite3.DatabaseError:
-            self._close()
-            remove_database(self._path)
-            self._opened = False
-
-    def _close(self) -> None:
-        base, self._base = self._base, None
-        if base is not None:
-            with contextlib.suppress(sqlite3.Error):
-                base.close()
-
-
-def open_database(path: Path) -> sqlite3.Connection:
-    """A file of SQLite of ours, open. Raises sqlite3.DatabaseError where it is damaged or somebody else's."""
-    if not clear_path(path):
-        raise sqlite3.OperationalError("a folder is in its place")
-    base = sqlite3.connect(path, timeout=2.0, check_same_thread=False, isolation_level=None)
-    try:
-        base.execute("pragma journal_mode = wal")
-        base.execute("pragma synchronous = normal")
-        known = base.execute("pragma application_id").fetchone()[0]
-        if known not in (0, APPLICATION) or (known == 0 and base.execute("select 1 from sqlite_master").fetchone()):
-            raise sqlite3.DatabaseError("a file of another program")
-        base.execute(f"pragma application_id = {APPLICATION}")
-    except BaseException:
-        base.close()
-        raise
-    return base
-
-
-def remove_database(path: Path) -> None:
-    """Remove a file of SQLite with what lies beside it; a folder in its place is left alone."""
-    for name in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        with contextlib.suppress(OSError):
-            name.unlink()
-
-
-def clear_path(path: Path) -> bool:
-    """Whether a file of SQLite can be there: a link, a pipe or the like is removed, and only a folder is in the way."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return True
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        remove_database(path)
-    return not stat.S_ISDIR(mode)
-
-
-def version() -> int:
-    """A number that another version of the programs has another one of, as what they remember may differ."""
-    return zlib.crc32(__version__.encode()) & 0x7FFFFFFF
-
-
-def _check_facts(facts: Any) -> dict[str, Any]:
-    """What the file says of a run, if it has the parts that a line needs. Raises ValueError."""
-    if (
-        not isinstance(facts, dict)
-        or not isinstance(facts.get("card"), dict)
-        or not isinstance(facts.get("line"), dict)
-    ):
-        raise ValueError("no facts of a run")
-    return facts
-
 
 CARD_FILE = CARD
 LONGEST_NOTE = 20_000  # characters that notes may have
@@ -294,6 +84,11 @@ class Job(pydantic.BaseModel):
     def active(self) -> bool:
         """Whether it is still to be run, or runs."""
         return self.state not in ENDED
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for its turn or its server."""
+        return self.state in (State.QUEUED, State.WAITING)
 
     @property
     def runs(self) -> bool:
@@ -387,12 +182,25 @@ class RunEntry:
     of: str = ""  # the run that it measures, "" for none
 
 
-class RunIndex:
-    """All runs below the folder of runs, as a person may see them. Any thread may use it, and several processes."""
+@dataclass(slots=True)
+class _Known:
+    """What was read of a run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._memory = IndexFile(folder / "register.db")
+    stamp: tuple[Any, ...] = ()  # how the files looked that its line is made of
+    line: RunEntry | None = None  # what they say
+    inode: int = 0  # of the journal, whose lines are counted as far as `bytes`
+    bytes: int = 0
+    lines: int = 0
+
+
+class RunIndex:
+    """All runs below the folder of runs, as a person may see them. Any thread may use it; what was read is kept in
+    memory until its files change."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.RLock()
+        self._left = AT_ONCE
 
     def lines(self, person: Person) -> list[RunEntry]:
         """A line for each run that the person may see, the newest first."""
@@ -400,14 +208,16 @@ class RunIndex:
 
     def every(self) -> list[RunEntry]:
         """A line for each run, whoever may see it, the newest first."""
-        with self._memory.batch():
+        with self._lock:
+            self._left = AT_ONCE
             found = {line.name: line for line in map(self._line, _folders(absolute_runs_root()))}
-            self._memory.forget(found)
+            self._known = {name: known for name, known in self._known.items() if name in found}
         return sorted((_inherit_owner(line, found.get(line.of)) for line in found.values()), key=_age, reverse=True)
 
     def line(self, name: str, person: Person) -> RunEntry:
         """The line of one run. Raises NoSuchRunError."""
-        with self._memory.batch():
+        with self._lock:
+            self._left = AT_ONCE
             line = self._line(_RunFolder(safe_path(name), name))
             if line.of:
                 with contextlib.suppress(NoSuchRunError):
@@ -416,39 +226,35 @@ class RunIndex:
             raise no_such_run(name)
         return line
 
-    def rebuild(self) -> int:
-        """Forget everything and read all run folders again; returns how many there are."""
-        self._memory.clear()
-        return len(self.every())
-
     def _line(self, found: _RunFolder) -> RunEntry:
-        """The line of a run: what is remembered where its files are the same as then."""
-        files = found.files()
-        stamp = Stamp(tuple((name, *files[name]) for name in READ_FILES if name in files))
-        known = self._memory.recall(found.name, stamp)
-        if known is None:
-            known = _facts(found.folder)
-            newest = max((part[-1] for part in stamp.parts), default=0)
-            if time.time_ns() - newest > SETTLED:
-                self._memory.keep(found.name, stamp, known)
-        try:
-            return self._entry(found, files, known)
-        except (TypeError, KeyError, pydantic.ValidationError):  # what is remembered was written by something else
-            return self._entry(found, files, _facts(found.folder))
-
-    def _entry(self, found: _RunFolder, files: dict[str, tuple[int, int, int, int]], known: dict[str, Any]) -> RunEntry:
-        """A line from what its files tell, and how they look now."""
-        journal = files.get(JOURNAL)
-        counted = LineCount() if journal is None else self._memory.count(found.name, found.folder / JOURNAL, journal)
-        return RunEntry(
-            name=found.name,
-            folder=found.folder,
-            running=".lock" in files and is_locked(found.folder),
-            rows=counted.about(journal[1]) if journal else count_packed_lines(found.folder),
-            size=sum(file[1] for file in files.values()),
-            card=Card.model_validate(known["card"]),
-            **{**known["line"], "strategies": tuple(known["line"]["strategies"])},
+        looks = found.files()
+        stamp = tuple((name, *looks[name]) for name in READ_FILES if name in looks)
+        known = self._known.setdefault(found.name, _Known())
+        if known.line is None or known.stamp != stamp:
+            known.line = _read_entry(found)
+            newest = max((part[-1] for part in stamp), default=0)
+            known.stamp = stamp if time.time_ns() - newest > SETTLED else ()
+        journal = looks.get(JOURNAL)
+        return replace(
+            known.line,
+            running=".lock" in looks and is_locked(found.folder),
+            rows=count_packed_lines(found.folder) if journal is None else self._count(known, found.folder, journal),
+            size=sum(file[1] for file in looks.values()),
         )
+
+    def _count(self, known: _Known, folder: Path, journal: tuple[int, int, int, int]) -> int:
+        """How many lines a journal has, by those that were counted; of what is new, a part is counted at a time."""
+        inode, size = journal[:2]
+        if known.inode != inode or known.bytes > size:
+            known.inode, known.bytes, known.lines = inode, 0, 0
+        if known.bytes < size and self._left > 0:
+            with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / JOURNAL) as file:
+                file.seek(known.bytes)
+                while self._left > 0 and (piece := file.read(PIECE)):
+                    known.bytes += len(piece)
+                    known.lines += piece.count(b"\n")
+                    self._left -= len(piece)
+        return known.lines if known.bytes >= size or not known.bytes else known.lines * size // known.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,10 +329,10 @@ def no_such_run(name: str) -> NoSuchRunError:
     return NoSuchRunError(f"there is no run {name[:LONGEST]!r}")
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    """What a line says that the files of READ tell, as JSON can hold it."""
-    card = Card()
-    line: dict[str, Any] = {"strategies": ()}
+def _read_entry(found: _RunFolder) -> RunEntry:
+    """What the files say that a line is made of."""
+    folder, card = found.folder, Card()
+    line: dict[str, Any] = {}
     try:
         card = read_card(folder)
         if (folder / MANIFEST).exists():
@@ -534,8 +340,8 @@ def _facts(folder: Path) -> dict[str, Any]:
         elif (folder / evaluate.EXPERIMENT_FILE).exists():
             line = _of_experiment(evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE))
     except (ConfigError, OSError) as error:
-        line = {"strategies": (), "broken": str(error).replace(f"{folder}/", "")[:LONGEST]}
-    return {"card": card.model_dump(mode="json", by_alias=True), "line": line}
+        line = {"broken": str(error).replace(f"{folder}/", "")[:LONGEST]}
+    return RunEntry(name=found.name, folder=folder, card=card, **line)
 
 
 def _of_manifest(manifest: Manifest | None) -> dict[str, Any]:
@@ -546,7 +352,7 @@ def _of_manifest(manifest: Manifest | None) -> dict[str, Any]:
     return {
         **{name: str(record.get(name) or "")[:LONGEST] for name in ("benchmark", "model", "study")},
         "kind": kind,
-        "strategies": [str(one)[:LONGEST] for one in list(record.get("strategies") or ())[:100]],
+        "strategies": tuple(str(one)[:LONGEST] for one in list(record.get("strategies") or ())[:100]),
         "made": str(record.get("created") or "")[:LONGEST],
         "complete": bool(record.get("complete")),
         "of": of[:LONGEST] if isinstance(of, str) else "",
@@ -557,7 +363,7 @@ def _of_experiment(experiment: evaluate.Experiment) -> dict[str, Any]:
     return {
         "benchmark": (experiment.benchmark or "")[:LONGEST],
         "model": (experiment.model or "")[:LONGEST],
-        "strategies": [one[:LONGEST] for one in experiment.strategy[:100]],
+        "strategies": tuple(one[:LONGEST] for one in experiment.strategy[:100]),
     }
 
 

@@ -22,8 +22,6 @@ class Settings:
     auth: bool = False
     """Whether people sign in with a name and a password; without it whoever has the token of the printed address may do
     everything."""
-    queue: str | None = None
-    """The address of a Redis that holds the queue, such as redis://localhost:6379/0; None for a file of SQLite."""
     workers: int = 1  # how many experiments that share a server, or the GPUs of this machine, run at once
     keys: tuple[tuple[str, str], ...] = (("TOMSERVE_API_KEY", ""), ("OPENAI_API_KEY", ""))
     """Which environment variables an experiment may take its API key from, each with the address that the key may be

@@ -1,6 +1,7 @@
-"""The process of the worker, `python -m tomserve.web.worker`, and what keeps it alive beside `tomserve web`.
+"""The processes beside `tomserve web`, which keeps them alive: the worker of the queue, `python -m
+tomserve.web.worker`, and the one that computes (tomserve.web.background).
 
-with keep_worker(settings):
+with keep_workers(settings):
     ...                                     # the workbench is served
 """
 
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 import orjson
@@ -21,16 +22,15 @@ import orjson
 from tomserve.content import files
 from tomserve.content.text import say
 from tomserve.errors import ConfigError
+from tomserve.web import background
 from tomserve.web.jobs import LOOK, Worker
-from tomserve.web.queue import Queue
 from tomserve.web.run_index import RunIndex
 from tomserve.web.settings import Settings
 
-LOG = "worker.log"
 LONGEST_LOG = 1 << 20
 
 PAUSES = (0.5, 2.0, 10.0, 30.0)
-"""Seconds until a worker that died is started again, each time later; the first again once one has lived LIVED."""
+"""Seconds until a process that died is started again, each time later; the first again once one has lived LIVED."""
 
 LIVED = 60.0
 SOON = 1.0  # seconds after which it is said what is waited for
@@ -38,86 +38,85 @@ ENDS = 120.0  # seconds that a worker has to end, with the processes that it has
 
 
 @contextlib.contextmanager
-def keep_worker(settings: Settings) -> Iterator[None]:
-    """Have a worker run until the block ends. Processes that it has begun end then, too, and go on the next time."""
-    keeper = _Keeper(settings)
-    thread = threading.Thread(target=keeper.run, name="worker", daemon=True)
-    thread.start()
+def keep_workers(settings: Settings) -> Iterator[None]:
+    """Have both processes run until the block ends. Experiments that run end then, too, and go on the next time."""
+    worker = _Keeper(settings, "worker", os.environ)
+    computing = _Keeper(settings, "background", background.keyless())
+    threads = [threading.Thread(target=one.run, daemon=True) for one in (worker, computing)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         try:
-            keeper.end()
-            thread.join(SOON)
-            if thread.is_alive():
+            computing.end()
+            worker.end()
+            threads[0].join(SOON)
+            if threads[0].is_alive():
                 # A worker that ends slowly without an experiment that runs by its card has only just begun to start.
-                if any(line.card.runs for line in RunIndex(settings.folder).every()):
+                if any(line.card.runs for line in RunIndex().every()):
                     said = "ending: what runs waits for the answers that are on their way (again to end at once) ..."
                     say(said, error=True)
-                thread.join(ENDS)
+                threads[0].join(ENDS)
         finally:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
-            keeper.leave()
+            worker.leave()
+            computing.leave()
 
 
 class _Keeper:
-    """The process of the worker, started again and again."""
+    """A process of a module of tomserve.web, started again and again."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, module: str, environment: Mapping[str, str]) -> None:
+        self._settings, self._module, self._environment = settings, module, environment
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """Start workers until the end is wanted."""
+        """Start processes until the end is wanted."""
         died = 0
         while not self._ending.is_set():
+            began = time.monotonic()
             try:
-                lived = self._one()
+                self._one()
             except (OSError, ConfigError) as error:
-                say(f"warning: the worker of the queue cannot be started ({error})", error=True)
-                lived = 0.0
-            if self._ending.is_set():
-                return
-            died = 0 if lived > LIVED else died + 1
-            self._ending.wait(PAUSES[min(max(died, 1), len(PAUSES)) - 1])
+                say(f"warning: the {self._module} process cannot be started ({error})", error=True)
+            died = 1 if time.monotonic() - began > LIVED else died + 1
+            self._ending.wait(PAUSES[min(died, len(PAUSES)) - 1])
 
-    def _one(self) -> float:
-        """Start a worker and wait until it ends; returns how many seconds it has lived."""
-        began = time.monotonic()
+    def _one(self) -> None:
+        """Start a process and wait until it ends."""
         self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._settings.folder / LOG
-        number = files.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        with os.fdopen(number, "ab") as log:
+        path = self._settings.folder / f"{self._module}.log"
+        with os.fdopen(files.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             if os.fstat(log.fileno()).st_size > LONGEST_LOG:
                 log.truncate(0)
             with self._lock:
                 if self._ending.is_set():
-                    return 0.0
+                    return
                 # It inherits that the signal waits, which so waits for it until it can end what runs, too.
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
                 try:
                     process = self._process = subprocess.Popen(
-                        [sys.executable, "-m", "tomserve.web.worker"],
+                        [sys.executable, "-m", f"tomserve.web.{self._module}"],
                         stdin=subprocess.PIPE,
                         stdout=log,
                         stderr=log,
+                        env=self._environment,
                         start_new_session=True,  # Ctrl-C is meant for the workbench, which then ends the worker
                     )
                 finally:
                     signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            # On its standard input, because the address of a Redis may hold a password, and all see a command line.
+        with contextlib.suppress(OSError):
             process.stdin.write(orjson.dumps(asdict(self._settings)) + b"\n")
             process.stdin.flush()
         process.wait()
         with contextlib.suppress(OSError):
             process.stdin.close()
-        return time.monotonic() - began
 
     def end(self) -> None:
-        """Ask the worker to end, and start no other."""
+        """Ask the process to end, and start no other."""
         with self._lock:
             self._ending.set()
             process = self._process
@@ -125,17 +124,17 @@ class _Keeper:
             process.terminate()
 
     def leave(self) -> None:
-        """End a worker that has not ended yet; what it has begun goes on."""
+        """End a process that has not ended yet; what it has begun goes on."""
         process = self._process
         if process is not None and process.poll() is None:
             process.kill()
 
 
-def rebuild(settings: Settings) -> tuple[int, int]:
-    """Throw away the databases and make them from the run folders; returns how many runs and how many entries of the
-    queue there are. Raises OSError."""
-    register = RunIndex(settings.folder)
-    return register.rebuild(), Queue(register, settings).rebuild()
+def rebuild() -> tuple[int, int]:
+    """Throw away what was computed, and read the run folders; returns how many runs there are, and how many wait."""
+    background.forget()
+    lines = RunIndex().every()
+    return len(lines), sum(line.card.job is not None and line.card.job.waits for line in lines)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from tomserve.studies import study_names as studies
 from tomserve.web import (
     analyses,
     answer_index,
-    cache,
+    background,
     leaderboard,
     planning,
     playground,
@@ -34,7 +34,7 @@ from tomserve.web import queue as web_queue
 from tomserve.web.access import Access, Bench, Reader, Runner, VisibleRun, access, workbench
 from tomserve.web.accounts import Person, secret_digest
 from tomserve.web.answer_index import Filters
-from tomserve.web.cache import Result
+from tomserve.web.background import Result
 from tomserve.web.items import How, Source
 from tomserve.web.queue import Where
 from tomserve.web.routes.items import own_item
@@ -129,7 +129,7 @@ def start(bench: Bench, person: Runner, wanted: schemas.NewExperiment) -> schema
 def plan(bench: Bench, person: Reader, wanted: schemas.NewExperiment) -> planning.Plan | Response:
     """What an experiment would cost, and the smallest effect that it could find. Nothing is asked of any server."""
     experiment = web_queue.check_experiment(_experiment(wanted), person, bench.register, bench.settings)
-    return planning.PLANNER.foresee(experiment, PATIENCE) or computing_response()
+    return planning.find_plan(experiment, PATIENCE) or computing_response()
 
 
 def _experiment(wanted: schemas.NewExperiment) -> Experiment:
@@ -247,7 +247,7 @@ FILE: dict[int | str, dict[str, Any]] = {
 @routes.get("/scores/{name:path}", response_class=Response, responses={**FILE, **COMPUTING}, tags=["results"])
 def scores(line: VisibleRun, query: Annotated[schemas.ScoresQuery, Query()]) -> Response:
     """The scores of a run, a row for each item and strategy, as Parquet, CSV or lines of JSON."""
-    result = _require_result(line, cache.compute("scores", line.folder, form=query.form))
+    result = _require_result(line, background.compute("scores", line.folder, form=query.form))
     if result is None:
         return computing_response()
     return FileResponse(result.folder / result.facts["file"], filename=result.facts["as"], media_type=KINDS[query.form])
@@ -259,7 +259,7 @@ def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> 
     if query.study and query.study not in studies():
         raise ConfigError(one_of("study", query.study, studies()))
     options: dict[str, Any] = {"study": query.study or None, "intervals": query.intervals or None, "by": list(query.by)}
-    result = _require_result(line, cache.compute("panels", line.folder, **options))
+    result = _require_result(line, background.compute("panels", line.folder, **options))
     if result is None:
         return computing_response()
     told = [

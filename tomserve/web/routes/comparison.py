@@ -20,10 +20,9 @@ from tomserve.web.access import Bench, Reader, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.analyses import EFFECTS, FLIPS
 from tomserve.web.answers import Answer
-from tomserve.web.cache import Result
+from tomserve.web.background import Result, without_paths
 from tomserve.web.leaderboard import FORMS, Board, Filters, board_file, find_board
 from tomserve.web.page_templates import render_page
-from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry, RunIndex
 
 router = APIRouter(include_in_schema=False)

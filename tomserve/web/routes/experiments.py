@@ -34,7 +34,7 @@ from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.page_templates import render_page
-from tomserve.web.planning import PLANNER
+from tomserve.web.planning import find_plan
 from tomserve.web.run_index import RunEntry
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
@@ -445,7 +445,7 @@ def _submit(request: Request, person: Person, sent: Mapping[str, list[str]]) -> 
     _check(form, request, person)
     if form.experiment is not None and not form.errors:
         try:
-            PLANNER.foresee(form.experiment, KNOWING)  # what is wrong with its items need not wait for its turn
+            find_plan(form.experiment, KNOWING)  # what is wrong with its items need not wait for its turn
             name = workbench(request).queue.submit(form.experiment, person, form.private)
             return RedirectResponse(f"/live/{name}", 303)
         except TomserveError as error:
@@ -482,7 +482,7 @@ def _plan_of(form: Form, request: Request, person: Person) -> dict[str, Any]:
     if form.experiment is None or form.errors:
         return _NO_PLAN
     try:
-        made = PLANNER.foresee(form.experiment, PLAN_PATIENCE)
+        made = find_plan(form.experiment, PLAN_PATIENCE)
     except TomserveError as error:
         form.wrong(str(error))
         return _NO_PLAN

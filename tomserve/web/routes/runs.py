@@ -22,15 +22,14 @@ from tomserve.errors import ConfigError, NoSuchAnswerError, NotAllowedError
 from tomserve.scoring.score import sample_of
 from tomserve.status import ANSWERS
 from tomserve.studies import study_names as studies
-from tomserve.web import answer_index, answers, cache, queue, run_index, run_status
+from tomserve.web import answer_index, answers, background, queue, run_index, run_status
 from tomserve.web.access import Bench, Reader, Runner, VisibleRun, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.analyses import PANELS, TABLE_FORMS
 from tomserve.web.analyses import SCORE_FORMS as TABLES
 from tomserve.web.answer_index import Filters
-from tomserve.web.cache import Result
+from tomserve.web.background import Result, without_paths
 from tomserve.web.page_templates import render_page, render_text
-from tomserve.web.process import without_paths
 from tomserve.web.run_index import RunEntry
 from tomserve.web.run_status import RunStatus
 from tomserve.workflows import evaluate
@@ -61,7 +60,7 @@ def show(request: Request, line: VisibleRun, bench: Bench, person: Reader) -> HT
         shown |= _panels(request, line, options)
     if request.headers.get("HX-Request"):
         return render_page(request, "run-panels.html.j2", **shown)
-    rescored = bench.queue.rescoring_state(name, person) if request.query_params.get("rescored") else None
+    rescored = bench.queue.rescored(name, person) if request.query_params.get("rescored") else (False, None)
     return render_page(
         request, "run.html.j2", studies=studies(), rescored=rescored, tables=TABLES, forms=TABLE_FORMS, **shown
     )
@@ -106,7 +105,7 @@ def download(request: Request, line: VisibleRun) -> Response:
     if what not in ("scores", "report", "table"):
         raise HTTPException(404, "There is no such file to download.")
     options = {"form": form or "parquet"} if what == "scores" else _work_options(_analysis_options(given))
-    result = cache.compute("panels" if what == "table" else what, line.folder, **options)
+    result = background.compute("panels" if what == "table" else what, line.folder, **options)
     again = f"/download/{quote(name)}?{urlencode(list(given.items()))}"
     if result is None or result.error or (request.headers.get("HX-Request") and what != "table"):
         part = "download-part.html.j2" if request.headers.get("HX-Request") else "download.html.j2"
@@ -158,10 +157,10 @@ def _panels(request: Request, line: RunEntry, options: Mapping[str, str]) -> dic
         grown = _current_sizes(line)
         if not upto.isdigit():
             return {"grown": grown}
-        result = cache.compute("panels", line.folder, upto=int(upto[:18]), **_work_options(options))
+        result = background.compute("panels", line.folder, upto=int(upto[:18]), **_work_options(options))
     else:
         again = request.query_params.get("again") == "1" and not request.headers.get("HX-Request")
-        result = cache.compute("panels", line.folder, again=again, **_work_options(options))
+        result = background.compute("panels", line.folder, again=again, **_work_options(options))
     found: dict[str, Any] = {"result": result or "computing", "grown": _current_sizes(line) if line.running else 0}
     if isinstance(result, Result) and not result.error:
         # The text was rendered by the report's own templates, which escape what comes from elsewhere.
@@ -305,7 +304,7 @@ def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
         shown["recent"] = recent_answers(line.folder / "responses.jsonl")
     elif line.kind and not line.broken:
         if request.query_params.get("again") == "1":
-            cache.compute("answers", line.folder, again=True)
+            background.compute("answers", line.folder, again=True)
         try:
             shown["found"] = answer_index.page_of(line.folder, filters)
         except ConfigError as error:
