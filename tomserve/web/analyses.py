@@ -17,7 +17,7 @@ from tomserve.reporting.html import page as pages
 from tomserve.reporting.html import report as reports
 from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import find_run
-from tomserve.runs.scores import current_scores, scores_of
+from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
 from tomserve.studies import comparison
 from tomserve.web import background
@@ -205,5 +205,5 @@ def rescore(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     del out, options
     folder = find_run(runs[0])
     refuse_measured(folder, "cannot be scored again")
-    table = current_scores(folder)
+    table = scores_of(folder)
     return {"said": f"{run_name(folder)}: {table.height} rows scored, {table['correct'].sum()} correct"}
