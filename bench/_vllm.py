@@ -10,7 +10,7 @@ from pathlib import Path
 from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 
 
 @contextlib.contextmanager
@@ -23,5 +23,5 @@ def vllm(*extra: str) -> Iterator[tuple[str, str]]:
         tempfile.TemporaryDirectory() as scratch,
         Server(command, host="127.0.0.1", port=port, log=Path(scratch) / "server.log") as server,
     ):
-        print(f"  vLLM healthy after {server.wait_healthy(lambda _: None):.0f} s", flush=True)
+        print(f"  vLLM healthy after {wait_healthy([server], lambda _: None):.0f} s", flush=True)
         yield server.url, preset.served_name

@@ -51,7 +51,7 @@ from tomserve.runs.journal import Journal, read_rows
 from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 
 sys.path.insert(0, str(Path(__file__).parent))
 from saturation import TimedTransport, counter, empty_cache, spread
@@ -234,7 +234,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as scratch:
             log = Path(scratch) / "server.log"
             with Server(command, host="127.0.0.1", port=port, log=log) as server:
-                server.wait_healthy(lambda _: None)
+                wait_healthy([server], lambda _: None)
                 met = compare(server, preset.served_name, size, chosen) and met
     return 0 if met else 1
 

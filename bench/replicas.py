@@ -53,7 +53,7 @@ from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import is_healthy
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 from tomserve.status import ANSWERS
 
 AIM = 0.9
@@ -208,7 +208,7 @@ def vllm_servers(cores: list[int], preset: Preset) -> Iterator[list[str]]:
             log = Path(scratch) / f"server-{core}.log"
             servers.append(stack.enter_context(Server(command, host="127.0.0.1", port=port, log=log)))
         for server in servers:
-            server.wait_healthy(lambda _: None)
+            wait_healthy([server], lambda _: None)
         yield [server.url for server in servers]
 
 

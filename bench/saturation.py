@@ -47,7 +47,7 @@ from tomserve.runs.journal import Journal, read_rows
 from tomserve.serving import checkpoint
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 from tomserve.status import ANSWERS
 
 AIM = 0.97
@@ -232,7 +232,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "server.log"
         with Server(command, host="127.0.0.1", port=port, log=log) as server:
-            took = server.wait_healthy(lambda _: None)
+            took = wait_healthy([server], lambda _: None)
             print(f"server healthy after {took:.0f} s, stream interval {chosen.stream_interval}", flush=True)
             return 1 if compare(server, command, preset.served_name, folder, chosen) else 0
 

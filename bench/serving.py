@@ -31,7 +31,7 @@ from tomserve.serving import install, provenance
 from tomserve.serving.checkpoint import reference_folder
 from tomserve.serving.command import vllm_command
 from tomserve.serving.presets import Preset, Shape
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 from tomserve.serving.sizing import choose_layout, find_gpus
 from tomserve.status import OK
 
@@ -120,7 +120,7 @@ def main() -> None:
         command.env["VLLM_API_KEY"] = ""
         print(command.shell())
         with Server(command, host="127.0.0.1", port=port, log=Path(scratch) / "log") as server:
-            print(f"healthy after {server.wait_healthy(print):.0f} s; {made:.1f} GB of random weights")
+            print(f"healthy after {wait_healthy([server], print):.0f} s; {made:.1f} GB of random weights")
             for number in range(options.rounds + 1):
                 limit = options.limit or (544 if found else 32)
                 result = ask(server.url, preset.served_name, runs, f"round{number}", limit)

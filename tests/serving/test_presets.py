@@ -33,7 +33,7 @@ from tomserve.serving import install
 from tomserve.serving.command import BACKENDS, Command, spread_over_nodes, template_file, vllm_command
 from tomserve.serving.presets import Preset
 from tomserve.serving.serve import ServeOptions, plan_replicas
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 from tomserve.serving.sizing import Layout, describe_model, parse_gpus
 
 IN_CI = ("dbrx", "llama3-70b")
@@ -115,7 +115,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         contextlib.nullcontext() if preset.name == "dbrx" else forge.servers(),
         Server(command_for(preset, checkpoint, port), host="127.0.0.1", port=port, log=folder / "log") as server,
     ):
-        server.wait_healthy(lambda message: None)
+        wait_healthy([server], lambda message: None)
         yield Served(preset, checkpoint, server)
 
 
@@ -285,7 +285,7 @@ def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
         Server(second, host="127.0.0.1", port=free_port(), log=tmp_path / "second"),
         Server(first, host="127.0.0.1", port=port, log=tmp_path / "first") as server,
     ):
-        server.wait_healthy(lambda message: None)
+        wait_healthy([server], lambda message: None)
         found = Served(preset, folder, server).post("/v1/chat/completions", messages=TALK, max_tokens=8)
     assert found["usage"]["completion_tokens"] > 0
     assert "headless multiproc executor" in (tmp_path / "second").read_text()

@@ -88,7 +88,7 @@ def test_a_downloaded_record_gets_no_key(cli, thief: str) -> None:
 def test_addresses_that_are_not_this_machine(url: str) -> None:
     path = put(true_record(url))
     assert "is no address of this machine" in registry.judge_record(path).doubt
-    assert registry.live_records() == []
+    assert registry.believed_records() == []
 
 
 def test_addresses_of_this_machine(endpoint: Endpoint) -> None:
@@ -97,7 +97,7 @@ def test_addresses_of_this_machine(endpoint: Endpoint) -> None:
         url = f"http://{host}:8000/v1"
         assert registry.judge_record(put(true_record(url))).record == registry.Record(**true_record(url)), url
     put(true_record(endpoint.url))
-    assert [record.url for record in registry.live_records()] == [endpoint.url]
+    assert [one.record.url for one in registry.believed_records()] == [endpoint.url]
 
 
 def test_what_others_could_have_written_is_not_believed(thief: str) -> None:
@@ -114,7 +114,7 @@ def test_what_others_could_have_written_is_not_believed(thief: str) -> None:
         for place, what in ((path, "it"), (path.parent, ".servers")):
             os.chown(place, 65534, -1)
             assert registry.judge_record(path).doubt == f"{what} belongs to another user (user id 65534)"
-            assert registry.live_records() == []
+            assert registry.believed_records() == []
             os.chown(place, 0, -1)
 
 
@@ -124,12 +124,12 @@ def test_links_pipes_and_folders_are_no_records(thief: str, tmp_path: Path) -> N
     path.symlink_to(tmp_path / "true.json")
     os.mkfifo(path.with_name("1.json"))
     path.with_name("2.json").mkdir()
-    assert registry.live_records() == []
+    assert registry.believed_records() == []
     said = "it is no regular file (a link is not followed)"
     assert registry.describe_doubts() == [f"1.json: {said}", f"2.json: {said}", f"8000.json: {said}"]
     path.parent.rename(tmp_path / "theirs")
     registry.registry_folder().symlink_to(tmp_path / "theirs")
-    assert registry.live_records() == []
+    assert registry.believed_records() == []
     with pytest.raises(NotADirectoryError, match="is a symbolic link"):
         registry.make_registry_folder()
 
@@ -159,7 +159,7 @@ def test_a_server_that_this_user_started_gets_the_key_as_long_as_it_lives(endpoi
         assert registry.judge_record(copy).stale, "the number of another living process of the same user"
         serving.kill()
         serving.wait()
-    assert registry.live_records() == []
+    assert registry.believed_records() == []
     assert not path.exists()
 
 

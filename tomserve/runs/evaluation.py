@@ -37,7 +37,7 @@ from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, CHECKED_PROMPTS, Probe, WaitPolicy
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server, free_port, wait_healthy
 from tomserve.status import FINAL, UNFINISHED
 
 
@@ -96,7 +96,7 @@ def start_server(
     own = preset.model == endpoint.REFERENCE
     note(f"starting {'the embedded' if own else 'a'} server ({_describe_preset(preset)}) ...")
     server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
-    took = server.wait_healthy(lambda message: note(f"  {message}"))
+    took = wait_healthy([server], lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
     reached = endpoint.ask_endpoints([server.url], preset.served_name, chosen.revision)
     model = command.argv[command.argv.index("serve") + 1]

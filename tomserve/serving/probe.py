@@ -97,12 +97,6 @@ class WaitPolicy:
 _MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loading"}
 
 
-def explain_refusal(response: Any) -> str | None:
-    """What a refusal with 429 or 503 means, as the end of a sentence with what to do; None for another response."""
-    meaning = _MEANING.get(response.status_code)
-    return None if meaning is None else f"HTTP {response.status_code} ({meaning}); try again in a while"
-
-
 CHECKED_PROMPTS = 8
 """How many of the longest prompts, by characters and with room for their replies, are counted in tokens."""
 _BYTES_A_TOKEN = 4  # an estimate that only ranks prompts; the server's own count decides
@@ -228,6 +222,9 @@ class Probe:
         ask = partial(send_request, method, url, body, key=self._key, seconds=self._timeout, about=self.endpoint)
         return ask() if self._waiting is None else self._waiting.ask(self.endpoint, ask)
 
+    def _chat(self, body: Mapping[str, Any]) -> httpx.Response:
+        return self._ask("POST", f"{self.endpoint}/chat/completions", body)
+
     def _data(self, answer: httpx.Response) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
         if (data := self._mask.redact_json(orjson.loads(answer.content))) is None:
@@ -241,8 +238,9 @@ class Probe:
         if response.status_code in (401, 403):
             how = "was refused" if self._key else "is missing"
             raise ServerError(f"{self.endpoint}: the API key {how}; set TOMSERVE_API_KEY (or OPENAI_API_KEY)")
-        if (busy := explain_refusal(response)) is not None:
-            raise ServerError(f"{self.endpoint}: the server answers GET /models by {busy}")
+        if (meaning := _MEANING.get(response.status_code)) is not None:
+            said = f"HTTP {response.status_code} ({meaning}); try again in a while"
+            raise ServerError(f"{self.endpoint}: the server answers GET /models by {said}")
         try:
             models = [dict(model) for model in self._data(response)["data"]]
             names = [model["id"] for model in models]
@@ -272,7 +270,8 @@ class Probe:
             if name in models:
                 return models[name]
         if names:
-            raise ServerError(f"{self.endpoint}: {_explain_unknown_model(names[0], list(models))}")
+            wrong, _, _ = one_of("model", names[0], list(models)[:1000]).partition("Known: ")
+            raise ServerError(f"{self.endpoint}: {wrong}Served there: {format_models(sorted(models))}")
         if len(models) > 1:
             raise ServerError(
                 f"{self.endpoint}: serves several models; name one by --model (MODEL=): {format_models(list(models))}"
@@ -291,9 +290,8 @@ class Probe:
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
         """Send a chat request for one token, with the fields that every later request will hold besides its messages.
         Raises ServerError where the server does not answer by HTTP 200."""
-        body = {"model": model, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1, "temperature": 0}
-        body |= extra or {}
-        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
+        body = {"model": model, "messages": _BEGUN[:1], "max_tokens": 1, "temperature": 0}
+        response = self._chat({**body, **(extra or {})})
         if response.status_code == 200:
             return
         reason = self._reason(response)
@@ -314,20 +312,15 @@ class Probe:
     def check_fields(self, model: str, strategy: str, fields: Mapping[str, Any]) -> None:
         """Send a chat request for one token with the fields that a strategy adds. Raises ServerError where the server
         refuses them, or leaves out what it was asked for."""
-        messages = [{"role": "user", "content": "Hello."}]
-        if fields.get("continue_final_message"):
-            messages.append({"role": "assistant", "content": "Hello"})
+        messages = _BEGUN if fields.get("continue_final_message") else _BEGUN[:1]
         body = {"model": model, "messages": messages, "temperature": 0, **fields, "max_tokens": 1}
-        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
+        response = self._chat(body)
         if response.status_code != 200:
             raise ServerError(
                 f"{self.endpoint}: does not take the fields of strategy {strategy!r} ({', '.join(fields)}), HTTP "
                 f"{response.status_code}: {self._reason(response)}; use another server or another strategy"
             )
-        wanted = "prompt_logprobs"
-        answer: Any = None
-        with contextlib.suppress(ValueError):
-            answer = orjson.loads(response.content)
+        wanted, answer = "prompt_logprobs", _parse(response)
         if wanted in fields and not (isinstance(answer, dict) and answer.get(wanted)):
             raise ServerError(
                 f"{self.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
@@ -335,17 +328,15 @@ class Probe:
             )
 
     def _reason(self, response: httpx.Response) -> str:
-        try:
-            reason = error_text(orjson.loads(response.content))
-        except ValueError:
-            reason = response.text
+        data = _parse(response)
+        reason = response.text if data is None else error_text(data)
         return clean_text(" ".join(self._mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
         try:
             response = self._ask("POST", f"{self.root}/tokenize", body)
-            count = orjson.loads(response.content)["count"] if response.status_code == 200 else None
-        except (ServerError, ValueError, KeyError, TypeError):
+            count = _parse(response)["count"] if response.status_code == 200 else None
+        except (ServerError, KeyError, TypeError):
             return None
         return count if type(count) is int and 0 <= count < MOST_TOKENS else None
 
@@ -396,12 +387,18 @@ class Probe:
         body = {"model": model, "messages": list(messages), "temperature": 0, **(extra or {}), "max_tokens": 1}
         seen = Truncation()
         with contextlib.suppress(ServerError, ValueError, KeyError, TypeError):
-            tokens = orjson.loads(self._ask("POST", f"{self.endpoint}/chat/completions", body).content)["usage"][
-                "prompt_tokens"
-            ]
+            tokens = orjson.loads(self._chat(body).content)["usage"]["prompt_tokens"]
             if type(tokens) is int and 0 < tokens < MOST_TOKENS:
                 seen.add("".join(message["content"] for message in messages), tokens)
         return describe_truncation(seen.summarize())
+
+
+def _parse(response: httpx.Response) -> Any:
+    """The body of a response, read as JSON; None where it is none."""
+    try:
+        return orjson.loads(response.content)
+    except ValueError:
+        return None
 
 
 def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
@@ -412,12 +409,6 @@ def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
 def format_models(names: Sequence[str]) -> str:
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(names[:LISTED]) + more
-
-
-def _explain_unknown_model(name: str, served: Sequence[str]) -> str:
-    told = one_of("model", name, served[:1000])
-    head, known, _ = told.partition("Known: ")
-    return f"{head}Served there: {format_models(sorted(served))}" if known else told
 
 
 CHOICE_FIELDS: Mapping[str, Callable[[Sequence[str]], dict[str, Any]]] = {
@@ -460,7 +451,7 @@ class PrefillProbe(Probe):
     def _small(self, body: Mapping[str, Any]) -> tuple[str | None, Any]:
         """The reply to a small chat request, as data: why it was refused (None where it was not), and what came. Raises
         ServerError where the server has no time for it, or is broken."""
-        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
+        response = self._chat(body)
         code = response.status_code
         if code == 429 or code >= 500:
             raise ServerError(
@@ -469,10 +460,7 @@ class PrefillProbe(Probe):
             )
         if code != 200:
             return f"HTTP {code}: {self._reason(response)}", None
-        try:
-            return None, orjson.loads(response.content)
-        except ValueError:
-            return None, None
+        return None, _parse(response)
 
     def choice_field(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
         """The name of the field that holds a continued reply to a list of texts, None where the server knows none. A

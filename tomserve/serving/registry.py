@@ -136,16 +136,6 @@ def believed_records(urls: Sequence[str] | None = None) -> list[LiveRecord]:
     return found
 
 
-def live_records() -> list[Record]:
-    """The believed records of servers that answer /health. Raises ServerError for a server whose process runs but which
-    does not answer: it is neither removed nor silently passed over for another."""
-    known = believed_records()
-    for one in known:
-        if one.state == "silent":
-            raise ServerError(f"{one.silence}; wait for it, stop it, or give --base-url ({one.path} records it)")
-    return [one.record for one in known if one.state == "ready"]
-
-
 def describe_doubts() -> list[str]:
     """A line for every record that is not believed: its file, what it claims, why not, and what the user can do."""
     return [f"{files.one_line(judged.path.name)}: {judged.doubt}" for judged in _judge_all() if judged.doubt]
@@ -188,8 +178,6 @@ def judge_record(path: Path) -> Judgement:
     if record.host != socket.gethostname():
         reason = f"on another machine ({files.one_line(record.host)}): give --base-url if you trust it"
         return Judgement(path, doubt=f"{where} is {reason}")
-    if not _alive(record.pid):
-        return Judgement(path, stale=True)
     if record.born is None:
         reason = "does not say when its process started (another version of tomserve, or a system without /proc)"
         return Judgement(path, doubt=f"{where} {reason}: start the server again, or give --base-url if you trust it")
@@ -271,17 +259,6 @@ def _read(path: Path) -> Record | None:
         return None
 
 
-def _alive(pid: int) -> bool:
-    """Whether a process with that id exists, whoever's it is."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 LOOK_EVERY = 0.5  # seconds between two looks at the records
 
 
@@ -331,27 +308,20 @@ def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str]
                 left.append(one)
         if not left:
             return known
-        passed, one = waiting.clock() - began, left[0]
-        most = waiting.time_limit(LOADING if one.state == "loading" else waiting.policy.lost_after)
+        passed, one, loads = waiting.clock() - began, left[0], left[0].state == "loading"
+        most = waiting.time_limit(LOADING if loads else waiting.policy.lost_after)
+        if passed >= most and loads:
+            raise ServerError(
+                f"{one.label} is still loading after {passed:.0f} s{one.last_log_line()}; repeat the command later, "
+                f"give it more time by --patience SECONDS, or stop it (pid {one.record.pid})"
+            )
         if passed >= most:
-            raise ServerError(_explain_giving_up(one, passed))
-        waiting.speak(_describe_wait(one, passed, most))
+            how = f"stop it, or give --base-url ({one.path} records it)"
+            raise ServerError(f"{one.silence} for {passed:.0f} s; {how}")
+        what = f"waiting for {one.label} to load" if loads else f"{one.silence}; waiting for it"
+        log = one.last_log_line() if loads else ""
+        waiting.speak(f"{what} ... {passed:.0f} s of at most {most:.0f}{log}")
         waiting.rest(min(LOOK_EVERY, most - passed))
-
-
-def _describe_wait(one: LiveRecord, passed: float, most: float) -> str:
-    if one.state == "silent":
-        return f"{one.silence}; waiting for it ... {passed:.0f} s of at most {most:.0f}"
-    return f"waiting for {one.label} to load ... {passed:.0f} s of at most {most:.0f}{one.last_log_line()}"
-
-
-def _explain_giving_up(one: LiveRecord, passed: float) -> str:
-    if one.state == "silent":
-        return f"{one.silence} for {passed:.0f} s; stop it, or give --base-url ({one.path} records it)"
-    return (
-        f"{one.label} is still loading after {passed:.0f} s{one.last_log_line()}; repeat the command later, give it "
-        f"more time by --patience SECONDS, or stop it (pid {one.record.pid})"
-    )
 
 
 def _explain_end(before: LiveRecord) -> str:

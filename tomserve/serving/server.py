@@ -263,10 +263,6 @@ class Server:
                     return
                 time.sleep(0.2)
 
-    def wait_healthy(self, note: Note, timeout: float = 1800.0) -> float:
-        """Wait until it answers /health, as `wait_healthy` does."""
-        return wait_healthy([self], note, timeout)
-
     def ready(self) -> bool:
         """Whether the server answers /health. Raises ServerError where it has ended or another answers in its place."""
         if (reason := self.gone()) is not None:
