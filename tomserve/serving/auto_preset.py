@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import yaml
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tomserve import content
 from tomserve.content import files
@@ -313,26 +309,21 @@ def _architecture(config: Json) -> str:
 FOLDER = "launch/models"
 
 
-def show_preset(derived: DerivedPreset, console: Console) -> None:
-    """Print every field of a derived preset, its value and where that comes from, and what could not be derived; its
-    note and warning are left out, as `explain_preset` prints them for every preset."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("field", "value", "where from"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "field")
-    shown = {name: value for name, value in _fields(derived).items() if name not in ("note", "warning")}
-    for name, value in _parts(shown):
-        source = derived.sources.get(name.split(".")[0], "")
-        table.add_row(name, Text(_flat(value)), Text(source))
-    console.print(table)
+def show_preset(derived: DerivedPreset, say: Callable[[str], None]) -> None:
+    """Say every field of a derived preset, its value and where that comes from, and what could not be derived; its note
+    and warning are left out, as `explain_preset` says them for every preset."""
+    for line in render_yaml(derived, exclude={"note", "warning"}).splitlines():
+        say(f"  {line}")
     counted = format_parameters(derived.parameters) if derived.parameters else "not known for this architecture"
     for line in (f"Parameters of the language model, counted from config.json: {counted}.", *derived.remarks):
-        console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+        say(line)
 
 
-def render_yaml(derived: DerivedPreset) -> str:
+def render_yaml(derived: DerivedPreset, exclude: Set[str] = frozenset()) -> str:
     """The preset as YAML that `Preset.load` reads, each field with a comment that says where it comes from."""
     lines = ["schema: 1"]
-    for name, value in _fields(derived).items():
+    fields = derived.preset.model_dump(mode="json", exclude_unset=True, exclude={"schema_", *exclude})
+    for name, value in fields.items():
         dumped = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10**6).rstrip("\n")
         source = f"# {derived.sources.get(name, 'tomserve')}"
         first, *rest = dumped.split("\n")
@@ -364,22 +355,3 @@ def save_preset(derived: DerivedPreset, *, force: bool = False) -> Path:
     except OSError as error:
         raise ConfigError(f"--save: {path}: cannot be written ({error.strerror})") from None
     return path
-
-
-def _fields(derived: DerivedPreset) -> dict[str, Any]:
-    return derived.preset.model_dump(mode="json", exclude_unset=True, exclude={"schema_"})
-
-
-def _parts(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Fields and their values, one by one; those of `reasoning` and `chat_template` each on a line of its own."""
-    for name, value in fields.items():
-        if name in ("reasoning", "chat_template"):
-            yield from ((f"{name}.{inner}", one) for inner, one in value.items())
-        else:
-            yield name, value
-
-
-def _flat(value: Any) -> str:
-    """A value on one line, as YAML writes it."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
-    return text.removesuffix("\n").removesuffix("\n...")

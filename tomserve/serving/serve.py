@@ -397,7 +397,7 @@ def explain_preset(wanted: ServeOptions, console: Console) -> None:
     found, derived = resolve_preset(wanted.name, wanted.extra, gpus=wanted.gpus)
     if derived is not None:
         say(f"No preset serves {found.model}, so one is derived from its files; --save keeps it.")
-        auto_preset.show_preset(derived, console)
+        auto_preset.show_preset(derived, say)
     preset = apply_flags(found, wanted.extra)
     model = sizing.describe_model(preset)
     kind = f"{preset.dtype}, {preset.quantization} weights" if preset.quantization else preset.dtype
