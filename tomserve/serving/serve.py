@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from jinja2 import Template
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -399,44 +400,29 @@ def explain_preset(wanted: ServeOptions, console: Console) -> None:
         say(f"No preset serves {found.model}, so one is derived from its files; --save keeps it.")
         auto_preset.show_preset(derived, say)
     preset = apply_flags(found, wanted.extra)
-    model = sizing.describe_model(preset)
+    model, layout, gpus = sizing.describe_model(preset), None, list[Gpu]()
     kind = f"{preset.dtype}, {preset.quantization} weights" if preset.quantization else preset.dtype
     say(f"The preset {preset.name} serves {preset.model} ({kind}), whose weights take {model.weights_gb:g} GB.")
-    if preset.device == "cpu":
-        say("It runs on the CPU and needs no GPU.")
-    else:
+    if preset.device != "cpu":
         gpus = assume_gpus(preset, wanted.gpus, dry=True)
         check_replicas(gpus, wanted.replicas)
         gpus = gpus[: len(gpus) // wanted.replicas]
         if not gpus:
             raise MachineError(f"--replicas {wanted.replicas}: there are fewer GPUs than replicas, and each needs one")
         layout = sizing.choose_layout(preset, gpus)
-        for line in layout.lines():
-            say(f"  {line}")
-        spread = f"tensor parallel {layout.tensor}" + (
-            f", pipeline parallel {layout.pipeline}" if layout.pipeline > 1 else ""
-        )
-        if not layout.comfortable:
-            why = f"only {int(layout.questions)} questions fit at a time; {sizing.IN_FLIGHT} would keep the GPUs busy"
-        elif preset.tensor_parallel or preset.pipeline_parallel:
-            why = "the number of GPUs that the preset or the command line asks for"
-        else:
-            why = f"the smallest number that holds {sizing.IN_FLIGHT} questions at a time"
-        nodes = len({gpu.node for gpu in gpus})
-        where = f" on {layout.nodes} of {nodes} nodes" if nodes > 1 else ""
-        say(f"  => {layout.gpus} of {len(gpus)} GPUs{where} ({spread}): {why}.")
-        if model.shape is not None:
-            cannot = [n for n in (2, 4, 8) if not sizing.divides_heads(model.shape, n)]
-            if cannot:
-                counts = " or ".join(map(str, cannot))
-                say(f"  The model's {model.shape.heads} attention heads cannot be split over {counts} GPUs.")
-    _explain_prompts(preset, model.context, say)
-    if preset.gated:
-        say("Access: the weights are gated; accept the licence on their page at huggingface.co and set HF_TOKEN.")
-    say(f"Verified: {preset.verified} ({_VERIFIED[preset.verified]}).")
-    for remark in (preset.note, preset.warning):
-        if remark:
-            say(" ".join(remark.split()))
+    template = Template(Path(__file__).with_name("explain.txt.jinja").read_text("utf-8"), trim_blocks=True)
+    text = template.render(
+        preset=preset,
+        model=model,
+        layout=layout,
+        gpus=len(gpus),
+        nodes=len({gpu.node for gpu in gpus}),
+        cannot=[n for n in (2, 4, 8) if not sizing.divides_heads(model.shape, n)],
+        sizing=sizing,
+        verified=_VERIFIED[preset.verified],
+    )
+    for line in text.splitlines():
+        say(line)
 
 
 def keep_preset(wanted: ServeOptions, console: Console, *, force: bool = False) -> None:
@@ -446,19 +432,6 @@ def keep_preset(wanted: ServeOptions, console: Console, *, force: bool = False) 
         raise ConfigError(f"--save: {wanted.name} is a preset already; name a model (ORG/MODEL or ./FOLDER)")
     path = auto_preset.save_preset(derived, force=force)
     _say(console, f"Written to {path}; `tomserve serve {preset.name}` serves it. Check it, and edit it as you like.")
-
-
-def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], None]) -> None:
-    made_for = f"; the model was made for up to {context}" if context else ""
-    say(f"Context: a prompt and its reply may take {preset.max_model_len} tokens together{made_for}.")
-    if preset.chat_template is not None:
-        where = preset.chat_template.file or "the one in the model's repository"
-        say(f"Chat template: {where} ({preset.chat_template.verified}: {preset.chat_template.source}).")
-    if not preset.system_role:
-        say("System role: the model has none, so the system text is put before the first question.")
-    if preset.reasoning is not None:
-        off = "--thinking off prevents it" if preset.reasoning.disable is not None else "it cannot be switched off"
-        say(f"Thinking: a reply may think for up to {preset.reasoning.budget} tokens before its answer; {off}.")
 
 
 def list_presets(console: Console, gpus: str | None = None) -> None:

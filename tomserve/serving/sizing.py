@@ -229,48 +229,6 @@ class Layout:
         """Whether IN_FLIGHT questions fit at a time."""
         return self.questions >= IN_FLIGHT
 
-    def lines(self) -> list[str]:
-        """The arithmetic in sentences, for `--explain`."""
-        usable = self.gpu.memory_gb * self.utilization
-        split = f" / {self.gpus}" if self.gpus > 1 else ""
-        explained = [
-            f"Weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU "
-            f"(from {self.model.source}).",
-            f"Memory that vLLM may use: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {self.utilization:g} = "
-            f"{usable:.1f} GB a GPU.",
-            f"Left for attention's keys and values: {usable:.1f} - {self.weights_gb:.1f} (weights) - {SPARE_GB:g} "
-            f"(working space) = {self.cache_gb:.1f} GB a GPU.",
-        ]
-        if self.model.shape is not None:
-            s = self.model.shape
-            size = round(self.token_kb * 1e3 / (s.layers * s.numbers_per_token))
-            parts = f", {'repeated on' if s.latent else 'split over'} the GPUs" if self.gpus > 1 else ""
-            numbers = (
-                f"{s.layers} layers x {s.latent} numbers (latent attention)"
-                if s.latent
-                else f"2 x {s.layers} layers x {s.kv_heads} kv heads x {s.head_dim} numbers"
-            )
-            explained += [
-                f"Keys and values of one token: {numbers} x {size} bytes = {self.token_kb:.1f} kB{parts}.",
-                f"That leaves room for {int(self.questions)} questions of {self.tokens_each} tokens at a "
-                "time; more fit where questions begin alike, since the keys and values of a common beginning are "
-                "kept once.",
-            ]
-        return explained + ([self._nodes_line()] if self.nodes > 1 else [])
-
-    def _nodes_line(self) -> str:
-        if self.tensor > self.gpus // self.nodes:
-            return (
-                f"Over {self.nodes} nodes: tensor parallelism crosses them, as the command line asks; the GPUs then "
-                "talk from node to node at every layer, so this is slow without InfiniBand or the like."
-            )
-        shape = self.model.shape
-        layers = f" ({-(-shape.layers // self.pipeline)} layers at most)" if shape is not None else ""
-        return (
-            f"Over {self.nodes} nodes: each stage of the pipeline{layers} stays within a node, where it is split over "
-            f"{self.tensor} GPUs; what the last layer of a stage gives goes to the next node."
-        )
-
 
 def describe_model(preset: Preset, model: str | None = None) -> ModelSize:
     """What is known about a preset's model: from its files where they are on this disk, else from the preset."""
