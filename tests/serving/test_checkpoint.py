@@ -234,7 +234,6 @@ def test_latent_attention_keeps_one_vector_on_every_gpu(tmp_path: Path) -> None:
     eight = choose_layout(preset, parse_gpus("8xH200"))
     assert eight.token_kb == pytest.approx(61 * 576 * 2 / 1e3)
     assert eight.questions == pytest.approx(eight.cache_gb * 1e9 / (61 * 576 * 2 * 2048))
-    assert "576 numbers (latent attention)" in " ".join(eight.lines())
 
 
 @pytest.mark.parametrize(

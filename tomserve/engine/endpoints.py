@@ -98,10 +98,6 @@ class EndpointPool:
             return self.fixed
         return sum(self.limits[endpoint].limit for endpoint in self.available)
 
-    def used_share(self, endpoint: str) -> float:
-        limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.available)
-        return len(self.out[endpoint]) / limit
-
     def pick(self, request: Request, avoid: str | None = None, near: str | None = None) -> str:
         """Choose the endpoint for a request. avoid: one to be chosen only where there is no other, as it has just
         failed. near: the one that answered the turn before in the same conversation."""
@@ -110,7 +106,8 @@ class EndpointPool:
         available = self.available
         free = [endpoint for endpoint in available if self.pauses[endpoint].left <= 0] or available
         others = [endpoint for endpoint in free if endpoint != avoid] or free
-        used = {endpoint: self.used_share(endpoint) for endpoint in others}
+        share = None if self.fixed is None else self.fixed / len(available)
+        used = {endpoint: len(self.out[endpoint]) / (share or self.limits[endpoint].limit) for endpoint in others}
         least = min(used.values())
         fair = [endpoint for endpoint in others if used[endpoint] <= least + IMBALANCE]
         prompts, prompt = self._prompts.setdefault(request.identity.turn, {}), request.prefix

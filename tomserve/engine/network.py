@@ -75,19 +75,15 @@ def proxy_for(url: str) -> Proxy | None:
         port, name = found.port or 80, found.hostname
     except ValueError:
         port, name = 0, None
-    login = _login(found.username, found.password) if name else None
     if not name or not name.isprintable() or found.scheme != "http":
         raise ConfigError(
             f"{kind.upper()}_PROXY: only a proxy with an address such as http://host:3128 is used, this is another; "
             f"change it, or name {host} in NO_PROXY"
         )
+    login = None
+    if found.username is not None:
+        login = "Basic " + base64.b64encode(unquote(f"{found.username}:{found.password or ''}").encode()).decode()
     return Proxy(name, port, login)
-
-
-def _login(user: str | None, password: str | None) -> str | None:
-    if user is None:
-        return None
-    return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password or '')}".encode()).decode()
 
 
 def _is_bypassed(host: str, port: int | None, named: Mapping[str, str]) -> bool:

