@@ -17,13 +17,11 @@ from tests.conftest import make_item
 from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.benchmarks import load
 from tomserve.items import Gold
-from tomserve.items.rationale import Automaton, compile_chains, compile_sets
-from tomserve.scoring import chains
+from tomserve.items.rationale import compile_chains, compile_sets
 from tomserve.scoring.chains import (
     VERDICTS,
     check_path_proper,
     check_proper,
-    compare_chain,
     judge_sentences,
     lcps,
     lcs,
@@ -79,7 +77,6 @@ def test_published_vectors(vector: dict) -> None:
         assert sorted(map(list, automaton.chains())) == sorted(vector["gold_chains"])
     right = check_proper(automaton, chain)
     assert right == expected["proper"]
-    assert check_proper(automaton, chain, prefix=True) == expected["preproper"]
     assert lcs(automaton, chain) == expected["lcs"]
     assert lcps(automaton, chain) == expected["lcps"]
     overlaps = (expected["top_all"], expected["top_distinct"])
@@ -91,8 +88,6 @@ def test_metrics_equal_the_brute_force_over_all_gold_chains(rationale: tuple, ch
     automaton, golds = compile_sets(*rationale), listed(*rationale)
     right = check_proper(automaton, chain)
     assert right == any(is_proper(chain, gold) for gold in golds)
-    prefixes = [gold[:n] for gold in golds for n in range(1, len(gold) + 1)]
-    assert check_proper(automaton, chain, prefix=True) == any(is_proper(chain, gold) for gold in prefixes)
     assert lcs(automaton, chain) == max((longest_common(chain, gold) for gold in golds), default=0)
     assert lcps(automaton, chain) == max((leading(chain, gold) for gold in golds), default=0)
     every = [max((overlap(chain, gold, distinct) for gold in golds), default=0.0) for distinct in (False, True)]
@@ -132,51 +127,6 @@ def test_a_long_story_with_wide_sets_is_quick() -> None:
     assert check_proper(automaton, chain)
     assert lcs(automaton, chain) == 39
     assert transition_overlaps(automaton, chain, True) == (1.0, 1.0)
-
-
-beliefs = st.sampled_from([*LABELS, "z", None])
-
-
-said = st.one_of(
-    st.dictionaries(st.integers(1, 7), beliefs, max_size=7).map(lambda found: tuple(sorted(found.items()))),
-    st.lists(beliefs, min_size=1, max_size=7).map(lambda found: tuple(enumerate(found, 1))),
-)
-
-
-listed_chains = st.integers(1, 5).flatmap(
-    lambda length: st.lists(st.lists(st.sampled_from(LABELS), min_size=length, max_size=length), min_size=1, max_size=4)
-)
-
-
-def layer_by_layer(gold: Automaton, stated: chains.Stated, readable: bool, others: tuple[Automaton, ...]):
-    chain = [label for _, label in stated if label is not None] if readable else []
-    return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)
-
-
-@given(
-    st.one_of(rationales().map(lambda one: compile_sets(*one)), listed_chains.map(compile_chains)), said, rationales()
-)
-def test_the_direct_comparison_equals_the_walk_through_the_layers(gold, stated, other) -> None:
-    readable = bool(stated) and all(label is not None for _, label in stated)
-    for others in ((), (compile_sets(*other),)):
-        expected = layer_by_layer(gold, stated, readable, others)
-        assert compare_chain(gold, stated, readable, others) == expected
-        assert compare_chain(gold, stated, readable, others) == expected  # from the verdicts that were kept
-
-
-def test_a_rationale_of_many_gold_chains_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = compile_sets([["x", "y"]] * 40, policy="free")  # 2 ** 40 gold chains
-    stated = tuple(enumerate("xy" * 20, 1))
-    assert chains._list_gold_chains(many) == ()
-    assert compare_chain(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
-
-
-def test_verdicts_of_many_neighbours_are_not_kept_for_ever() -> None:
-    gold = compile_sets([["x"], ["x"]])
-    for number in range(50):
-        others = (compile_sets([[f"a{number}"], ["b"]]),)
-        assert compare_chain(gold, ((1, f"a{number}"), (2, "x")), True, others)[2].verdicts == ("other_belief", "right")
-    assert len(chains._list_gold_chains(gold)[0]._verdicts) <= chains._KEPT
 
 
 GOLD = compile_sets([["unknown"], ["tea"], ["tea"], ["salt"]])

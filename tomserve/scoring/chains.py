@@ -3,16 +3,14 @@ sentence.
 
 A gold rationale allows several beliefs after a sentence, and so many gold chains; each metric is its maximum over all
 of them. There can be exponentially many, so that the rationale is compiled once into a layered graph
-(tomserve.items.rationale), and every metric is computed in one pass over its layers. A rationale of at most MOST gold
-chains, as nearly all have, is compared with each of them directly: the same numbers several times as fast.
+(tomserve.items.rationale), and every metric is computed in one pass over its layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
-from operator import eq, le
 from typing import Any, NamedTuple
 
 from tomserve.items.rationale import Automaton
@@ -49,30 +47,27 @@ def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
     return ChainScore(False, lcs(automaton, chain) / length, lcps(automaton, chain) / length, *overlap)
 
 
-def check_proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) -> bool:
-    """Whether deleting repeats from some gold chain gives `chain`.
+def check_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
+    """Whether deleting repeats from some gold chain gives `chain`."""
+    return any(bits >> len(chain) & 1 for bits in _count_read(automaton, chain)[-1])
 
-    With `prefix` a beginning of a gold chain is enough (the chain is then *pre-proper*).
-    """
-    # One integer for each node: bit k is set where a path that ends there can have read the first k beliefs.
+
+def _count_read(automaton: Automaton, chain: Sequence[str]) -> list[list[int]]:
+    """For each layer and node an integer whose bit k is set where a path that ends there can have read the first k
+    beliefs of the chain, leaving repeats out."""
     if not chain or not automaton.labels:
-        return False
+        return [[0]]
     reads = {label: sum(1 << k for k, belief in enumerate(chain) if belief == label) for label in set(chain)}
-    done = 1 << len(chain)
-    layer = [2 if label == chain[0] else 0 for label in automaton.labels[0]]
-    for t in range(1, len(automaton.labels)):
-        if prefix and any(bits & done for bits in layer):
-            return True
-        before = automaton.labels[t - 1]
-        labels = automaton.labels[t]
+    layers = [[2 if label == chain[0] else 0 for label in automaton.labels[0]]]
+    for (before, labels), steps in zip(pairwise(automaton.labels), automaton.steps[1:], strict=True):
         following = [0] * len(labels)
-        for i, j in automaton.steps[t]:
-            if bits := layer[i]:
+        for i, j in steps:
+            if bits := layers[-1][i]:
                 following[j] |= (bits & reads.get(labels[j], 0)) << 1
-                if labels[j] == before[i]:  # a repeated belief, which the chain may leave out
+                if labels[j] == before[i]:
                     following[j] |= bits
-        layer = following
-    return any(bits & done for bits in layer)
+        layers.append(following)
+    return layers
 
 
 def check_path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
@@ -90,20 +85,12 @@ def check_path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
         kept.pop()
     if not kept:
         return any(ends[0])
-    reads = {label: sum(1 << k for k, belief in enumerate(kept) if belief == label) for label in set(kept)}
-    done = 1 << len(kept)
-    layer = [2 if label == kept[0] else 0 for label in automaton.labels[0]]
-    for t in range(1, len(automaton.labels)):
-        before, labels = automaton.labels[t - 1], automaton.labels[t]
-        following = [0] * len(labels)
-        for i, j in automaton.steps[t]:
-            if labels[j] != before[i] and ends[t][j] and layer[i] & done:
-                return True
-            following[j] |= (layer[i] & reads.get(labels[j], 0)) << 1
-            if labels[j] == before[i]:
-                following[j] |= layer[i]
-        layer = following
-    return False
+    layers, labels = _count_read(automaton, kept), automaton.labels
+    return any(
+        labels[t][j] != labels[t - 1][i] and ends[t][j] and layers[t - 1][i] >> len(kept) & 1
+        for t in range(1, len(labels))
+        for i, j in automaton.steps[t]
+    )
 
 
 def _last_runs(automaton: Automaton) -> list[list[bool]]:
@@ -355,195 +342,15 @@ def verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Au
     return "wrong"
 
 
-MOST = 8
-"""A rationale with more gold chains than this is walked through layer by layer."""
-
 Stated = tuple[tuple[int, str | None], ...]
 """What a reply says: pairs of sentence (from 1, ascending) and belief, None for a text that is no label."""
 
-Compared = tuple[ChainScore, bool, Judgement]
-"""The metrics of a chain, whether its path is proper, and the comparison sentence by sentence."""
 
-_KEPT = 4
-"""For how many sets of other questions the verdicts of a gold chain are kept."""
-
-_UNREAD = ChainScore(False, 0.0, 0.0, 0.0, 0.0)
-_PERFECT = ChainScore(True, 1.0, 1.0, 1.0, 1.0)
-
-
-def compare_chain(gold: Automaton, stated: Stated, readable: bool, others: tuple[Automaton, ...]) -> Compared:
-    """The metrics of what a reply says against a gold rationale.
-
-    gold: the compiled rationale. stated: what the reply says. readable: whether all of it are labels; where that is
-    not so the chain scores 0, and is still compared sentence by sentence. others: the compiled rationales of other
-    questions about the same story. Raises ValueError for a sentence before the first.
-    """
-    listed = _list_gold_chains(gold)
-    if not listed:
-        chain = [label for _, label in stated if label is not None] if readable else []
-        return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)
-    if not readable or not stated:
-        return _UNREAD, False, _judge_list(listed, stated, others)
-    chain = [label for _, label in stated if label is not None]
-    score, path = _score_list(listed, chain)
-    return score, path, _judge_list(listed, stated, others)
-
-
-class _GoldChain:
-    """One gold chain, with what the metrics look up in it.
-
-    labels: its beliefs. runs, lengths: its stretches of equal beliefs, as the belief of each and how long it is.
-    places: for each belief the sentences where it stands, as a set of bits. pairs, changes: its pairs of consecutive
-    beliefs, and those of different ones. news: the sentences (from 0) at which the belief changes, each with the new
-    one.
-    """
-
-    __slots__ = ("_verdicts", "changes", "full", "labels", "lengths", "news", "pairs", "places", "runs")
-
-    def __init__(self, labels: tuple[str, ...]) -> None:
-        self.labels = labels
-        self.runs, self.lengths = _runs(labels)
-        self.places: dict[str, int] = {}
-        for t, label in enumerate(labels):
-            self.places[label] = self.places.get(label, 0) | 1 << t
-        self.full = (1 << len(labels)) - 1
-        self.pairs = frozenset(pairwise(labels))
-        self.changes = frozenset(pairwise(self.runs))
-        self.news = frozenset((t, label) for t, label in enumerate(labels) if t and label != labels[t - 1])
-        self._verdicts: dict[tuple[Automaton, ...], list[_Verdicts]] = {}
-
-    def verdicts(self, others: tuple[Automaton, ...]) -> list[_Verdicts]:
-        """The verdicts on beliefs, for each sentence. others: as in `compare_chain`."""
-        found = self._verdicts.get(others)
-        if found is None:
-            if len(self._verdicts) >= _KEPT:  # the same rationale in many stories
-                self._verdicts.clear()
-            found = self._verdicts[others] = [_Verdicts(self.labels, t, others) for t in range(len(self.labels))]
-        return found
-
-
-class _Verdicts(dict[Any, str]):
-    """The verdict on each belief after one sentence, made when it is asked for first."""
-
-    __slots__ = ("_given",)
-
-    def __init__(self, path: tuple[str, ...], t: int, others: tuple[Automaton, ...]) -> None:
-        super().__init__({SKIPPED: "skipped", path[t]: "right"})
-        self._given = (path, t, others)
-
-    def __missing__(self, belief: str | None) -> str:
-        path, t, others = self._given
-        found = self[belief] = verdict(path, t, belief, others)
-        return found
-
-
-@lru_cache(maxsize=1024)
-def _list_gold_chains(gold: Automaton) -> tuple[_GoldChain, ...]:
-    """The gold chains of a rationale, in the order in which the first of equally good ones counts; none where there
-    are more than MOST."""
-    count = [1] * len(gold.labels[0]) if gold.labels else []
-    for t in range(1, len(gold.labels)):
-        following = [0] * len(gold.labels[t])
-        for i, j in gold.steps[t]:
-            following[j] += count[i]
-        count = following
-    return tuple(map(_GoldChain, _paths(gold))) if 0 < sum(count) <= MOST else ()
-
-
-def _paths(gold: Automaton) -> Iterator[tuple[str, ...]]:
-    """All gold chains, by their last node, then the one before it, and so on: as `best_path` prefers them."""
-
-    def extend(t: int, node: int, after: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        path = (gold.labels[t][node], *after)
-        if not t:
-            yield path
-        for before, following in gold.steps[t]:
-            if following == node:
-                yield from extend(t - 1, before, path)
-
-    last = len(gold.labels) - 1
-    for node in range(len(gold.labels[last])):
-        yield from extend(last, node, ())
-
-
-def _runs(labels: Sequence[str]) -> tuple[list[str], list[int]]:
-    runs: list[str] = []
-    lengths: list[int] = []
-    for label, group in groupby(labels):
-        runs.append(label)
-        lengths.append(len(list(group)))
-    return runs, lengths
-
-
-def _score_list(listed: tuple[_GoldChain, ...], chain: Sequence[str]) -> tuple[ChainScore, bool]:
-    """The metrics of a chain against a list of gold chains, and whether the path is proper."""
-    runs, lengths = _runs(chain)
-    path = False
-    for gold in listed:
-        if runs[:-1] == gold.runs[:-1] and all(map(le, lengths[:-1], gold.lengths)):
-            path = True
-            if runs[-1] == gold.runs[-1] and lengths[-1] <= gold.lengths[-1]:
-                return _PERFECT, True
-    length, pairs, changes = len(chain), set(pairwise(chain)), len(set(pairwise(runs)))
-    found = [_against(gold, chain, runs, lengths, pairs) for gold in listed]
-    common, leading, shared, changed = found[0] if len(found) == 1 else map(max, *found)
-    return ChainScore(
-        False,
-        common / length,
-        leading / length,
-        shared / len(pairs) if pairs else 0.0,
-        changed / changes if changes else 0.0,
-    ), path
-
-
-def _against(
-    gold: _GoldChain, chain: Sequence[str], runs: Sequence[str], lengths: Sequence[int], pairs: set[tuple[str, str]]
-) -> tuple[int, int, int, int]:
-    """How much one gold chain and the chain have in common, in beliefs: as a subsequence, and as a pre-proper sequence
-    (see `lcps`); and how many pairs, and pairs of different beliefs."""
-    shared = pairs & gold.pairs
-    return _common(gold, chain), _leading(gold, runs, lengths), len(shared), len(shared & gold.changes)
-
-
-def _common(gold: _GoldChain, chain: Sequence[str]) -> int:
-    """Length of the longest common subsequence: a row of its table as the bits of one number (Hyyrö 2004)."""
-    places, row = gold.places, gold.full
-    for belief in chain:
-        here = row & places.get(belief, 0)
-        row = (row + here) | (row - here)
-    return len(gold.labels) - (row & gold.full).bit_count()
-
-
-def _leading(gold: _GoldChain, runs: Sequence[str], lengths: Sequence[int]) -> int:
-    """Length of the longest common pre-proper sequence (see `lcps`)."""
-    total = 0
-    for mine, theirs, count, most in zip(runs, gold.runs, lengths, gold.lengths, strict=False):
-        if mine != theirs:
-            break
-        total += count if count < most else most
-    return total
-
-
-def _judge_list(listed: tuple[_GoldChain, ...], stated: Stated, others: tuple[Automaton, ...]) -> Judgement:
-    """The comparison of `judge_sentences` with a list of gold chains."""
-    length = len(listed[0].labels)
-    said, filled, beyond = fill_forward(stated, length)
-    path, hits = listed[0], sum(map(eq, filled, listed[0].labels))
-    for other in listed[1:]:
-        if (more := sum(map(eq, filled, other.labels))) > hits:
-            path, hits = other, more
-    verdicts = tuple([verdicts[belief] for verdicts, belief in zip(path.verdicts(others), said, strict=True)])
-    first = None
-    if hits < length:
-        first = next(t for t, (mine, right) in enumerate(zip(filled, path.labels, strict=True)) if mine != right)
-    news = {new for new, before in zip(enumerate(filled[1:], 1), filled, strict=False) if new[1] != before}
-    changes = len(news)
-    if beyond:
-        verdicts += tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)
-        first = length if first is None else first
-        changes += sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
-    best = 0.0
-    for gold in listed:
-        total = changes + len(gold.news)
-        best = max(best, 2 * len(news & gold.news) / total if total else 1.0)
-    return Judgement(hits / length, best, verdicts, first)
+@lru_cache(maxsize=8192)  # models repeat themselves
+def compare_chain(
+    gold: Automaton, stated: Stated, readable: bool, others: tuple[Automaton, ...]
+) -> tuple[ChainScore, bool, Judgement]:
+    """The metrics of what a reply says against a gold rationale, whether its path is proper, and the comparison by
+    sentence; readable: whether all beliefs are labels, else the chain scores 0. The rest as for `judge_sentences`."""
+    chain = [label for _, label in stated if label is not None] if readable else []
+    return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)

@@ -26,7 +26,7 @@ from tomserve.items import RESERVED, RESERVED_BEGINNINGS, UNKNOWN, Gold, Item
 from tomserve.items.rationale import Automaton
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
-from tomserve.scoring.chains import MISSING, Compared, Stated, compare_chain, judge_sentences, score_chain
+from tomserve.scoring.chains import MISSING, compare_chain, judge_sentences, score_chain
 
 Kind = pl.DataType | type[pl.DataType]
 """The type of a column, as Polars names it, such as ``pl.Float64`` or ``pl.List(pl.String)``."""
@@ -217,7 +217,7 @@ def _chain(item: Item, reading: Reading) -> dict[str, Any]:
     if reading.stated is not None:
         found["chain_sentences"] = [number for number, _ in reading.stated]
     if item.gold is not None:
-        found.update(_against(_find_gold_item(item, reading), reading))
+        found.update(_against(compile_gold(item.gold), reading))
     return found
 
 
@@ -247,54 +247,10 @@ CHAIN = Metric(
 none was given; a chain that was asked for and could not be read is not proper and scores 0."""
 
 
-class _GoldItem:
-    """An item with a gold rationale, and what is known of the replies to it: models repeat themselves.
-
-    item: the item. others: the compiled rationales of other questions about its story. gold: its own. unknown: whether
-    it offers "unknown".
-    """
-
-    def __init__(self, item: Item, others: tuple[Automaton, ...]) -> None:
-        assert item.gold is not None
-        self.item, self.others, self.gold = item, others, compile_gold(item.gold)
-        self.unknown = UNKNOWN in item.choices
-        self._compared: dict[tuple[Stated, bool], Compared] = {}
-        self._floors: dict[int, dict[str, float | None]] = {}
-
-    def compare(self, stated: Stated, readable: bool) -> Compared:
-        """The metrics of what a reply says (see tomserve.scoring.chains); equal chains are compared once."""
-        if (found := self._compared.get((stated, readable))) is None:
-            if len(self._compared) >= _REPEATED:
-                self._compared.clear()
-            found = self._compared[stated, readable] = compare_chain(self.gold, stated, readable, self.others)
-        return found
-
-    def floors(self, length: int) -> dict[str, float | None]:
-        """The floors of a chain of that length, by column."""
-        if (found := self._floors.get(length)) is None:
-            found = self._floors[length] = _floors_of(self.gold, self.item.answer, self.unknown, length)
-        return found
-
-
-_REPEATED = 4096
-"""How many chains are kept of one item, so that an item that is asked very often needs no more memory."""
-
-_last: _GoldItem | None = None
-
-
-def _find_gold_item(item: Item, reading: Reading) -> _GoldItem:
-    """The item with what is known of it, of which only the last is kept: rows are scored in the order of their items,
-    so that what repeats itself comes soon, and looking up a rationale takes about as long as comparing a chain."""
-    global _last
-    if (found := _last) is None or found.item is not item or found.others is not reading.others:
-        _last = found = _GoldItem(item, reading.others)
-    return found
-
-
-def _against(gold_item: _GoldItem, reading: Reading) -> dict[str, Any]:
-    """The chain metrics of a reading against the gold rationale of an item, by column."""
+def _against(gold: Automaton, reading: Reading) -> dict[str, Any]:
+    """The chain metrics of a reading against a gold rationale, by column."""
     readable = reading.chain is not None
-    score, path, judgement = gold_item.compare(reading.stated or (), readable)
+    score, path, judgement = compare_chain(gold, reading.stated or (), readable, reading.others)
     kind, place = None, judgement.first_break
     if not score.proper:
         # A chain that cannot be read breaks where it names what is no label, else at no sentence in particular.
@@ -329,8 +285,8 @@ def _floors(item: Item, reading: Reading) -> dict[str, float | None]:
     """A precision depends on how long a chain is, so that a floor is as long as the chain that it stands beside."""
     if item.gold is None:
         return {}
-    asked = _find_gold_item(item, reading)
-    return asked.floors(len(reading.chain) if reading.chain else len(asked.gold.labels))
+    gold = compile_gold(item.gold)
+    return _floors_of(gold, item.answer, UNKNOWN in item.choices, len(reading.chain or gold.labels))
 
 
 FLOOR = Metric({f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors)
