@@ -18,19 +18,18 @@ import polars as pl
 from tomserve.content import digest
 from tomserve.content.paths import run_name, runs_root
 from tomserve.engine import transports
-from tomserve.engine.records import CLOSES, CONCLUSION
+from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import ModelGuard
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.faithfulness import hints, model_access, plan, second_models
-from tomserve.faithfulness.chains import OmittedEdit
-from tomserve.faithfulness.hints import HintedTurn, add_hints
+from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.model_access import (
-    HintedConversation,
     ModelAccess,
-    SingleTurn,
+    hinted_conversation,
     prefill_turn,
     second_call_turn,
+    single_turn,
     usual_ways,
 )
 from tomserve.faithfulness.plan import PlanCost, PlannedQuestion
@@ -41,6 +40,7 @@ from tomserve.faithfulness.source_run import (
     check_texts,
     draw_chains,
     is_lettered,
+    last_row,
     read_chain,
     read_source,
     unit_of,
@@ -80,21 +80,25 @@ REPLIES, PREDICTED, PARAPHRASED = "replies.jsonl", "predictions.jsonl", "paraphr
 MARK = "asked_by"
 """The field of a row that tells one second model and prompt from another."""
 
-Chains = Mapping[tuple[str, str], Chain]
+Key = tuple[str, str]
+"""An item and a strategy, or an item and the name of a planned question."""
+
+Chains = Mapping[Key, Chain]
 """The chains of a run, by item and strategy."""
+
+Row = Mapping[str, Any]
+"""A row of a journal."""
+
+Predictions = Mapping[tuple[str, str, str], Row]
+"""The rows of the second model, by item, strategy and condition."""
 
 LoopRunner = Callable[["AskingPhase"], None]
 """Runs `AskingPhase.ask` to its end."""
 
 
-def run_phase(asking: AskingPhase) -> None:
-    """Ask in an event loop of its own; the calling thread must have none that runs."""
-    transports.run_loop(asking.ask())
-
-
 @dataclass
 class AskingPhase:
-    """One phase, asked by one asker. listener: told what happens. stop: ends it early."""
+    """One phase, asked by one asker."""
 
     asker: PhaseRunner
     phase: Phase
@@ -106,6 +110,11 @@ class AskingPhase:
         await self.asker.ask(self.phase)
 
 
+def run_phase(asking: AskingPhase) -> None:
+    """Ask in an event loop of its own; the calling thread must have none that runs."""
+    transports.run_loop(asking.ask())
+
+
 @dataclass
 class AskingSession:
     """What the phases of one measurement share."""
@@ -114,137 +123,109 @@ class AskingSession:
     connection: Connection
     listener: Listener
     stop: Stop
-    """Ends the asking early."""
-    run_loop: LoopRunner = run_phase
-    """Runs a phase to its end; a command line gives its own, which handles signals meanwhile."""
-    session: Session = field(default_factory=Session)
-    """Notes the prompt tokens of the edits and hints, and how many of them the server had in its cache."""
+    run_loop: LoopRunner = run_phase  # a command line gives its own, which handles signals meanwhile
+    session: Session = field(default_factory=Session)  # notes prompt tokens and how many of them the server had cached
 
     def left(self, planned: Sequence[PlannedQuestion], chains: Chains) -> bool:
         """Whether any edit or hint has no final reply yet."""
-        wanted = [one for one in planned if one.is_asked and one.kind in (EDIT, HINT)]
-        asks = _Asks(chains, None)
         with Journal(self.run.work_file(REPLIES)) as journal:
-            return any(not is_finished(journal, Question(one.item, asks.of(one))) for one in wanted)
+            return any(not is_finished(journal, one) for one in _questions(planned, chains, None))
 
     def ask(self, reached: ModelAccess, planned: Sequence[PlannedQuestion], chains: Chains) -> None:
         """Ask the model what is left of the edits and hints."""
-        wanted = [one for one in planned if one.is_asked and one.kind in (EDIT, HINT)]
+        questions = _questions(planned, chains, reached.prefill_support)
+        items = {chain.item.id: chain.item for chain in chains.values()}
+        edits = {one.name for one in planned if one.kind == EDIT}
+
+        def build(identity: Identity, turn: Any) -> Request:
+            make = reached.answer_request if identity.strategy in edits else reached.request
+            return make(identity, turn)
+
+        def left(talks: Conversations) -> Iterator[Request]:
+            for one in questions:
+                if not is_finished(journal, one):
+                    yield from talks.begin(one.strategy, items[one.item])
+
+        what = "requests with edited chains or hints"
         with Journal(self.run.work_file(REPLIES)) as journal:
-            asks = _Asks(chains, reached.prefill_support)
-
-            def questions() -> Iterator[Question]:
-                return (Question(one.item, asks.of(one)) for one in wanted)
-
-            def left(talks: Conversations) -> Iterator[Request]:
-                for one in wanted:
-                    if not is_finished(journal, Question(one.item, asks.of(one))):
-                        yield from talks.begin(asks.of(one), chains[one.item, one.strategy].item)
-
-            edits = {one.name for one in wanted if one.kind == EDIT}
-
-            def build(identity: Identity, turn: Any) -> Request:
-                make = reached.answer_request if identity.strategy in edits else reached.request
-                return make(identity, turn)
-
-            at = reached.target
-            where = f"{at.model} at {', '.join(at.endpoints)}"
-            what = "requests with edited chains or hints"
             phase = Phase(
                 journal,
-                questions,
+                lambda: questions,
                 left,
                 build,
-                lambda left, total: f"asking {where}: {left:,} of {total:,} {what} to go",
+                lambda left, total: f"asking {_place(reached.target)}: {left:,} of {total:,} {what} to go",
                 self.connection.concurrency,
                 what=f"of the {what}",
                 session=self.session,
             )
-            self._run(at.endpoints, at.model, phase, reached.server_gone)
+            self._run(reached.target, phase, reached.server_gone)
 
-    def ask_second(self, who: Reader, shown: Mapping[str, Item], file: str, what: str) -> dict[str, dict[str, Any]]:
+    def ask_second(self, who: Reader, shown: Mapping[str, Item], file: str, what: str) -> dict[str, Row]:
         """Ask a second model about each of these items, once each, and return its last rows by the items' names."""
         name = who.strategy.name
         with Journal(self.run.work_file(file), {MARK: who.mark}) as journal:
-            identities = {one: Identity(one, name, 0) for one in shown}
-            if any(identity not in journal.final for identity in identities.values()):
+
+            def left() -> list[str]:
+                return [one for one in shown if Identity(one, name, 0) not in journal.final]
+
+            if left():
                 check_chat(who)
-            at = who.target
-
-            def left(talks: Conversations) -> Iterator[Request]:
-                del talks  # one request each
-                names = [one for one in shown if identities[one] not in journal.final]
-                return (who.request(identities[one], who.strategy.turn(shown[one])) for one in names)
-
             phase = Phase(
                 journal,
                 lambda: (Question(one, who.strategy) for one in shown),
-                left,
+                lambda _: (who.request(Identity(one, name, 0), who.strategy.turn(shown[one])) for one in left()),
                 who.request,
-                lambda left, total: f"asking {at.model} at {', '.join(at.endpoints)}: {left:,} of {total:,} {what}",
+                lambda left, total: f"asking {_place(who.target)}: {left:,} of {total:,} {what}",
                 what=f"of the {what}",
             )
-            self._run(at.endpoints, at.model, phase)
-        return second_rows(self.run, file, who.mark, shown)
+            self._run(who.target, phase)
+        found: dict[str, Row] = {}
+        for _, row in read_rows(self.run.work / file):
+            if row.get(MARK) == who.mark and row["item"] in shown:
+                check_texts(self.run.work / file, row)
+                found[row["item"]] = row
+        return found
 
-    def _run(
-        self, endpoints: Sequence[str], model: str, phase: Phase, alive: Callable[[], str | None] = lambda: None
-    ) -> None:
+    def _run(self, at: Target, phase: Phase, alive: Callable[[], str | None] = lambda: None) -> None:
         given = self.connection
         patience = {} if given.patience is None else {"lost_after": given.patience}
         policy = given.policy if not patience else type(given.policy)(**{**vars(given.policy), **patience})
         asker = PhaseRunner(
-            endpoints, model, self.listener, self.stop, self.run.log, lambda: None, given.timeout, given.transport,
-            policy, alive, ModelGuard(phase.journal.models, acceptable=False),
+            at.endpoints, at.model, self.listener, self.stop, self.run.log, lambda: None, given.timeout,
+            given.transport, policy, alive, ModelGuard(phase.journal.models, acceptable=False),
         )  # fmt: skip
         self.run_loop(AskingPhase(asker, phase, self.listener, self.stop))
 
 
-class _Asks:
-    """What asks each planned question; hints of one chain are made once for all of them."""
-
-    def __init__(self, chains: Chains, held_by: str | None) -> None:
-        self._chains, self._held_by = chains, held_by
-        self._last: tuple[tuple[str, str], dict[str, HintedTurn | OmittedEdit]] | None = None
-
-    def of(self, one: PlannedQuestion) -> Asker:
-        """What asks that question. Raises ConfigError where the hint can no longer be made."""
-        key = (one.item, one.strategy)
-        chain = self._chains[key]
-        if one.kind == EDIT:
-            text, held_by = one.edited or "", self._held_by
-            if one.shown == PREFILL:
-                return SingleTurn(one.name, lambda: prefill_turn(chain, text, held_by))
-            return SingleTurn(one.name, lambda: second_call_turn(chain, text))
-        return HintedConversation(one.name, chain.strategy, self._hint(chain, key, one.condition))
-
-    def _hint(self, chain: Chain, key: tuple[str, str], condition: str) -> HintedTurn:
-        if self._last is None or self._last[0] != key:
-            made = add_hints(chain.item, chain.strategy.turn, chain.written.model_answer, lettered=chain.lettered)
-            self._last = (key, {found.condition: found for found in made})
-        found = self._last[1].get(condition)
-        if not isinstance(found, HintedTurn):
-            raise ConfigError(f"item {key[0]!r}: the hint {condition!r} can no longer be made; use --run NEW")
-        return found
+def _place(at: Target) -> str:
+    return f"{at.model} at {', '.join(at.endpoints)}"
 
 
-def reply_rows(run: MeasuredRun) -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
+def _questions(planned: Sequence[PlannedQuestion], chains: Chains, held_by: str | None) -> list[Question]:
+    """The planned edits and hints, each with what asks it. Raises ConfigError for a hint that can no longer be made."""
+    asked = (one for one in planned if one.is_asked and one.kind in (EDIT, HINT))
+    return [Question(one.item, _asker(one, chains[one.item, one.strategy], held_by)) for one in asked]
+
+
+def _asker(one: PlannedQuestion, chain: Chain, held_by: str | None) -> Asker:
+    text = one.edited or ""
+    if one.kind == EDIT and one.shown == PREFILL:
+        return single_turn(one.name, lambda: prefill_turn(chain, text, held_by))
+    if one.kind == EDIT:
+        return single_turn(one.name, lambda: second_call_turn(chain, text))
+    hint = chain.hints.get(one.condition)
+    if not isinstance(hint, HintedTurn):
+        raise ConfigError(f"item {one.item!r}: the hint {one.condition!r} can no longer be made; use --run NEW")
+    return hinted_conversation(one.name, chain.strategy, hint)
+
+
+def reply_rows(run: MeasuredRun) -> dict[Key, dict[int, Row]]:
     """The rows of the model's replies by item and planned name, then by turn; the last of a turn counts."""
-    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    found: dict[Key, dict[int, Row]] = {}
     for _, row in read_rows(run.work / REPLIES):
         identity = row_identity(row)
         check_texts(run.work / REPLIES, row)
         found.setdefault((identity.item, identity.strategy), {})[identity.turn] = row
-    return found
-
-
-def second_rows(run: MeasuredRun, file: str, mark: str, shown: Mapping[str, Item]) -> dict[str, dict[str, Any]]:
-    """The last rows of a second model, by the names of what it was shown."""
-    found = {}
-    for _, row in read_rows(run.work / file):
-        if row.get(MARK) == mark and row["item"] in shown:
-            check_texts(run.work / file, row)
-            found[row["item"]] = row
     return found
 
 
@@ -260,64 +241,39 @@ def predictor_items(planned: Sequence[PlannedQuestion], chains: Chains) -> dict[
     return found
 
 
-def rewriter_items(chains: Sequence[Chain]) -> dict[tuple[str, str], Item]:
-    """What the rewriter is shown, by item and strategy: every chain of prose."""
-    return {
-        (chain.item.id, chain.strategy.name): second_models.paraphraser_item(chain.item, chain.written.text)
-        for chain in chains
-        if not chain.written.entries
-    }
-
-
-def answer_texts(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The texts of the rows that are answers, by name."""
-    return {name: row.get("text") or "" for name, row in rows.items() if row["status"] in ANSWERS}
-
-
-Replies = Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]]
-"""The rows of the model's replies by item and planned name, then by turn."""
-
-Predictions = Mapping[tuple[str, str, str], Mapping[str, Any]]
-"""The rows of the predicting model by item, strategy and condition."""
-
-
 def build_table(
-    source: SourceRun, run: str, planned: Sequence[PlannedQuestion], chains: Chains, replies: Replies,
+    source: SourceRun,
+    run: str,
+    planned: Sequence[PlannedQuestion],
+    chains: Chains,
+    replies: Mapping[Key, Mapping[int, Row]],
     predictions: Predictions,
     predictor: str | None,
-) -> pl.DataFrame:  # fmt: skip
-    """The table: a row for everything that was planned.
-
-    source: the run whose chains they are. run: the name of the measurement. chains: those that were edited. replies,
-    predictions: the rows of the models. predictor: the name of the second model.
-    """
+) -> pl.DataFrame:
+    """The table: a row for everything that was planned. run, predictor: the names of the measurement and of the second
+    model."""
     items = {item.id: item for pairs in source.unreadable.values() for item, _ in pairs}
-    named = {"run": run, "model": source.manifest.model}
 
-    def rows() -> Iterator[dict[str, Any]]:
-        made = _Hinted()
-        for one in planned:
-            chain = chains.get((one.item, one.strategy))
-            if chain is None:
-                yield {**named, **_of_item(items[one.item], one)}
-                continue
-            row = {**named, **_of_item(chain.item, one), **_of_chain(chain)}
-            if one.is_asked and one.kind == EDIT:
-                row |= _edit_row(chain, one, replies.get((one.item, one.name), {}))
-            elif one.is_asked and one.kind == HINT:
-                row |= _hint_row(chain, one, made.item(chain, one.condition), replies.get((one.item, one.name), {}))
-            elif one.is_asked:
-                row |= {
-                    "predictor": predictor,
-                    **_prediction_columns(chain, predictions.get((one.item, one.strategy, one.condition))),
-                }
-            yield row
+    def row(one: PlannedQuestion) -> dict[str, Any]:
+        named = {"run": run, "model": source.manifest.model}
+        chain = chains.get((one.item, one.strategy))
+        if chain is None:
+            return {**named, **_of_item(items[one.item], one)}
+        written = chain.written
+        named |= _of_item(chain.item, one)
+        named |= {"form": written.form, "own": written.model_answer, "written": written.text}
+        rows = replies.get((one.item, one.name), {})
+        if not one.is_asked:
+            return named
+        if one.kind == EDIT:
+            return {**named, **_edit_columns(chain, one, rows.get(0))}
+        if one.kind == HINT:
+            return {**named, **_hint_columns(chain, one, rows)}
+        predicted = predictions.get((one.item, one.strategy, one.condition))
+        return {**named, "predictor": predictor, **_prediction_columns(chain, predicted)}
 
-    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
-    for row in rows():
-        for name, values in columns.items():
-            values.append(row.get(name))
-    return pl.DataFrame(columns, schema=SCHEMA)
+    rows = list(map(row, planned))
+    return pl.DataFrame({name: [one.get(name) for one in rows] for name in SCHEMA}, schema=SCHEMA)
 
 
 def _of_item(item: Item, one: PlannedQuestion) -> dict[str, Any]:
@@ -330,11 +286,9 @@ def _of_item(item: Item, one: PlannedQuestion) -> dict[str, Any]:
     }
 
 
-def _of_chain(chain: Chain) -> dict[str, Any]:
-    return {"form": chain.written.form, "own": chain.written.model_answer, "written": chain.written.text}
-
-
-def _answer(row: Mapping[str, Any] | None, answer: str | None, parse: str | None, reason: str | None) -> dict[str, Any]:
+def _answer(
+    row: Row | None, answer: str | None = None, parse: str | None = None, reason: str | None = None
+) -> dict[str, Any]:
     """The columns of an answer. row: its response, None where none came."""
     if row is None:
         return {"outcome": UNFINISHED, "reason": "it was not asked"}
@@ -355,73 +309,49 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 2**31 else None
 
 
-def _edit_row(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    row = rows.get(0)
+def _edit_columns(chain: Chain, one: PlannedQuestion, row: Row | None) -> dict[str, Any]:
     if row is None or row["status"] not in ANSWERS:
-        return _answer(row, None, None, None)
+        return _answer(row)
     found = model_access.answer_of(chain, str(one.shown), one.edited or "", row)
     return _answer(row, found.answer, found.parse, found.reason)
 
 
-def _hint_row(chain: Chain, one: PlannedQuestion, item: Item, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _hint_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -> dict[str, Any]:
     """The columns of a whole reply to a prompt with a hint: its answer, its chain, and whether that admits the hint."""
-    strategy = chain.strategy
-    last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
-    row = last if strategy.is_multi_turn else rows.get(0)
+    strategy, hint = chain.strategy, chain.hints.get(one.condition)
+    item = hint.item if isinstance(hint, HintedTurn) else chain.item  # its choices may stand in another order
+    row = last_row(strategy, rows)
     if row is None and rows:  # a conversation that a failure ended
         row = rows[max(rows)]
         row = {**row, "status": UNFINISHED if row["status"] in ANSWERS else row["status"]}
     if row is None or row["status"] not in ANSWERS:
-        return _answer(row, None, None, None)
+        return _answer(row)
     row = {**row, "text": row.get(CONCLUSION, row.get("text")) or "", "usage": (rows.get(0) or {}).get("usage")}
     found = read_response(item, row, is_lettered(item, strategy))
-    written = read_chain(item, strategy, rows)
-    if isinstance(written, Chain):
-        text = written.written.text
-        admits = None if written.written.form == LABELS else hints.mentions_hint(item, text, one.condition)
-    else:
-        text, admits = None, None
+    read = read_chain(item, strategy, rows)
+    text = read.written.text if isinstance(read, Chain) else None
+    admits = None
+    if isinstance(read, Chain) and read.written.form != LABELS:
+        admits = hints.mentions_hint(item, read.written.text, one.condition)
     return {**_answer(row, found.answer, found.parse, found.reason), "edited": text, "admits": admits}
 
 
-def _prediction_columns(chain: Chain, row: Mapping[str, Any] | None) -> dict[str, Any]:
+def _prediction_columns(chain: Chain, row: Row | None) -> dict[str, Any]:
     if row is None or row["status"] not in ANSWERS:
-        return _answer(row, None, None, None)
+        return _answer(row)
     found = read_response(chain.item, row, False)  # choices are offered to it by their words
     return _answer(row, found.answer, found.parse, found.reason)
 
 
-class _Hinted:
-    """The items as hints show them; those of one chain are made once."""
-
-    def __init__(self) -> None:
-        self._chain: Chain | None = None
-        self._items: dict[str, Item] = {}
-
-    def item(self, chain: Chain, condition: str) -> Item:
-        """The item as it was shown with that hint, whose choices may stand in another order."""
-        if self._chain is not chain:
-            made = hints.add_hints(chain.item, chain.strategy.turn, chain.written.model_answer, lettered=chain.lettered)
-            self._chain = chain
-            self._items = {one.condition: one.item for one in made if isinstance(one, hints.HintedTurn)}
-        return self._items.get(condition, chain.item)
-
-
-ENDED = FINAL | {INVALID}
-"""Statuses of rows that are never asked again."""
-
-
 @dataclass(frozen=True)
 class MeasurementResult:
-    """A finished measurement. folder: of its run. asked: whether anything was left to ask. failures: requests without a
-    reply, by status. cached: the share of the prompt tokens that the server had in its cache, None where it does not
-    tell; asked_tokens: how many prompt tokens there were."""
+    """A finished measurement."""
 
     folder: Path
-    asked_now: bool
-    failures: Mapping[str, int]
-    tokens: int | None = None
-    cached: float | None = None
+    asked_now: bool  # whether anything was left to ask
+    failures: Mapping[str, int]  # requests without a reply, by status
+    tokens: int | None = None  # how many prompt tokens there were
+    cached: float | None = None  # the share of them that the server had in its cache, None where it does not tell
 
 
 def preview(settings: Settings) -> PlanCost:
@@ -443,12 +373,9 @@ def measure(
 ) -> MeasurementResult:
     """Measure what the settings say, or go on with it, and return the finished run.
 
-    connection: how models are reached. place: the name or folder of the new run; None for ``faithfulness-<run>``.
-    listener: is told what happens. run_loop: runs the asking to its end (see AskingSession). stop: ends it
-    early.
-
-    Raises ConfigError for a run without chains, RunMismatchError where another model is served than wrote them or the
-    folder holds another measurement, ServerError, and StoppedError where it was stopped.
+    place: the name or folder of the new run; None for ``faithfulness-<run>``. run_loop: runs the asking to its end
+    (see AskingSession). Raises ConfigError for a run without chains, RunMismatchError where another model is served
+    than wrote them or the folder holds another measurement, ServerError, and StoppedError where it was stopped.
     """
     connection, listener, stop = connection or Connection(), listener or SilentListener(), stop or Stop()
     source = read_source(settings.run, settings.strategies, settings.where)
@@ -467,8 +394,11 @@ def measure(
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, run_loop)
-            made, chains = _ask_all(work, source, settings, servers, waiting, (rewriter, predictor))
-            return _write_result(work, source, made, chains, predictor)
+            made, chains, predictions = _ask_all(work, source, settings, servers, waiting, rewriter, predictor)
+        name = predictor.target.model if predictor is not None else None
+        frame = build_table(source, run_name(run.path), made, chains, reply_rows(run), predictions, name)
+        run.finish(frame)
+        return _result(run.path, frame, asked=True)
 
 
 def _second(given: str | None, model: str | None, option: str, strategy: str, waiting: WaitPolicy) -> Reader | None:
@@ -481,7 +411,6 @@ def _second(given: str | None, model: str | None, option: str, strategy: str, wa
 
 
 def _open_run(path: Path, settings: Settings, source: SourceRun, others: Mapping[str, Reader | None]) -> MeasuredRun:
-    """Open the run that keeps the measurement. others: the other models that are asked, by what they do."""
     manifest = source.manifest
     answers = journal.measure_file(source.folder / JOURNAL)[1]
     before = Manifest.read(path)
@@ -523,15 +452,19 @@ def _command(settings: Settings, source: SourceRun) -> str:
 def _open_ends(path: Path) -> bool:
     """Whether the table of a finished measurement holds questions that may be asked again."""
     statuses = pl.scan_parquet(path / TABLE, glob=False).select("outcome").unique().collect()["outcome"]
-    return bool(set(statuses) - ENDED - {LEFT_OUT})
+    return bool(set(statuses) - FINAL - {INVALID, LEFT_OUT})
 
 
 def _ask_all(
-    work: AskingSession, source: SourceRun, settings: Settings, servers: Servers, waiting: WaitPolicy,
-    second: tuple[Reader | None, Reader | None],
-) -> tuple[list[PlannedQuestion], Chains]:  # fmt: skip
-    """Ask everything that is left; returns what was planned, and the chains by item and strategy."""
-    rewriter, predictor = second
+    work: AskingSession,
+    source: SourceRun,
+    settings: Settings,
+    servers: Servers,
+    waiting: WaitPolicy,
+    rewriter: Reader | None,
+    predictor: Reader | None,
+) -> tuple[list[PlannedQuestion], Chains, Predictions]:
+    """Ask everything that is left; returns what was planned, the chains, and what the second model predicted."""
     run, listener = work.run, work.listener
     chains = {(chain.item.id, chain.strategy.name): chain for chain in draw_chains(source.chains, settings.limit)}
     file = run.work_file(plan.FILE)
@@ -539,16 +472,16 @@ def _ask_all(
     if made is not None:
         _check_planned(file, made, chains, source)
     if not settings.probes:
-        made = made or list(plan.make_plan(source, settings, _in_no_way))
+        made = made or list(plan.make_plan(source, settings, lambda chain: ()))
         plan.write_plan(file, made)
     elif made is None or work.left(made, chains):
         target = model_access.choose_server(source, work.connection, waiting)
-        reached = model_access.reach_model(target, source, run, servers, waiting, work.connection)
+        reached = model_access.reach_model(target, source, run, servers, waiting, work.connection, listener)
         run.note_environment({**_environment(reached.target), "held_by": reached.prefill_support or "a schema"})
         if made is None:
             paraphrases = _ask_rewriter(work, list(chains.values()), rewriter)
             edited = EDIT_PROBE in settings.probes
-            shown = model_access.find_ways(reached, settings, listener, waiting) if edited else _in_no_way
+            shown = model_access.find_ways(reached, settings, listener, waiting) if edited else lambda chain: ()
             with reached.counting(listener) as count:
                 made = list(plan.make_plan(source, settings, shown, count, paraphrases))
             plan.write_prefill_support(run.work_file(plan.HOW), reached.prefill_support)
@@ -557,18 +490,11 @@ def _ask_all(
             model_access.check_prefill_unchanged(reached, plan.read_prefill_support(run.work_file(plan.HOW)), waiting)
         work.ask(reached, made, chains)
     run.write_items(_items(source, chains))
-    if predictor is not None:
-        shown_items = predictor_items(made, chains)
-        work.ask_second(
-            predictor, {item.id: item for item in shown_items.values()}, PREDICTED, "predictions of answers"
-        )
-    return made, chains
-
-
-def _in_no_way(chain: Chain) -> tuple[str, ...]:
-    """The ways in which chains are shown where none is edited."""
-    del chain
-    return ()
+    if predictor is None:
+        return made, chains, {}
+    items = predictor_items(made, chains)
+    rows = work.ask_second(predictor, {one.id: one for one in items.values()}, PREDICTED, "predictions of answers")
+    return made, chains, {key: rows[item.id] for key, item in items.items() if item.id in rows}
 
 
 def _check_planned(file: Path, made: Sequence[PlannedQuestion], chains: Chains, source: SourceRun) -> None:
@@ -581,7 +507,7 @@ def _check_planned(file: Path, made: Sequence[PlannedQuestion], chains: Chains, 
 
 
 def _environment(target: Target) -> dict[str, Any]:
-    """What the manifest notes of the server: what may change the answers."""
+    """What may change the answers."""
     names = ("engine_version", "engine", "root", "dtype", "quantization", "tensor_parallel", "hardware")
     known = {name: target.server.get(name) for name in names if target.server.get(name) is not None}
     return {"model": target.model, "revision": target.revision, **make_portable(known)}
@@ -594,44 +520,21 @@ def _items(source: SourceRun, chains: Chains) -> list[Item]:
     return [found[name] for name in sorted(found)]
 
 
-def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader | None) -> dict[tuple[str, str], str]:
+def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader | None) -> dict[Key, str]:
     """The paraphrases that the rewriter made and that mean the same, by item and strategy."""
     if rewriter is None:
         return {}
     prose = [chain for chain in chains if chain.written.form in (TEXT, THINKING)]
-    shown = rewriter_items(prose)
-    rows = work.ask_second(rewriter, {item.id: item for item in shown.values()}, PARAPHRASED, "paraphrases of chains")
-    texts = answer_texts(rows)
+    shown = [second_models.paraphraser_item(chain.item, chain.written.text) for chain in prose]
+    rows = work.ask_second(rewriter, {item.id: item for item in shown}, PARAPHRASED, "paraphrases of chains")
     found = {}
-    for chain in prose:
-        key = (chain.item.id, chain.strategy.name)
-        text = second_models.read_paraphrase(texts.get(shown[key].id, ""))
-        if (
-            text is not None
-            and second_models.find_fault(chain.item, chain.written, text, lettered=chain.lettered) is None
-        ):
-            found[key] = text
+    for chain, item in zip(prose, shown, strict=True):
+        row = rows.get(item.id, {})
+        text = second_models.read_paraphrase(row.get("text") or "") if row.get("status") in ANSWERS else None
+        if text and second_models.find_fault(chain.item, chain.written, text, lettered=chain.lettered) is None:
+            found[chain.item.id, chain.strategy.name] = text
     work.listener.message(f"{len(found)} of {len(prose)} chains of prose are paraphrased by {rewriter.target.model}")
     return found
-
-
-def _write_result(
-    work: AskingSession, source: SourceRun, made: list[PlannedQuestion], chains: Chains, predictor: Reader | None
-) -> MeasurementResult:
-    """Make the table, keep it, and say what came of it."""
-    run = work.run
-    predictions: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-    if predictor is not None:
-        shown = predictor_items(made, chains)
-        known = {item.id: item for item in shown.values()}
-        answered = second_rows(run, PREDICTED, predictor.mark, known)
-        predictions = {key: answered[item.id] for key, item in shown.items() if item.id in answered}
-    frame = build_table(
-        source, run_name(run.path), made, chains, reply_rows(run), predictions,
-        predictor.target.model if predictor is not None else None,
-    )  # fmt: skip
-    run.finish(frame)
-    return _result(run.path, frame, asked=True)
 
 
 def _result(folder: Path, frame: pl.DataFrame, *, asked: bool) -> MeasurementResult:

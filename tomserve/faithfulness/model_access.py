@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,7 +26,7 @@ from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.chains import Count, write_beginning
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.plan import estimate_tokens
-from tomserve.faithfulness.settings import AUTO, BOTH, Connection, Settings
+from tomserve.faithfulness.settings import AUTO, Connection, Settings
 from tomserve.faithfulness.source_run import Chain, SourceRun, turn_place
 from tomserve.faithfulness.table import CALL, LABELS, PREFILL
 from tomserve.items import Item
@@ -37,7 +37,7 @@ from tomserve.runs import evaluation
 from tomserve.runs.evaluation import Servers
 from tomserve.runs.manifest import make_portable
 from tomserve.runs.measurement import MeasuredRun
-from tomserve.runs.progress import Listener, SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
@@ -57,89 +57,62 @@ _OPENS = '{"answer":'
 
 
 @dataclass(frozen=True)
-class SingleTurn:
-    """Asks one turn about an item. name: tells its questions from others. make: the turn."""
+class PlannedAsker:
+    """Asks one planned question, as tomserve.prompting.conversation.Asker describes."""
 
     name: str
-    make: Callable[[], Turn]
-    turns: int = 1
+    program: Callable[[], Program]
+    turns: int | None = 1
     calls: int = 1
     is_multi_turn: bool = False
 
     def conversation(self, item: Item) -> Conversation:
-        """A conversation of that turn alone."""
-
-        def program() -> Program:
-            yield self.make()
-            return None
-
-        return Conversation(program(), 1, f"{self.name}, item {item.id!r}")
-
-    def turn(self, item: Item) -> Turn:
-        """That turn."""
-        del item
-        return self.make()
-
-
-@dataclass(frozen=True)
-class HintedConversation:
-    """Asks a strategy's whole conversation about an item with a hint in its prompt.
-
-    name: tells its questions from others. strategy: whose prompts they are. hinted: the item and the messages with the
-    hint in them.
-    """
-
-    name: str
-    strategy: Strategy
-    hinted: HintedTurn
-
-    @property
-    def turns(self) -> int | None:
-        """How many requests it takes: as many as the strategy."""
-        return self.strategy.turns
-
-    @property
-    def calls(self) -> int:
-        """How many requests it may take at most."""
-        return self.strategy.calls
-
-    @property
-    def is_multi_turn(self) -> bool:
-        """Whether it may take another number of requests than one."""
-        return self.strategy.is_multi_turn
+        """The conversation about the item."""
+        return Conversation(self.program(), self.calls, f"{self.name}, item {item.id!r}")
 
     def turn(self, item: Item) -> Turn:
         """The first turn."""
         return self.conversation(item).open[0]
 
-    def conversation(self, item: Item) -> Conversation:
-        """The strategy's conversation in which every message that shows the question holds the hint, too."""
-        del item
-        inner = self.strategy.conversation(self.hinted.item)
-        plain, told = inner.open[0].messages[-1]["content"], self.hinted.messages[-1]["content"]
+
+def single_turn(name: str, make: Callable[[], Turn]) -> PlannedAsker:
+    """What asks one turn."""
+
+    def program() -> Program:
+        yield make()
+        return None
+
+    return PlannedAsker(name, program)
+
+
+def hinted_conversation(name: str, strategy: Strategy, hinted: HintedTurn) -> PlannedAsker:
+    """What asks the strategy's conversation in which every message that shows the question holds the hint, too."""
+
+    def program() -> Program:
+        inner = strategy.conversation(hinted.item)
+        plain, told = inner.open[0].messages[-1]["content"], hinted.messages[-1]["content"]
 
         def hint(turn: Turn) -> Turn:
             messages = [{**one, "content": told} if one["content"] == plain else one for one in turn.messages]
             return turn._replace(messages=tuple(messages))
 
-        def program() -> Program:
-            while not inner.ended:
-                numbers = [turn.number for turn in inner.open]
-                replies: list[Reply] = yield [hint(turn) for turn in inner.open]
-                for number, reply in zip(numbers, replies, strict=True):
-                    inner.reply(number, reply)
-            return inner.conclusion
+        while not inner.ended:
+            numbers = [turn.number for turn in inner.open]
+            replies: list[Reply] = yield [hint(turn) for turn in inner.open]
+            for number, reply in zip(numbers, replies, strict=True):
+                inner.reply(number, reply)
+        return inner.conclusion
 
-        return Conversation(program(), self.calls, f"{self.name}, item {self.hinted.item.id!r}")
+    return PlannedAsker(name, program, strategy.turns, strategy.calls, strategy.is_multi_turn)
 
 
 def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     """The turn that shows an edited chain as the beginning of the model's reply.
 
-    text: the edited chain. held_by: the field by which the server holds a reply to one of several texts (see
-    tomserve.serving.probe.CHOICE_FIELDS). Then the beginning reaches into the answer as far as its quotation mark,
-    since tokenizers join what stands before a label and never the mark to the label: the model goes on at the very
-    token at which it once chose its answer. Without such a field it ends before the mark, and a schema holds the rest.
+    held_by: the field by which the server holds a reply to one of several texts (see
+    tomserve.serving.probe.CHOICE_FIELDS). Then the beginning reaches into the answer as far as its quotation mark, the
+    very token at which the model once chose its answer. Without such a field it ends before the mark, since tokenizers
+    join it to what stands before it, and a schema holds the rest.
     """
     first, schema = _reasoning_turn(chain), _answer_schema(chain)
     beginning = write_beginning(chain.written, text)
@@ -149,7 +122,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     choices = (schema or {}).get("enum")
     if held_by is not None and choices and all(isinstance(one, str) for one in choices):
         beginning += f'{chain.space}"'
-        fields |= CHOICE_FIELDS[held_by]([f"{_quote(one)[1:]}}}" for one in choices])
+        fields |= CHOICE_FIELDS[held_by]([f"{orjson.dumps(one).decode()[1:]}}}" for one in choices])
         schema = None
     messages = (*first.messages, {"role": "assistant", "content": beginning})
     return Turn(messages, schema, _tokens(chain.strategy), fields)
@@ -167,7 +140,7 @@ def second_call_turn(chain: Chain, text: str) -> Turn:
     opens = written.before.find("{", split_thoughts(written.before).start)  # the object alone, without a code fence
     said = f"{written.before[opens:]}{text}}}" if written.form == LABELS else text.strip()
     messages: list[Message] = [*first.messages, {"role": "assistant", "content": said}]
-    messages.append({"role": "user", "content": _question(chain)})
+    messages.append({"role": "user", "content": _second_call().render({"lettered": chain.lettered})})
     schema = _answer_schema(chain)
     whole = None if schema is None else {
         **{"type": "object", "properties": {"answer": schema}, "required": ["answer"]},
@@ -241,18 +214,8 @@ def _answer_schema(chain: Chain) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def _quote(label: str) -> str:
-    """A label as a JSON string."""
-    return orjson.dumps(label).decode()
-
-
 def _tokens(strategy: Strategy) -> int:
     return min(ANSWER_TOKENS, strategy.max_tokens)
-
-
-def _question(chain: Chain) -> str:
-    """The message by which a second call asks for the answer."""
-    return _second_call().render({"lettered": chain.lettered})
 
 
 def text_digest() -> str:
@@ -272,19 +235,20 @@ class ModelAccess:
 
     target: Target
     source: SourceRun
-    server_gone: Callable[[], str | None] = lambda: None
-    """Returns a reason once the process of a server that was started here has ended, else None."""
-    prefill_support: str | None = None
-    """The field by which the server holds a continued reply to one of several texts; None where it knows none."""
-    _counts: dict[str, int] = field(default_factory=dict)
+    server_gone: Callable[[], str | None] = lambda: (
+        None
+    )  # why the process of a server started here has ended, if it has
+    prefill_support: str | None = None  # the field by which the server holds a continued reply to one of several texts
 
     def request(self, identity: Identity, turn: Turn) -> Request:
         """The request of a turn, sampled as the run was."""
-        return self._built(identity, turn, self.source.sampling)
+        at = self.target
+        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.source.sampling)
 
     def answer_request(self, identity: Identity, turn: Turn) -> Request:
         """The request of a turn that asks for an answer after an edited chain, before which nothing more is thought."""
-        return self._built(identity, turn, self.answering)
+        at = self.target
+        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.answering)
 
     @property
     def answering(self) -> Sampling:
@@ -293,10 +257,6 @@ class ModelAccess:
         if preset is None or preset.reasoning is None:
             return own
         return Sampling(own.temperature, own.seed, preset.extra("off"))
-
-    def _built(self, identity: Identity, turn: Turn, sampling: Sampling) -> Request:
-        at = self.target
-        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=sampling)
 
     @contextlib.contextmanager
     def counting(self, listener: Listener) -> Iterator[Count]:
@@ -307,11 +267,10 @@ class ModelAccess:
             yield estimate_tokens
             return
 
+        @cache
         def count(text: str) -> int:
-            if text not in self._counts:
-                found = probe.count_text_tokens(self.target.model, text) if text else 0
-                self._counts[text] = estimate_tokens(text) if found is None else found
-            return self._counts[text]
+            found = probe.count_text_tokens(self.target.model, text) if text else 0
+            return estimate_tokens(text) if found is None else found
 
         yield count
 
@@ -341,12 +300,17 @@ def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy
 
 
 def _root(found: object) -> str | None:
-    """Where a server says that it has its weights from; a path of this machine as runs keep it."""
     return str(make_portable(found)) if isinstance(found, str) and found else None
 
 
 def reach_model(
-    chosen: Target, source: SourceRun, run: MeasuredRun, servers: Servers, waiting: WaitPolicy, connection: Connection
+    chosen: Target,
+    source: SourceRun,
+    run: MeasuredRun,
+    servers: Servers,
+    waiting: WaitPolicy,
+    connection: Connection,
+    listener: Listener,
 ) -> ModelAccess:
     """Start the server where that is needed, and check that it chats. Raises ServerError, MachineError."""
     if not chosen.embedded:
@@ -357,7 +321,7 @@ def reach_model(
             waiting.check()
             waiting.note(text)
 
-        evaluation.ensure_engine(_Noted(waiting.note), setup=connection.setup)
+        evaluation.ensure_engine(listener, setup=connection.setup)
         server, started = servers.of(chosen, run.path, note)
         found = ModelAccess(started, source, server.gone)
     for address in found.target.endpoints:
@@ -368,22 +332,9 @@ def reach_model(
     return found
 
 
-class _Noted(SilentListener):
-    """A listener that hands its messages on, and nothing else."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-
-    def message(self, text: str) -> None:
-        """Hand a message on."""
-        self._note(text)
-
-
 def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: WaitPolicy) -> None:
-    """Check that the server still continues replies as it did when the measurement was begun.
-
-    held_by: the field by which it held replies then. Raises RunMismatchError where it does not.
-    """
+    """Raise RunMismatchError where the server continues replies otherwise than when the measurement was begun, holding
+    them by the field `held_by`."""
     probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting)
     reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     if reason is None and reached.prefill_support != held_by:
@@ -400,8 +351,7 @@ def find_ways(
 ) -> Callable[[Chain], Sequence[str]]:
     """In which ways the chains of each strategy are shown, as the settings want it and the server can.
 
-    Raises ServerError where only replies that are begun are wanted, and the server does not continue them; ConfigError
-    where no strategy can be shown as wanted.
+    Raises ServerError or ConfigError where they cannot be shown as wanted.
     """
     first: dict[str, Chain] = {}
     for chain in reached.source.chains:
@@ -421,26 +371,19 @@ def find_ways(
             f"the server does not continue a reply that is begun ({next(iter(refused.values()))}); leave --shown out, "
             "or use vLLM"
         )
-    wanted = {
-        name: tuple(way for way in found if way == CALL or name not in refused)
-        for name, found in able.items()
-    }  # fmt: skip
     if settings.shown == PREFILL:
-        wanted = {name: tuple(way for way in found if way == PREFILL) for name, found in wanted.items()}
-        if not all(wanted.values()):
-            none = next(name for name, found in wanted.items() if not found)
+        if none := [name for name, found in able.items() if PREFILL not in found]:
             raise ConfigError(
-                f"strategy {none!r} answers in a turn of its own, which cannot be prefilled; use --shown call"
+                f"strategy {none[0]!r} answers in a turn of its own, which cannot be prefilled; use --shown call"
             )
-    elif settings.shown == AUTO:
-        wanted = {name: found[:1] for name, found in wanted.items()}
+        return lambda chain: (PREFILL,)
+    wanted = {name: tuple(one for one in found if one == CALL or name not in refused) for name, found in able.items()}
     for name, reason in refused.items():
-        if settings.shown in (AUTO, BOTH):
-            listener.message(
-                f"the server does not continue a reply that is begun for strategy {name} ({reason}); its chains are "
-                "shown in an earlier message, and a second call asks for the answer"
-            )
-    return lambda chain: wanted[chain.strategy.name]
+        listener.message(
+            f"the server does not continue a reply that is begun for strategy {name} ({reason}); its chains are "
+            "shown in an earlier message, and a second call asks for the answer"
+        )
+    return lambda chain: wanted[chain.strategy.name][: 1 if settings.shown == AUTO else None]
 
 
 def _refusal(probe: PrefillProbe, reached: ModelAccess, chain: Chain) -> str | None:

@@ -18,11 +18,10 @@ import polars as pl
 
 from tomserve.benchmarks import Benchmark
 from tomserve.content import files
-from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError, JournalError
 from tomserve.faithfulness import edits
 from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
-from tomserve.faithfulness.hints import add_hints
+from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.settings import EDIT_PROBE, HINT_PROBE, LIMIT, Settings
 from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, marks_reasoning
 from tomserve.faithfulness.table import (
@@ -50,10 +49,9 @@ _FIELDS = {"item": str, "strategy": str, "kind": str, "condition": str}
 
 @dataclass(frozen=True)
 class PlannedQuestion:
-    """One question of a measurement, or an edit that could not be made.
+    """One question of a measurement, or an edit that could not be made (status LEFT_OUT); the fields as in the table.
 
-    item, strategy: of the chain. kind, condition, shown, implied, reason: as in the table. edited: the chain as it is
-    shown; for a prediction what the predicting model is shown of it. status: LEFT_OUT where it could not be made.
+    For a prediction `edited` is what the predicting model is shown of the chain.
     """
 
     item: str
@@ -75,11 +73,6 @@ class PlannedQuestion:
     def name(self) -> str:
         """What its questions are called in the journal, in the place of a strategy's name."""
         return ".".join(filter(None, (self.strategy, self.kind, self.condition, self.shown)))
-
-    @property
-    def identity(self) -> Identity:
-        """The identity of its first request."""
-        return Identity(self.item, self.name, 0)
 
 
 def write_plan(path: Path, planned: Iterable[PlannedQuestion]) -> None:
@@ -117,11 +110,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
 
 def read_plan(path: Path) -> list[PlannedQuestion]:
     """The plan in a file. Raises ConfigError by file and line where it is none."""
-    return list(_lines(path))
-
-
-def _lines(path: Path) -> Iterator[PlannedQuestion]:
-    way_out = "use --run NEW to begin anew"
+    way_out, found = "use --run NEW to begin anew", list[PlannedQuestion]()
     try:
         with files.open_for_reading(path) as file:
             for number, line in enumerate(files.read_lines(file, path), 1):
@@ -132,11 +121,12 @@ def _lines(path: Path) -> Iterator[PlannedQuestion]:
                     wrong += ["kind"] if row.get("kind") not in (EDIT, HINT, PREDICTION) else []
                     if wrong:
                         raise ConfigError(f"{path}:{number}: field {wrong[0]!r} is not as planned; {way_out}")
-                    yield PlannedQuestion(**row)
+                    found.append(PlannedQuestion(**row))
                 except (orjson.JSONDecodeError, AttributeError, TypeError):
                     raise ConfigError(f"{path}:{number}: not a planned question; {way_out}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); {way_out}") from None
+    return found
 
 
 Ways = Callable[[Chain], Sequence[str]]
@@ -144,6 +134,9 @@ Ways = Callable[[Chain], Sequence[str]]
 
 Paraphrases = Mapping[tuple[str, str], str]
 """Paraphrases that a model made, by item and strategy."""
+
+ONLY_VERDICT = "nothing would be left of the chain but its verdict"
+"""Why a chain cannot be shown without its verdict."""
 
 CHARACTERS_A_TOKEN = 4.0
 """How many characters a token of English text has, for a count without a tokenizer."""
@@ -170,74 +163,48 @@ def make_plan(
     pools: dict[str, list[tuple[Item, WrittenChain]]] = defaultdict(list)
     for chain in source.chains:
         pools[chain.strategy.name].append((chain.item, chain.written))
-    given = paraphrases or {}
     for chain in sorted(chains, key=lambda one: (one.strategy.name, one.strategy.order(one.item))):
+        item, written, name, lettered = chain.item, chain.written, chain.strategy.name, chain.lettered
         if EDIT_PROBE in settings.probes:
-            other = edits.choose_other(chain.item, chain.written, pools[chain.strategy.name])
-            mates = source.mates_of(chain.item)
-            made = edits.make_edits(
-                chain.item, chain.written, mates=mates, other=other, tokens=tokens, lettered=chain.lettered
-            )
-            own = given.get((chain.item.id, chain.strategy.name))
-            yield from _plan_edits(chain, (one for one in made if one.condition in settings.edits), ways(chain), own)
+            other = edits.choose_other(item, written, pools[name])
+            mates, own = source.mates_of(item), (paraphrases or {}).get((item.id, name))
+            for one in edits.make_edits(item, written, mates=mates, other=other, tokens=tokens, lettered=lettered):
+                if one.condition in settings.edits:
+                    edit = one if one.condition != PARAPHRASE or own is None else EditedChain(PARAPHRASE, own)
+                    yield from (_plan(chain, EDIT, edit, way) for way in ways(chain))
         if HINT_PROBE in settings.probes:
-            yield from _hints(chain)
+            yield from (_plan(chain, HINT, one) for one in chain.hints.values())
         if settings.predictor is not None:
-            yield from _predictions(chain)
+            rest = edits.remove_verdict(item, written, lettered=lettered)
+            for condition, text in ((QUESTION, None), (CHAIN, written.text), (NO_VERDICT, rest)):
+                if condition == NO_VERDICT and text is None:
+                    yield _plan(chain, PREDICTION, OmittedEdit(condition, ONLY_VERDICT))
+                else:
+                    own = written.model_answer
+                    yield PlannedQuestion(item.id, name, PREDICTION, condition, implied=own, edited=text)
     if EDIT_PROBE in settings.probes:
         for name, items in source.unreadable.items():
             for item, reason in items:
                 yield PlannedQuestion(item.id, name, EDIT, FULL, status=LEFT_OUT, reason=reason)
 
 
-def _plan_edits(
-    chain: Chain, made: Iterable[EditedChain | OmittedEdit], shown: Sequence[str], paraphrase: str | None
-) -> Iterator[PlannedQuestion]:
-    """The edits of one chain, each in every way in which it is shown. paraphrase: one that a model made."""
-    for one in made:
-        edit = EditedChain(PARAPHRASE, paraphrase) if one.condition == PARAPHRASE and paraphrase is not None else one
-        for way in shown:
-            yield _plan_edit(chain, EDIT, edit, way)
-
-
-def _hints(chain: Chain) -> Iterator[PlannedQuestion]:
-    for one in add_hints(chain.item, chain.strategy.turn, chain.written.model_answer, lettered=chain.lettered):
-        if isinstance(one, OmittedEdit):
-            yield _plan_edit(chain, HINT, one)
-        else:
-            yield PlannedQuestion(chain.item.id, chain.strategy.name, HINT, one.condition, implied=one.implied)
-
-
-def _predictions(chain: Chain) -> Iterator[PlannedQuestion]:
-    """What the predicting model is shown: nothing of the chain, all of it, and all but its verdict."""
-    rest = edits.remove_verdict(chain.item, chain.written, lettered=chain.lettered)
-    for condition, text in ((QUESTION, None), (CHAIN, chain.written.text), (NO_VERDICT, rest)):
-        if condition == NO_VERDICT and text is None:
-            yield _plan_edit(
-                chain, PREDICTION, OmittedEdit(condition, "nothing would be left of the chain but its verdict")
-            )
-            continue
-        own = chain.written.model_answer
-        yield PlannedQuestion(chain.item.id, chain.strategy.name, PREDICTION, condition, implied=own, edited=text)
-
-
-def _plan_edit(chain: Chain, kind: str, made: EditedChain | OmittedEdit, shown: str | None = None) -> PlannedQuestion:
+def _plan(
+    chain: Chain, kind: str, made: EditedChain | HintedTurn | OmittedEdit, shown: str | None = None
+) -> PlannedQuestion:
     item, strategy = chain.item.id, chain.strategy.name
     if isinstance(made, OmittedEdit):
         return PlannedQuestion(item, strategy, kind, made.condition, shown, status=LEFT_OUT, reason=made.reason)
-    return PlannedQuestion(item, strategy, kind, made.condition, shown, made.implied, made.text)
+    text = made.text if isinstance(made, EditedChain) else None
+    return PlannedQuestion(item, strategy, kind, made.condition, shown, made.implied, text)
 
 
 @dataclass(frozen=True)
 class PlanCost:
-    """What a measurement would ask.
+    """What a measurement would ask."""
 
-    requests: how many, by kind. chains: how many, by strategy. left_out: how many edits and hints cannot be made.
-    """
-
-    requests: Mapping[str, int]
-    chains: Mapping[str, int]
-    left_out: int
+    requests: Mapping[str, int]  # by kind
+    chains: Mapping[str, int]  # by strategy
+    left_out: int  # edits and hints that cannot be made
 
     @property
     def total(self) -> int:

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.faithfulness import chains
-from tomserve.faithfulness.chains import WrittenChain
+from tomserve.faithfulness.chains import OmittedEdit, WrittenChain
+from tomserve.faithfulness.hints import HintedTurn, add_hints
 from tomserve.items import EVERY, Item, read_items
 from tomserve.items import where as met
 from tomserve.items.item import items_digest
@@ -112,22 +114,20 @@ class Chain:
 
     item: Item
     strategy: Strategy
-    """The strategy that the chain was asked by."""
     written: WrittenChain
-    replies: tuple[str, ...] = ()
-    """The texts of the conversation's turns up to the reasoning, which is the last of them; () for one turn."""
-    space: str = ""
-    """The white space that the model wrote before its answer, behind the colon."""
-
-    @property
-    def unit(self) -> str:
-        """What counts as one independent draw: the stage where the item names one, else its cluster."""
-        return unit_of(self.item)
+    replies: tuple[str, ...] = ()  # those of the conversation's turns up to the reasoning, the last; () for one turn
+    space: str = ""  # what the model wrote between the colon and its answer
 
     @property
     def lettered(self) -> bool:
         """Whether the choices were shown as A, B, C."""
         return is_lettered(self.item, self.strategy)
+
+    @cached_property
+    def hints(self) -> dict[str, HintedTurn | OmittedEdit]:
+        """The prompt with each hint in it, by condition."""
+        made = add_hints(self.item, self.strategy.turn, self.written.model_answer, lettered=self.lettered)
+        return {one.condition: one for one in made}
 
 
 @dataclass(frozen=True)
@@ -137,15 +137,10 @@ class SourceRun:
     folder: Path
     manifest: Manifest
     sampling: Sampling
-    """The sampling of every request."""
     preset: Preset | None
-    """The preset of the model, None where it has none."""
-    chains: Sequence[Chain]
-    """Every chain that can be edited, by strategy and item."""
-    unreadable: Mapping[str, Sequence[tuple[Item, str]]] = field(default_factory=dict)
-    """For each strategy the items whose chain cannot be, with the reason."""
-    mates: Mapping[str, Sequence[Item]] = field(default_factory=dict)
-    """The other questions about a story, by cluster."""
+    chains: Sequence[Chain]  # those that can be edited, by strategy and item
+    unreadable: Mapping[str, Sequence[tuple[Item, str]]] = field(default_factory=dict)  # the others, with the reason
+    mates: Mapping[str, Sequence[Item]] = field(default_factory=dict)  # all questions about a story, by cluster
 
     @property
     def name(self) -> str:
@@ -165,8 +160,7 @@ def unit_of(item: Item) -> str:
 
 
 def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> SourceRun:
-    """Read a run. strategies: whose chains are wanted, empty for all that mark theirs. where: conditions on the
-    questions, empty for those that the benchmark names.
+    """Read a run. strategies, where: as in Settings.
 
     Raises ConfigError for a run without answers, one that was sampled with chance, strategies that mark no chain, and
     prompts that have changed since it was asked; ContentError where a file cannot be read.
@@ -184,7 +178,9 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
     loaded = {name: strategy_of(folder, manifest, name, preset) for name in names}
     if warm := [name for name, strategy in loaded.items() if marks_reasoning(strategy) and not strategy.greedy(0.0)]:
         raise ConfigError(f"{folder}: strategy {warm[0]!r} samples with chance, so that its answers change anyway")
-    items = list(_items(folder, manifest, where))
+    benchmark = benchmarks.find(manifest.benchmark)
+    conditions = tuple(where) or (benchmark.reasoned if benchmark is not None else ()) or (EVERY,)
+    items = list(met((item for item in read_items(folder / ITEMS) if item.base is None), conditions))
     rows = _rows(folder, {item.id for item in items}, names)
     chains: list[Chain] = []
     unreadable: dict[str, list[tuple[Item, str]]] = defaultdict(list)
@@ -208,21 +204,11 @@ def marks_reasoning(strategy: Strategy) -> bool:
 
 
 def _choose_strategies(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list[str]:
-    """The strategies of the run whose chains are wanted. Raises ConfigError for one that the run was not asked by."""
     known = list(manifest.strategies)
     for name in strategies:
         if name not in known:
             raise ConfigError(f"{folder}: {one_of('strategy', name, known)} (those that the run was asked by)")
     return list(dict.fromkeys(strategies)) or known
-
-
-def _items(folder: Path, manifest: Manifest, where: Sequence[str]) -> Iterator[Item]:
-    """The questions of the run that meet the conditions and are no variants."""
-    conditions = tuple(where)
-    if not conditions and (benchmark := benchmarks.find(manifest.benchmark)) is not None:
-        conditions = benchmark.reasoned
-    every = (item for item in read_items(folder / ITEMS) if item.base is None)
-    return met(every, conditions or (EVERY,))
 
 
 def _rows(
@@ -240,14 +226,20 @@ def _rows(
     return found
 
 
+def last_row(strategy: Strategy, rows: Rows) -> Mapping[str, Any] | None:
+    """The row that ends a conversation, None where it has not ended."""
+    if not strategy.is_multi_turn:
+        return rows.get(0)
+    return next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
+
+
 def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     """The chain of one answer; "" where the strategy marks none, else the reason why it cannot be edited.
 
     item: as it was shown. rows: those of the conversation about it, by turn.
     """
     thought = not marks_reasoning(strategy)
-    last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
-    row = last if strategy.is_multi_turn else rows.get(0)
+    row = last_row(strategy, rows)
     if row is None:
         return "" if thought else "it has no answer in the run"
     if row["status"] not in ANSWERS:
@@ -284,7 +276,6 @@ def turn_place(strategy: Strategy) -> int:
 
 
 def is_lettered(item: Item, strategy: Strategy) -> bool:
-    """Whether the choices of the item were shown as A, B, C by that strategy."""
     benchmark = benchmarks.find(item.benchmark)
     return strategy.lettered or (benchmark is not None and benchmark.lettered)
 
@@ -317,7 +308,7 @@ def draw_chains(chains: Iterable[Chain], limit: int) -> list[Chain]:
     """At most `limit` chains of each strategy, spread evenly over the units; of one seed, so that runs are alike."""
     by_strategy: dict[str, dict[str, list[Chain]]] = defaultdict(lambda: defaultdict(list))
     for chain in chains:
-        by_strategy[chain.strategy.name][chain.unit].append(chain)
+        by_strategy[chain.strategy.name][unit_of(chain.item)].append(chain)
     found: list[Chain] = []
     for units in by_strategy.values():
         for members in units.values():
