@@ -94,9 +94,9 @@ def test_a_list_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
 
 def test_a_field_is_decoded_and_written_back_byte_for_byte() -> None:
     text = '{"note": 1, "explanation":  "She read \\"acorns\\".\\nSo: acorns – é.", "answer": "acorns"}'
-    found = field_of(TIN, text, "explanation")
+    found = field_of(text, "explanation")
     assert isinstance(found, WrittenChain)
-    assert (found.form, found.text, found.model_answer) == (TEXT, 'She read "acorns".\nSo: acorns – é.', "acorns")
+    assert (found.form, found.text) == (TEXT, 'She read "acorns".\nSo: acorns – é.')
     assert write_beginning(found, found.text) == text[: text.index("answer") + len('answer":')]
     changed = json.loads(write_beginning(found, 'A "quote"\n\\ here') + ' "acorns"}')
     assert changed == {"note": 1, "explanation": 'A "quote"\n\\ here', "answer": "acorns"}
@@ -113,29 +113,25 @@ def test_a_field_is_decoded_and_written_back_byte_for_byte() -> None:
     ],
 )
 def test_a_field_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
-    assert field_of(TIN, text, "explanation") == reason
+    assert field_of(text, "explanation") == reason
 
 
 def test_an_earlier_turn_is_the_chain_and_the_last_one_answers() -> None:
-    assert turn_of(TIN, "She read acorns.", '{"answer": "marbles"}') == WrittenChain(
-        TEXT, "She read acorns.", model_answer="marbles"
-    )
-    assert turn_of(TIN, " 1. ... ", '{"answer": "marbles"}') == chains.NO_PROSE
+    assert turn_of("She read acorns.") == WrittenChain(TEXT, "She read acorns.")
+    assert turn_of(" 1. ... ") == chains.NO_PROSE
 
 
 def test_thinking_is_found_apart_from_the_reply_or_in_it() -> None:
-    apart = thinking_of(TIN, '{"answer": "acorns"}', " She read acorns.\n")
-    assert apart == WrittenChain(
-        THINKING, "She read acorns.", before="<think>\n", after='\n</think>\n\n{"answer":', model_answer="acorns"
-    )
-    assert thinking_of(TIN, '<think>\nShe read acorns.</think>\n{"answer": "acorns"}', None) == apart
-    assert thinking_of(TIN, 'She read acorns.\n</think>{"answer": "acorns"}', "") == apart
-    marked = thinking_of(TIN, '[She read acorns.] {"answer": "acorns"}', None, marks=("[", "]"))
+    apart = thinking_of('{"answer": "acorns"}', " She read acorns.\n")
+    assert apart == WrittenChain(THINKING, "She read acorns.", before="<think>\n", after='\n</think>\n\n{"answer":')
+    assert thinking_of('<think>\nShe read acorns.</think>\n{"answer": "acorns"}', None) == apart
+    assert thinking_of('She read acorns.\n</think>{"answer": "acorns"}', "") == apart
+    marked = thinking_of('[She read acorns.] {"answer": "acorns"}', None, marks=("[", "]"))
     assert isinstance(marked, WrittenChain)
     assert write_beginning(marked, marked.text) == '[\nShe read acorns.\n]\n\n{"answer":'
-    assert thinking_of(TIN, "<think>She read", None) == chains.CUT
-    assert thinking_of(TIN, '{"answer": "acorns"}', None) == chains.NO_THINKING
-    assert thinking_of(TIN, '<think>\n\n</think>\n\n{"answer": "acorns"}', None) == chains.NO_PROSE
+    assert thinking_of("<think>She read", None) == chains.CUT
+    assert thinking_of('{"answer": "acorns"}', None) == chains.NO_THINKING
+    assert thinking_of('<think>\n\n</think>\n\n{"answer": "acorns"}', None) == chains.NO_PROSE
 
 
 blanks = st.text(" \n\t", max_size=3)
@@ -167,9 +163,9 @@ pieces = st.sampled_from(
 
 @given(st.lists(st.one_of(pieces, st.text(max_size=6)), max_size=14).map("".join))
 def test_no_reply_breaks_a_reader(text: str) -> None:
-    for found in (labels_of(TIN, text), field_of(TIN, text, "beliefs")):
+    for found in (labels_of(TIN, text), field_of(text, "beliefs")):
         assert isinstance(found, str) or text.startswith(write_beginning(found, found.text))
-    turn = turn_of(TIN, text, text)
+    turn = turn_of(text)
     assert isinstance(turn, str) or turn.text == text
-    thought = thinking_of(TIN, text, None)
+    thought = thinking_of(text, None)
     assert isinstance(thought, str) or thought.text in text

@@ -128,9 +128,9 @@ def test_the_other_items_chain_is_written_in_this_items_style() -> None:
 
 
 def test_dots_style_and_verdict() -> None:
-    assert chains.dots("one two three", tokens) == ". . ."
-    assert tokens(chains.dots("", tokens)) <= 1
-    assert len(chains.dots("abc", lambda text: 0 if text.startswith(".") else 9)) < 100
+    assert chains.dotted_lines("one two three", tokens) == ". . ."
+    assert tokens(chains.dotted_lines("", tokens)) <= 1
+    assert len(chains.dotted_lines("abc", lambda text: 0 if text.startswith(".") else 9)) < 100
     listed = [{"sentence": 1, "belief": "unknown"}, {"sentence": 3, "belief": "acorns"}]
     written = chain(json.dumps({"beliefs": listed, "answer": "acorns"}, indent=2))
     assert texts(made(TIN, written))["last_corrupted"][0] == written.text.replace("acorns", "marbles")

@@ -29,9 +29,9 @@ OTHER = (JAR, WrittenChain(TEXT, "Ann read the lid. Therefore Ann thinks that it
 
 
 def chain(text: str, own: str | None = "acorns", item: Item = TIN) -> WrittenChain:
-    found = turn_of(item, text, str(own))
+    found = turn_of(text)
     assert isinstance(found, WrittenChain), found
-    return found
+    return found._replace(model_answer=own)
 
 
 def made(
@@ -85,8 +85,9 @@ The answer is acorns.""",
 
 
 def test_thinking_is_edited_like_any_prose() -> None:
-    thought = thinking_of(TIN, '{"answer": "acorns"}', COT)
+    thought = thinking_of('{"answer": "acorns"}', COT)
     assert isinstance(thought, WrittenChain)
+    thought = thought._replace(model_answer="acorns")
     found, as_text = texts(made(TIN, thought)), texts(made(TIN, chain(COT)))
     assert found == as_text
     assert write_beginning(thought, found["last_corrupted"][0]).endswith('is marbles.\n</think>\n\n{"answer":')
@@ -190,9 +191,10 @@ words = st.sampled_from(
     st.lists(st.one_of(words, st.text(max_size=4)), max_size=30).map(" ".join), st.sampled_from([*TIN.choices, None])
 )
 def test_no_prose_breaks_an_edit_and_what_is_implied_is_read(text: str, own: str | None) -> None:
-    written = turn_of(TIN, text, str(own))
+    written = turn_of(text)
     if isinstance(written, str):
         return
+    written = written._replace(model_answer=own)
     found = made(TIN, written)
     assert found["full"] == EditedChain("full", text)
     assert "".join(split_units(text)) == text

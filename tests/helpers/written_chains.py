@@ -72,9 +72,9 @@ def gold_prose(item: Item) -> WrittenChain:
             f"{place}. {sentence}" + (f" So now {who} believes that it is {beliefs[place - 1]}." if new else "")
         )
     lines += ["", f"Therefore, {who} still thinks that it is **{item.answer}**. The answer is {item.answer}."]
-    found = turn_of(item, "\n".join(lines), json.dumps({"answer": item.answer}))
+    found = turn_of("\n".join(lines))
     assert isinstance(found, WrittenChain), found
-    return found
+    return found._replace(model_answer=item.answer)
 
 
 def tokens(text: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -30,17 +31,17 @@ _DECODER = json.JSONDecoder()
 
 
 class Member(NamedTuple):
-    """One member of an object. key: as it is written. colon: the place behind its colon. start, end: of its value."""
+    """One member of an object."""
 
     key: str
-    colon: int
-    start: int
+    colon: int  # the place behind its colon
+    start: int  # of its value
     end: int
     value: Any
 
 
 class Element(NamedTuple):
-    """One element of a list. start, end: where it begins and ends. value: what it is."""
+    """One element of a list."""
 
     start: int
     end: int
@@ -122,34 +123,27 @@ Count = Callable[[str], int]
 
 
 class StatedBelief(NamedTuple):
-    """One stated belief of a chain of labels. sentence: after which it holds, from 1. label: one of the choices."""
+    """One stated belief of a chain of labels."""
 
-    sentence: int
+    sentence: int  # after which it holds, from 1
     label: str
 
 
 class WrittenChain(NamedTuple):
     """A chain that can be edited."""
 
-    form: str
-    """The form: LABELS, TEXT or THINKING (see tomserve.faithfulness.table)."""
-    text: str
-    """The chain alone, as it was written: of LABELS the JSON list, of TEXT and THINKING the prose."""
-    entries: tuple[StatedBelief, ...] = ()
-    """The beliefs of LABELS in order, else ()."""
-    plain: bool = False
-    """Of LABELS, whether the list holds bare labels instead of objects with their sentences."""
-    before: str = ""
+    form: str  # LABELS, TEXT or THINKING (see tomserve.faithfulness.table)
+    text: str  # the chain alone, as it was written: of LABELS the JSON list, of TEXT and THINKING the prose
+    entries: tuple[StatedBelief, ...] = ()  # the beliefs of LABELS in order
+    plain: bool = False  # of LABELS, whether the list holds bare labels instead of objects with their sentences
+    before: str = ""  # before + text + after is the beginning of the reply, to be continued by the answer alone as JSON
     after: str = ""
-    """What the model wrote around the chain up to its answer, so that before + text + after is the beginning of its
-    reply, to be continued by the answer alone as JSON ('"tea"'), such as '{"beliefs": ' and ', "answer":'."""
-    model_answer: str | None = None
-    """The answer that the model gave after the chain; None where it gave none."""
+    model_answer: str | None = None  # what the model answered after the chain
 
 
 class EditedChain(NamedTuple):
-    """A chain that was changed. condition: how (see tomserve.faithfulness.table.EDITS). text: what stands in the place
-    of `Written.text`. implied: the answer that it leads to, where the edit aims at one."""
+    """A chain that was changed. condition: one of EDITS. text: what stands in the place of `WrittenChain.text`.
+    implied: the answer that it leads to, where the edit aims at one."""
 
     condition: str
     text: str
@@ -157,7 +151,7 @@ class EditedChain(NamedTuple):
 
 
 class OmittedEdit(NamedTuple):
-    """An edit that cannot be made of a chain. condition: which. reason: why, in words that hold for many items."""
+    """An edit that cannot be made of a chain. reason: why, in words that hold for many items."""
 
     condition: str
     reason: str
@@ -167,19 +161,14 @@ STRANGE = "the list of beliefs is written in a form of its own"
 
 
 class ListStyle(NamedTuple):
-    """The marks and blanks of a list.
-
-    opening, between, closing: what stands before the first element, between two and behind the last. parts: of an
-    element that is an object, what stands before, between and behind its two values; None where elements are labels.
-    label_first: whether the label is the first of them. escaped: whether letters beyond ASCII are written as escapes.
-    """
+    """The marks and blanks of a list."""
 
     opening: str
-    between: str
+    between: str  # two elements
     closing: str
-    parts: tuple[str, str, str] | None = None
+    parts: tuple[str, str, str] | None = None  # before, between and behind the two values of an object; None for labels
     label_first: bool = False
-    escaped: bool = False
+    escaped: bool = False  # whether letters beyond ASCII are written as escapes
 
     def written(self, entries: Sequence[StatedBelief]) -> str:
         """The list of these beliefs; an empty one has no blanks."""
@@ -196,8 +185,8 @@ class ListStyle(NamedTuple):
 
 
 def list_style(text: str) -> ListStyle:
-    """How this list is written, by its first two elements. Raises InapplicableError for a text that is no list of
-    labels, or of objects with a sentence and a belief and nothing else."""
+    """How a list of labels, or of objects with a sentence and a belief and nothing else, is written, by its first two
+    elements. Raises InapplicableError for any other text."""
     found = find_elements(text)
     if not found:
         raise InapplicableError(STRANGE)
@@ -244,11 +233,8 @@ def offered_choices(item: Item, lettered: bool) -> Sequence[str]:
 
 
 def labels_of(item: Item, text: str, *, lettered: bool = False) -> WrittenChain | str:
-    """The chain of a reply such as {"beliefs": [...], "answer": ...}, with other members anywhere in it.
-
-    text: the reply. lettered: whether choices were offered by letter. What stands around the object, such as thinking,
-    is a part of `before`.
-    """
+    """The chain of a reply such as {"beliefs": [...], "answer": ...}, with other members anywhere in it. What stands
+    around the object, such as thinking, is a part of `before`. lettered: whether choices were offered by letter."""
     choices = offered_choices(item, lettered)
     reading = read_reply(text, choices, len(item.story), item.question)
     if reading.chain is None:
@@ -279,12 +265,9 @@ def labels_of(item: Item, text: str, *, lettered: bool = False) -> WrittenChain 
     return ANSWER_FIRST if late else NOT_STRICT
 
 
-def field_of(item: Item, text: str, field: str, *, lettered: bool = False) -> WrittenChain | str:
-    """The prose in a field of a reply such as {"explanation": ..., "answer": ...}.
-
-    text: the reply. field: the name of the field. `before` and `after` hold the quotation marks of the JSON string,
-    and `text` is what it says; see `write_beginning`.
-    """
+def field_of(text: str, field: str) -> WrittenChain | str:
+    """The prose in a field of a reply such as {"explanation": ..., "answer": ...}. `before` and `after` hold the
+    quotation marks of the JSON string, and `text` is what it says; see `write_beginning`."""
     late = False
     for held in _list_members(text):
         found = _find_member(held, field.strip().casefold())
@@ -292,35 +275,23 @@ def field_of(item: Item, text: str, field: str, *, lettered: bool = False) -> Wr
             late = True
             continue
         before, after = text[: found.start + 1], text[found.end - 1 : held[-1].colon]
-        if _WORD.search(found.value) is None:
-            return NO_PROSE
         if _escape_json(found.value) != text[found.start + 1 : found.end - 1]:
-            return ESCAPED
-        own = read_reply(text, offered_choices(item, lettered), len(item.story), item.question).answer
-        return WrittenChain(TEXT, found.value, before=before, after=after, model_answer=own)
+            return ESCAPED if _WORD.search(found.value) else NO_PROSE
+        return _prose(TEXT, found.value, before, after)
     return NO_FIELD if late else NOT_STRICT
 
 
-def turn_of(item: Item, text: str, answer_text: str, *, lettered: bool = False) -> WrittenChain | str:
-    """The prose of an earlier turn of a conversation. text: that turn's reply. answer_text: the reply that answers."""
-    if _WORD.search(text) is None:
-        return NO_PROSE
-    return WrittenChain(TEXT, text, model_answer=_own(item, answer_text, lettered))
+def turn_of(text: str) -> WrittenChain | str:
+    """The prose of an earlier turn of a conversation."""
+    return _prose(TEXT, text)
 
 
-def thinking_of(
-    item: Item,
-    text: str,
-    reasoning: str | None,
-    *,
-    marks: tuple[str, str] = THINK,
-    lettered: bool = False,
-) -> WrittenChain | str:
+def thinking_of(text: str, reasoning: str | None, marks: tuple[str, str] = THINK) -> WrittenChain | str:
     """The thinking of a model that thinks before it answers.
 
-    text: the reply. reasoning: its thinking where the server gives it apart; else it is sought in the reply between
-    the marks or, where the first of these belongs to the prompt, before the second. marks: what stands before and
-    behind the thinking, also where it is shown again; for the usual ones any that models use are read.
+    reasoning: where the server gives it apart; else it is sought in the reply between the marks or, where the first of
+    these belongs to the prompt, before the second. marks: what stands before and behind the thinking, also where it is
+    shown again; for the usual ones any that models use are read.
     """
     opening, closing = marks
     thought = reasoning or ""
@@ -329,16 +300,11 @@ def thinking_of(
         if found.cut or found.thought is None:
             return CUT if found.cut else NO_THINKING
         thought = found.thought
-    thought = thought.strip()
-    if _WORD.search(thought) is None:
-        return NO_PROSE
-    return WrittenChain(
-        THINKING,
-        thought,
-        before=f"{opening}\n",
-        after=f"\n{closing}\n\n{_FIRST}",
-        model_answer=_own(item, text, lettered),
-    )
+    return _prose(THINKING, thought.strip(), f"{opening}\n", f"\n{closing}\n\n{_FIRST}")
+
+
+def _prose(form: str, text: str, before: str = "", after: str = "") -> WrittenChain | str:
+    return WrittenChain(form, text, before=before, after=after) if _WORD.search(text) else NO_PROSE
 
 
 def _split_at_marks(text: str, opening: str, closing: str) -> SplitReply:
@@ -350,21 +316,14 @@ def _split_at_marks(text: str, opening: str, closing: str) -> SplitReply:
 
 
 def write_beginning(chain: WrittenChain, text: str) -> str:
-    """The beginning of a reply with that text in the place of the chain, to be continued by the answer alone.
-
-    It is the chain's `before`, the text (escaped where it stands in a JSON string) and its `after`.
-    """
+    """The beginning of a reply with that text in the place of the chain (escaped where it stands in a JSON string), to
+    be continued by the answer alone."""
     quoted = chain.form == TEXT and chain.after.startswith('"')
     return chain.before + (_escape_json(text) if quoted else text) + chain.after
 
 
 def _escape_json(prose: str) -> str:
-    """The prose as it stands between the quotation marks of a JSON string."""
     return json.dumps(prose, ensure_ascii=False)[1:-1]
-
-
-def _own(item: Item, text: str, lettered: bool) -> str | None:
-    return read_reply(text, offered_choices(item, lettered), len(item.story), item.question).answer
 
 
 def _list_members(text: str) -> list[list[Member]]:
@@ -411,15 +370,10 @@ class EditCase(NamedTuple):
 
     item: Item
     chain: WrittenChain
-    """The chain of an item."""
-    mates: Sequence[Item]
-    """Other questions about the same story."""
-    other: tuple[Item, WrittenChain] | None
-    """The chain of another item, with that item."""
+    mates: Sequence[Item]  # other questions about the same story
+    other: tuple[Item, WrittenChain] | None  # the chain of another item, with that item
     tokens: Count
-    """A function that counts tokens."""
-    choices: Sequence[str]
-    """The item's choices as replies are read by them."""
+    choices: Sequence[str]  # the item's, as replies are read by them
 
 
 def random_key(*parts: str) -> bytes:
@@ -496,16 +450,9 @@ def count_beginning(share: float, length: int) -> int:
     return kept
 
 
-DOT, JOINED = ".", " "
-
-
-def dots(text: str, tokens: Count) -> str:
-    """Dots that are as many tokens as the text, or as near to that as can be."""
-    return _as_many(lambda count: JOINED.join(DOT * count), text, tokens)
-
-
 def dotted_lines(text: str, tokens: Count) -> str:
-    """Dots that are as many tokens as the text, in lines that are as long as the text's compared to each other."""
+    """The fewest dots that are at least as many tokens as the text, in lines that are as long as the text's compared
+    to each other."""
     lengths = [len(line.strip()) for line in text.split("\n")]
     whole = sum(lengths) or 1
 
@@ -514,24 +461,9 @@ def dotted_lines(text: str, tokens: Count) -> str:
         for length in lengths:
             passed += length
             upto = count * passed // whole
-            made.append(JOINED.join(DOT * (upto - given)))
+            made.append(" ".join("." * (upto - given)))
             given = upto
         return "\n".join(made)
 
-    return _as_many(laid_out, text, tokens)
-
-
-def _as_many(laid_out: Callable[[int], str], text: str, tokens: Count) -> str:
-    """The fewest dots that are at least as many tokens as the text."""
-    wanted, low, high = tokens(text), 0, 1
     most = 4 * len(text) + 16  # a count that never grows must not go on for ever
-    while high < most and tokens(laid_out(high)) < wanted:
-        low, high = high, 2 * high
-    high = min(high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tokens(laid_out(middle)) < wanted:
-            low = middle
-        else:
-            high = middle
-    return laid_out(high)
+    return laid_out(bisect_left(range(most), tokens(text), lo=1, key=lambda count: tokens(laid_out(count))))

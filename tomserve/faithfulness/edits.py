@@ -23,7 +23,7 @@ from tomserve.faithfulness.chains import (
     WrittenChain,
     automaton_of,
     count_beginning,
-    dots,
+    dotted_lines,
     find_changes,
     gold_path,
     list_style,
@@ -105,7 +105,7 @@ def _filler(case: EditCase) -> Made:
     lengths = [case.tokens(entry.label) for entry in case.chain.entries]
     wanted = max(1, round(sum(lengths) / len(lengths)))
     typical = min((entry.label for entry in case.chain.entries), key=lambda one: abs(case.tokens(one) - wanted))
-    made = dots(typical, case.tokens)
+    made = dotted_lines(typical, case.tokens)
     entries = [StatedBelief(entry.sentence, made) for entry in case.chain.entries]
     return list_style(case.chain.text).written(entries), None
 

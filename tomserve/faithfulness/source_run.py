@@ -255,12 +255,12 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     if strategy.reasoning is not None and strategy.reasoning.turn is not None:
         place = turn_place(strategy)
         replies = tuple(str((rows.get(turn) or {}).get("text") or "") for turn in range(place + 1))
-        found = chains.turn_of(item, replies[place], row["text"], lettered=lettered)
+        found = chains.turn_of(replies[place])
     elif strategy.reasoning is not None and strategy.reasoning.field is not None:
-        found = chains.field_of(item, row["text"], strategy.reasoning.field, lettered=lettered)
+        found = chains.field_of(row["text"], strategy.reasoning.field)
     elif strategy.reasoning is not None or thought:
         marks = strategy.reasoning.marks if strategy.reasoning is not None else None
-        found = chains.thinking_of(item, row["text"], row.get("reasoning"), marks=marks or THINK, lettered=lettered)
+        found = chains.thinking_of(row["text"], row.get("reasoning"), marks or THINK)
     else:
         found = chains.labels_of(item, row["text"], lettered=lettered)
     if isinstance(found, str):
