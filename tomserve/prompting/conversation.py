@@ -23,38 +23,23 @@ Message = dict[str, str]
 
 
 class Turn(NamedTuple):
-    """What one request of a strategy asks.
-
-    messages: what is sent, each with `role` and `content`.
-    schema: the JSON schema of the reply; None for a reply in free text.
-    max_tokens: how many tokens the reply may have; 0 for the number of the strategy.
-    fields: further fields of the request body, such as ``stop`` or ``temperature``, which replace those of the run.
-    number: the place of the turn in its conversation, from 0; a conversation numbers its turns itself.
-    """
+    """What one request of a strategy asks."""
 
     messages: Sequence[Message]
-    schema: dict[str, Any] | None = None
-    max_tokens: int = 0
-    fields: Mapping[str, Any] = {}
-    number: int = 0
+    schema: dict[str, Any] | None = None  # of the reply; None for free text
+    max_tokens: int = 0  # 0 for the number of the strategy
+    fields: Mapping[str, Any] = {}  # further fields of the request body, which replace those of the run
+    number: int = 0  # the place of the turn in its conversation, which numbers its turns itself
 
 
 class Reply(NamedTuple):
-    """What came back for a turn.
-
-    text: what the model said, "" where it said nothing.
-    reasoning: its thinking, where the server returns it apart from the answer.
-    status: "ok", or "length" for a text that was cut off at its number of tokens.
-    tokens: where the turn asked for them, the tokens of the prompt or the reply with their log-probabilities, as
-    pairs (token, log-probability or None where the server gives none). skipped: how many tokens stood before these,
-    where only the last ones were kept.
-    """
+    """What came back for a turn."""
 
     text: str = ""
-    reasoning: str | None = None
-    status: str = OK
-    tokens: Sequence[tuple[str, float | None]] | None = None
-    skipped: int = 0
+    reasoning: str | None = None  # its thinking, where the server returns it apart from the answer
+    status: str = OK  # or "length" for a text that was cut off at its number of tokens
+    tokens: Sequence[tuple[str, float | None]] | None = None  # those asked for, with log-probabilities where known
+    skipped: int = 0  # how many tokens stood before these, where only the last ones were kept
 
     @property
     def cut(self) -> bool:
@@ -82,12 +67,10 @@ Program = Generator[Turn | list[Turn], Any, str | None]
 
 
 class Conversation:
-    """The turns of one program, numbered in the order in which they were yielded.
+    """The turns of one running program, numbered in the order in which they were yielded. what: names it in errors.
 
-    program: the running program. calls: how many turns it may have at most. what: names it in errors.
-
-    open: the turns that wait for a reply. count: how many turns there were so far. ended: whether it has ended.
-    conclusion: the text that is scored where that is not the reply to the turn that was answered last, else None.
+    open: the turns that wait for a reply. count: how many turns there were so far. conclusion: the text that is scored
+    where that is not the reply to the turn that was answered last, else None.
 
     Raises ConfigError where the program has more turns than `calls`, or yields something else than turns.
     """
@@ -106,9 +89,7 @@ class Conversation:
     def reply(self, number: int, reply: Reply) -> list[Turn]:
         """Take the reply to the turn with that number, of which the program sees what was said after any thoughts.
 
-        Returns the turns to ask next.
-
-        None are returned while other turns of the same list wait for their replies, or where the program has ended.
+        Returns the turns to ask next: none while others of the same list wait, or where the program has ended.
         """
         if self._single:
             self.open = []
@@ -170,11 +151,7 @@ class Conversation:
 
 
 class Asker(Protocol):
-    """What asks about an item: a strategy, or anything else that asks as one does.
-
-    name: tells its questions from those of others. turns: how many requests it takes, None where only its program
-    knows; calls: how many it may take at most; is_multi_turn: whether it may take another number than one.
-    """
+    """What asks about an item: a strategy, or anything else that asks as one does."""
 
     @property
     def name(self) -> str:

@@ -19,28 +19,17 @@ PARTS = ("system", "user", "schema", "reply")
 TURN_PARTS = ("system", "user", "schema")
 """The templates of a turn among several; each is in a file TURN.PART.j2."""
 
-CALLS = 64
-"""How many requests a program may make for one question, where strategy.yaml does not say."""
+CALLS, DEPTH = 64, 8
+"""How many requests a program may make for one question and how deep it may call itself, unless strategy.yaml says."""
 
-DEPTH = 8
-"""How many generators deep a program may call itself, where strategy.yaml does not say."""
-
-MOST_CALLS = 10_000
-"""The highest number of requests, and of generators inside each other, that strategy.yaml may allow."""
-
-MOST_TOKENS = 2**31
-"""The highest number of tokens that a reply may be given."""
-
+MOST_CALLS, MOST_TOKENS = 10_000, 2**31
+"""The most that strategy.yaml may allow of these, and of the tokens of a reply."""
 
 Mark = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
 class Settings(BaseModel):
-    """How a reply is sampled, where that differs from the run; each is a field of the request.
-
-    temperature: 0 for greedy decoding. top_p: the share of the probability that is sampled from. seed: of the sampling.
-    stop: texts at which a reply ends.
-    """
+    """How a reply is sampled, where that differs from the run; each is a field of the request."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     temperature: float | None = Field(default=None, ge=0)
@@ -55,20 +44,13 @@ class Settings(BaseModel):
 
 
 class TurnFile(Settings):
-    """A turn, as an entry of ``turns`` describes it.
+    """A turn, as an entry of ``turns`` describes it."""
 
-    name: begins the names of its templates; turn1, turn2, ... where it is left out.
-    max_tokens: how many tokens its reply may have; the strategy's where it is left out.
-    shared_by: the variables that its templates see, where they do not see all, so that its requests are equal for all
-    questions that share these.
-    continues: whether its messages follow the conversation so far, or begin a new chat. Where it is left out, a turn
-    continues unless it is the first or a shared one.
-    """
-
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] = ""
-    max_tokens: int | None = Field(default=None, gt=0, le=MOST_TOKENS)
-    shared_by: str | list[str] | None = None
-    continues: bool | None = None
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] = ""  # else turn1, turn2, ...
+    max_tokens: int | None = Field(default=None, gt=0, le=MOST_TOKENS)  # else the strategy's
+    shared_by: str | list[str] | None = None  # the variables that its templates see, else all: requests of questions
+    # that share these are equal
+    continues: bool | None = None  # the chat so far; else so does every turn but the first and shared ones
 
     @property
     def shared(self) -> tuple[str, ...] | None:
@@ -79,61 +61,41 @@ class TurnFile(Settings):
 
 
 class Demonstration(BaseModel):
-    """Which item is shown as a demonstration.
-
-    file: the file that holds it, relative to the strategy's folder. item: the id of the item in that file.
-    """
+    """Which item is shown as a demonstration."""
 
     model_config = ConfigDict(extra="forbid")
-    file: str
-    item: str
+    file: str  # relative to the strategy's folder
+    item: str  # its id in that file
 
 
 class Reasoning(BaseModel):
-    """Where the replies of a strategy hold the reasoning that comes before the answer; one of three.
-
-    turn: the name of the turn whose reply it is. field: the name of a field of the JSON reply, which stands before the
-    answer. marks: the texts before and after it in the reply, before the answer.
-    """
+    """Where the replies of a strategy hold the reasoning that comes before the answer; one of three."""
 
     model_config = ConfigDict(extra="forbid")
-    turn: str | None = Field(default=None, min_length=1)
-    field: str | None = Field(default=None, min_length=1)
-    marks: tuple[Mark, Mark] | None = None
+    turn: str | None = Field(default=None, min_length=1)  # it is the reply to that turn
+    field: str | None = Field(default=None, min_length=1)  # it stands in that field of the JSON reply
+    marks: tuple[Mark, Mark] | None = None  # it stands between these texts
 
 
 class StrategyFile(Settings):
-    """What ``strategy.yaml`` may hold.
-
-    max_tokens: how many tokens a reply may have.
-    rotate: whether a prompt shows one of the demonstrations, drawn for its story by a fixed seed, instead of all.
-    formerly: the strategy that asked these prompts before it got others, so that its older runs find this one.
-    turns: the turns, where there are several, or where a program asks them by their names.
-    calls, depth: how many requests a program may make for one question, and how deep it may call itself.
-    lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
-    reasoning: where a reply holds the reasoning, for `tomserve faithfulness`; a list of beliefs needs no mention.
-    """
+    """What ``strategy.yaml`` may hold."""
 
     schema_: Literal[1] = Field(alias="schema")
     description: str
     max_tokens: int = Field(gt=0, le=MOST_TOKENS)
     demonstrations: list[Demonstration] = []
-    rotate: bool = False
-    formerly: str = ""
+    rotate: bool = False  # whether a prompt shows one of the demonstrations, drawn for its story, instead of all
+    formerly: str = ""  # the strategy that asked these prompts before it got others, whose older runs find this one
     turns: list[TurnFile] = []
-    calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)
-    depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)
-    lettered: bool = False
-    reasoning: Reasoning | None = None
+    calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)  # requests of a program for one question
+    depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)  # generators inside each other in a program
+    lettered: bool = False  # whether the choices are shown as A, B, C, so that a reply may name one by its letter
+    reasoning: Reasoning | None = None  # for `tomserve faithfulness`; a list of beliefs needs no mention
 
 
 class Folder:
-    """The files of a strategy: its strategy.yaml, its templates and, where there is one, its program.
-
-    config: what strategy.yaml says. turns: its turns with their names. program: the program's file, or None.
-
-    Raises ContentError for a mistake in strategy.yaml.
-    """
+    """The files of a strategy: its strategy.yaml (`config`, with its turns by name), its templates and, where there is
+    one, its program. Raises ContentError for a mistake in strategy.yaml."""
 
     def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
         self.path, self._overrides = path, overrides
@@ -182,10 +144,8 @@ class Folder:
         return [path for path in self._files() if path.suffix != ".j2"] if self.program else []
 
     def refuse_strays(self, included: Collection[str]) -> None:
-        """Raise ContentError for a file that no part of the strategy reads, since its name may be mistyped.
-
-        included: the files that templates include, relative to the folder.
-        """
+        """Raise ContentError for a file that no part of the strategy reads, since its name may be mistyped. included:
+        the files that templates include, relative to the folder."""
         known = [f"{part}.j2" for part in self.parts]
         for path in self._files():
             if path.name in known or path.name in included or (self.program and path.suffix != ".j2"):
@@ -198,10 +158,8 @@ class Folder:
             raise ContentError(f"is a file that this strategy does not read{hint}", path=path)
 
     def missing(self, name: str, turn: str = "") -> ContentError:
-        """The error where a template lacks without which nothing can be asked. name: of its file. turn: which needs it.
-
-        It names the one file that no part of the strategy reads, if any, as that one is probably mistyped.
-        """
+        """The error where the file `name` lacks, without which nothing can be asked. It names one that nothing reads,
+        if any, as that one is probably mistyped."""
         known = {f"{part}.j2" for part in self.parts}
         strays = [path.name for path in self._files() if path.suffix == ".j2" and path.name not in known]
         alike = difflib.get_close_matches(name, strays, n=1)

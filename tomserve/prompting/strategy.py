@@ -26,7 +26,6 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from operator import itemgetter
 from pathlib import Path
 from types import GeneratorType
 from typing import Any, NamedTuple
@@ -71,16 +70,10 @@ def variables_of(item: Item, used: frozenset[str]) -> dict[str, Any]:
 
 
 class NamedTurn:
-    """Makes turns.
+    """Makes turns from the templates "user" and, where there are such, "system" and "schema".
 
-    system, user, schema: the templates; system and schema may be missing (None).
-    max_tokens: how many tokens a reply may have. fields: further fields of the request.
-    shared: the variables of an item that the templates see; None for all.
-    demonstrations: messages that follow the system message. Of several alternatives a story gets one (see
-    `alternative`).
-    system_role: False for models without a system role: the system text then goes into the first user message.
-
-    Raises ContentError where a template of a shared turn uses another variable.
+    shared: the variables of an item that they see; None for all. demonstrations: messages that follow the system
+    message; of several alternatives a story gets one. system_role: as for `Strategy`.
     """
 
     def __init__(
@@ -101,7 +94,6 @@ class NamedTurn:
         self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
         texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
         self._ranks = [sorted(texts).index(text) for text in texts]
-        self._systems: dict[str, Message] = {}
         self._schema = _remember(self.schema, self._parsed_schema)
         self._opening = _remember(self.system, self._rendered_opening)
 
@@ -145,17 +137,13 @@ class NamedTurn:
         return opening
 
     def alternative(self, variables: Mapping[str, Any]) -> int:
-        """Which of the alternative demonstrations a story gets.
-
-        It is drawn by a digest of the story's sentences and a fixed seed, so that all questions about a story get the
-        same one, and that over many stories each comes up about equally often, whatever the stories are about.
-        """
+        """Which of the alternative demonstrations a story gets, drawn by a digest of its sentences and a fixed seed."""
         several = len(self._demonstrations)
         return _drawn(tuple(variables["story"])) % several if several > 1 else 0
 
     def varying(self, variables: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What of the opening depends on the item: the system text, the place of the demonstration among all of them in
-        the order of their texts (so that those which begin alike stand together); or nothing."""
+        """What of the opening depends on the item: the system text, and the demonstration's place in the order of their
+        texts (so that those which begin alike stand together)."""
         system = (self._opening(variables)[0]["content"],) if self._varies else ()
         return (*system, self._ranks[self.alternative(variables)]) if len(self._demonstrations) > 1 else system
 
@@ -163,11 +151,7 @@ class NamedTurn:
         shown = self._demonstrations[0] if len(self._demonstrations) == 1 else []
         if self.system is None:
             return [*shown]
-        text = self.system.render(variables)
-        if len(self._systems) >= REMEMBERED:
-            self._systems.clear()
-        # The same message for the same text, so that what was made of it before is found again.
-        return [self._systems.setdefault(text, {"role": "system", "content": text}), *shown]
+        return [_system_message(self.system.render(variables)), *shown]
 
     def _parsed_schema(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.schema is None:
@@ -180,31 +164,26 @@ def _remember(
 ) -> Callable[[Mapping[str, Any]], Any]:
     """The function `make`, of the variables that the template uses, with a memory: many items share these."""
     uses = sorted(template.uses) if template is not None else []
-    if not uses:
-        made: list[Any] = []
-
-        def constant(variables: Mapping[str, Any]) -> Any:
-            if not made:
-                made.append(make(variables))
-            return made[0]
-
-        return constant
     if not _PLAIN.issuperset(uses):
         return make
-    key, memory = itemgetter(*uses), dict[Any, Any]()
+
+    @lru_cache(maxsize=REMEMBERED)
+    def remembered(*values: Any) -> Any:
+        return make(dict(zip(uses, values, strict=True)))
 
     def recall(variables: Mapping[str, Any]) -> Any:
         try:
-            return memory[key(variables)]
-        except (KeyError, TypeError):  # it is new, or a program gave a list, or a shared turn lacks the variable
-            found = make(variables)
-        if len(memory) >= REMEMBERED:
-            memory.clear()
-        with contextlib.suppress(TypeError):
-            memory[key(variables)] = found
-        return found
+            return remembered(*[variables[name] for name in uses])
+        except (KeyError, TypeError):  # a program gave a list, or a shared turn lacks the variable
+            return make(variables)
 
     return recall
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _system_message(text: str) -> Message:
+    """The same message for the same text, so that what was made of it before is found again."""
+    return {"role": "system", "content": text}
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -230,24 +209,18 @@ ProgramFunction = Callable[[Item, "Ask"], Program]
 
 
 class Ask:
-    """What a program asks with.
-
-    people: the persons whose minds the question goes through, the outermost first; () for a question about what is
-    really the case.
-    """
+    """What a program asks with. people: the persons whose minds the question goes through, the outermost first."""
 
     def __init__(self, turns: Mapping[str, NamedTurn], item: Item) -> None:
         self._turns, self._item = turns, item
         self.people = people_of(item)
 
     def __call__(self, name: str, *, after: tuple[Turn, Reply] | None = None, **variables: Any) -> Turn:
-        """A turn from the templates NAME.system.j2, NAME.user.j2 and NAME.schema.j2.
+        """A turn from the templates NAME.system.j2, NAME.user.j2 and NAME.schema.j2, listed under ``turns``.
 
-        name: one of the names under ``turns`` in strategy.yaml. after: the turn whose chat this one continues, with
-        the reply to it; None to begin a new chat. variables: what the templates see besides those of the item, whose
-        place they take where they have the same name: ``story=kept`` shows other sentences.
-
-        Raises ConfigError for an unknown name, ContentError where a template cannot be rendered.
+        after: the turn whose chat this one continues, with the reply to it; None to begin a new chat. variables: what
+        the templates see besides, or in the place of, those of the item: ``story=kept`` shows other sentences. Raises
+        ConfigError for an unknown name, ContentError where a template cannot be rendered.
         """
         named = self._turns.get(name)
         if named is None:
@@ -262,10 +235,7 @@ def continue_chat(turn: Turn, reply: Reply) -> list[Message]:
 
 
 def load_program(path: Path) -> ProgramFunction:
-    """Run the file and return the function that it defines under the name `program`.
-
-    Raises ContentError by file and line where it cannot be run or defines no such function.
-    """
+    """Run the file and return its function `program`. Raises ContentError by file and line where it cannot."""
     module = load_module(path, "strategy")
     function: ProgramFunction | None = vars(module).get("program")
     if not callable(function):
@@ -274,12 +244,8 @@ def load_program(path: Path) -> ProgramFunction:
 
 
 def start_program(function: ProgramFunction, path: Path, item: Item, ask: Ask, depth: int) -> Program:
-    """The running program of an item, whose failures are errors that name the line of its file.
-
-    depth: how many generators deep it may call itself with ``yield from``.
-
-    Raises ContentError where the program fails, is no generator, or goes deeper.
-    """
+    """The running program of an item. depth: how many generators deep it may call itself with ``yield from``. Raises
+    ContentError by file and line where it fails, is no generator, or goes deeper."""
     what = f"failed for item {item.id!r}"
     value: Any = None
     try:
@@ -320,15 +286,11 @@ def _depth(running: Any) -> int:
 
 
 class ShownReply(NamedTuple):
-    """A reply as templates see it.
-
-    text: what the model said. json: that as data, None where it is no JSON, such as where it was cut off. cut: whether
-    it was cut off at its number of tokens.
-    """
+    """A reply as templates see it."""
 
     text: str
-    json: Any
-    cut: bool
+    json: Any  # the text as data, None where it is no JSON
+    cut: bool  # whether it was cut off at its number of tokens
 
 
 class Replies:
@@ -359,10 +321,7 @@ class Replies:
 
 
 def ask_in_order(turns: Mapping[str, NamedTurn], continues: Mapping[str, bool], item: Item) -> Program:
-    """Ask the turns one after the other.
-
-    turns: the turns by their names, in order. continues: which of them follow the chat so far. item: asked about.
-    """
+    """Ask the turns one after the other. continues: which of them follow the chat so far."""
     replies = Replies()
     chat: list[Message] = []
     *_, last = turns
@@ -385,10 +344,8 @@ def list_strategies() -> list[str]:
 
 
 class Strategy:
-    """A loaded strategy.
+    """A loaded strategy, called by the name of its folder. Raises ContentError by file and line for a mistake in it.
 
-    folder
-        Where its files are; the folder's name is the name of the strategy.
     system_role
         False for models without a system role: the system text then goes into the first user message of a chat.
     overrides
@@ -398,16 +355,9 @@ class Strategy:
         How many tokens a reply may have; 0 for the numbers in ``strategy.yaml``.
     thinking
         Tokens for the model's thinking, which come on top of those of every reply.
-    digest
-        A digest of everything that shapes a request.
-    chain
-        Whether the reply that answers is asked to hold a belief chain.
-    lettered
-        Whether the choices are shown as A, B, C, so that a reply may name one by its letter.
-    reasoning
-        Where a reply holds the reasoning, as ``strategy.yaml`` says; None where it does not.
 
-    Raises ContentError by file and line for a mistake in the folder.
+    Of its attributes `digest` covers everything that shapes a request, and `chain` says whether the reply that answers
+    is asked to hold a belief chain; `lettered` and `reasoning` are those of ``strategy.yaml``.
     """
 
     def __init__(
@@ -510,28 +460,19 @@ class Strategy:
         return None
 
     def turn(self, item: Item) -> Turn:
-        """The first turn about an item, of a strategy of one turn the only one.
-
-        Text that all prompts share comes first, the item last.
-        """
+        """The first turn about an item, of a strategy of one turn the only one."""
         if self._many:
             return self.conversation(item).open[0]
         return self._first.turn(self._first.variables(item))
 
     def openings(self, item: Item) -> list[list[Message]]:
-        """What may stand before the question in the first turn: the system message and the demonstrations.
-
-        There is one, or, where each story gets another of the demonstrations (`rotate`), one for each of these.
-        """
+        """What may stand before the question in the first turn: the system message and the demonstrations, several
+        where each story gets another of these (`rotate`)."""
         return self._first.openings(self._first.variables(item))
 
     def order(self, item: Item) -> tuple[Any, ...]:
-        """A key to sort items by, so that those whose prompts share the longest beginning stand together.
-
-        It lists the parts of the item in the order in which the first turn shows them: what varies in its system text,
-        then the variables of its user template. Sorting by it walks the radix tree of the prompts depth first, so that
-        a server with a prefix cache computes shared beginnings once.
-        """
+        """A key to sort items by, so that those whose prompts share the longest beginning stand together: the parts of
+        the item as the first turn shows them. A server with a prefix cache then computes shared beginnings once."""
         variables = variables_of(item, self._first.uses)
         return (*self._first.varying(variables), *(variables[name] for name in self._reading_order))
 
@@ -599,10 +540,8 @@ class Strategy:
                     raise ContentError(reason, path=template.path, line=line)
 
     def renamed(self, digest: str) -> str | None:
-        """The strategy that asks today what this one asked when its digest was `digest`; None where there is none.
-
-        Such a strategy says `formerly` in its strategy.yaml. It is loaded with the options of this one.
-        """
+        """The strategy that asks today what this one asked when its digest was `digest`, since its strategy.yaml says
+        `formerly`; None where there is none."""
         for name, file in content.names("prompts", "/strategy.yaml").items():
             with contextlib.suppress(ConfigError):  # of a folder that has nothing to do with this one
                 if Folder(file.parent, {}).config.formerly != self.name:
@@ -613,10 +552,7 @@ class Strategy:
         return None
 
     def digest_as(self, name: str) -> str:
-        """A digest of everything that shapes a request: the texts, the settings and the program.
-
-        name: what the strategy is called. The digest of a strategy of one turn keeps its old form.
-        """
+        """The digest of everything that shapes a request, for that name of the strategy."""
         sources = self._sources
         included = {file: text for one in self._templates.values() for file, text in sorted(one.included.items())}
         if not self._files.turns:
@@ -637,11 +573,9 @@ class Strategy:
         return content.digest(orjson.dumps([*fixed, *more], option=orjson.OPT_SORT_KEYS))
 
     def _digested_system(self) -> tuple[str | None, list[Message]]:
-        """The system text as the digest covers it (None for its source), and the messages that begin every prompt.
-
-        A system text may leave out the sentences about "unknown" for a question that does not offer it. The digest is
-        then that of the text with these sentences, so that runs begun when it always had them can be resumed.
-        """
+        """The system text as the digest covers it (None for its source), and the messages that begin every prompt."""
+        # A text that leaves out the sentences about "unknown" where that is not offered counts with them, so that runs
+        # begun when it always had them can be resumed.
         system = self._templates.get("system")
         if system is None or not system.uses:
             return None, self._first.fixed_opening({})

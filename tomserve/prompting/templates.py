@@ -20,9 +20,7 @@ import jinja2
 import jinja2.compiler
 import jinja2.meta
 import jinja2.nodes
-import jinja2.parser
 import jinja2.sandbox
-import jinja2.visitor
 import orjson
 
 from tomserve.errors import ContentError, one_of
@@ -30,25 +28,12 @@ from tomserve.errors import ContentError, one_of
 _LOOP = frozenset({"index", "index0", "first", "last", "length"})
 """Attributes of jinja's ``loop`` that are harmless whatever an item holds."""
 
-_SEES_LOOP = (
-    *(jinja2.nodes.For, jinja2.nodes.Include, jinja2.nodes.Import, jinja2.nodes.FromImport, jinja2.nodes.Block),
-    *(jinja2.nodes.Macro, jinja2.nodes.CallBlock, jinja2.nodes.With),
-)
-"""What may have a ``loop`` of its own inside a loop, or hand that of the loop to somebody else."""
-
-_NUMBERED = "with its number"
-"""The name of the filter that counts rounds, which no template can spell."""
-
 _NO_ATTRIBUTE = re.compile(r"'dict object' has no attribute '([^']*)'")
 """How jinja reports that a mapping lacks a key."""
 
 
 class _Generator(jinja2.compiler.CodeGenerator):
-    """Writes the code of a template so that it takes less time for the same text.
-
-    ``loop.index`` and the like come without the sandbox's check, which took half of the time of a prompt. What stands
-    between two statements is one piece of text, rather than one for each expression in it.
-    """
+    """Writes ``loop.index`` and the like without the sandbox's check, which took half of the time of a prompt."""
 
     def visit_Getattr(self, node: jinja2.nodes.Getattr, frame: jinja2.compiler.Frame) -> None:  # noqa: N802
         """Write the access to an attribute as Python code; called by jinja for each in a template."""
@@ -58,82 +43,9 @@ class _Generator(jinja2.compiler.CodeGenerator):
         else:
             super().visit_Getattr(node, frame)
 
-    def visit_Output(self, node: jinja2.nodes.Output, frame: jinja2.compiler.Frame) -> None:  # noqa: N802
-        """Write the code of text and expressions that follow one another; called by jinja for each such row of them."""
-        escapes = frame.eval_ctx.volatile or frame.eval_ctx.autoescape
-        if escapes or frame.require_output_check or frame.buffer is not None or len(node.nodes) == 1:
-            super().visit_Output(node, frame)
-            return
-        fixed = jinja2.nodes.TemplateData
-        texts = [part.data.replace("%", "%%") if isinstance(part, fixed) else "%s" for part in node.nodes]
-        self.writeline(f"yield {''.join(texts)!r} % (", node)
-        for part in node.nodes:
-            if not isinstance(part, fixed):
-                self.newline(part)  # so that an error still names its line
-                self.visit(part, frame)
-                self.write(",")
-        self.write(")")
-
-
-class _Counting(jinja2.visitor.NodeTransformer):
-    """Has `enumerate`, which is written in C, count the rounds of loops that want nothing of ``loop`` but their number.
-
-    surroundings: the environment that compiles the template.
-    """
-
-    def __init__(self, surroundings: jinja2.Environment) -> None:
-        self._names = jinja2.parser.Parser(surroundings, "")
-
-    def visit_For(self, node: jinja2.nodes.For) -> jinja2.nodes.Node:  # noqa: N802
-        """Rewrite a loop, after those inside it."""
-        self.generic_visit(node)
-        inside = [found for part in node.body for found in (part, *part.find_all(jinja2.nodes.Node))]
-        counters = sum(_counts(found) for found in inside)
-        named = sum(isinstance(found, jinja2.nodes.Name) and found.name == "loop" for found in inside)
-        if not counters or counters < named or any(isinstance(found, _SEES_LOOP) for found in inside):
-            return node
-        if node.test or node.else_ or node.recursive:
-            return node
-        number = self._names.free_identifier(node.lineno)
-        _Numbering(number).generic_visit(node)
-        node.target = jinja2.nodes.Tuple([number, node.target], "store", lineno=node.target.lineno)
-        node.iter = jinja2.nodes.Filter(node.iter, _NUMBERED, [], [], None, None, lineno=node.iter.lineno)
-        return node
-
-
-class _Numbering(jinja2.visitor.NodeTransformer):
-    """Puts the number of the round, from 1, in the place of ``loop.index``, and of ``loop.index0`` that less 1."""
-
-    def __init__(self, number: jinja2.nodes.InternalName) -> None:
-        self._number = number
-
-    def visit_Getattr(self, node: jinja2.nodes.Getattr) -> jinja2.nodes.Node:  # noqa: N802
-        """Rewrite an attribute."""
-        if not _counts(node):
-            return self.generic_visit(node)
-        if node.attr == "index":
-            return self._number
-        return jinja2.nodes.Sub(self._number, jinja2.nodes.Const(1, lineno=node.lineno), lineno=node.lineno)
-
-
-def _counts(node: jinja2.nodes.Node) -> bool:
-    """Whether that is ``loop.index`` or ``loop.index0``."""
-    if not isinstance(node, jinja2.nodes.Getattr) or node.attr not in ("index", "index0"):
-        return False
-    return isinstance(node.node, jinja2.nodes.Name) and node.node.name == "loop"
-
-
-def _number_rounds(rounds: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    return enumerate(rounds, 1)
-
 
 class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
-
-    def _generate(self, source: jinja2.nodes.Template, *options: Any, **more: Any) -> str:
-        """The code of a template that was parsed; a hook of jinja."""
-        _Counting(self).visit(source)
-        return super()._generate(source, *options, **more)
 
 
 def environment(folder: Path) -> jinja2.Environment:
@@ -155,18 +67,12 @@ def environment(folder: Path) -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters["tojson"] = _to_json
-    made.filters[_NUMBERED] = _number_rounds
     return made
 
 
 class Template:
-    """A compiled template.
-
-    source: its text. path: its file. uses: the variables that it and what it includes look up. included: the sources
-    of the files that it includes, by the name that it gives them.
-
-    Raises ContentError by file and line where the text, or one that it includes, is no template.
-    """
+    """A compiled template. uses: the variables that it and what it includes look up. included: the sources of the files
+    that it includes, by the name that it gives them. Raises ContentError by file and line for what is no template."""
 
     def __init__(self, surroundings: jinja2.Environment, source: str, path: Path) -> None:
         self.source, self.path = source, path
@@ -204,8 +110,7 @@ class Template:
         return min((node.lineno for node in names if node.name == variable), default=None)
 
     def members(self, variable: str) -> Iterator[tuple[str, int]]:
-        """The names that the template itself looks up in the variable, as VARIABLE.name or VARIABLE["name"], each with
-        its line."""
+        """The names that the template looks up as VARIABLE.name or VARIABLE["name"], each with its line."""
         tree = self._environment.parse(self.source)
         for named in tree.find_all(jinja2.nodes.Getattr):
             if isinstance(named.node, jinja2.nodes.Name) and named.node.name == variable:
@@ -242,7 +147,7 @@ class Template:
             return self._slowly(variables)
 
     def _slowly(self, variables: Mapping[str, Any]) -> str:
-        """Render by jinja's own slower method, which tells the line of an error. Raises ContentError."""
+        """Render by jinja's own slower method, which tells the line of an error."""
         try:
             return self._template.render(variables).strip()
         except RecursionError:
@@ -284,9 +189,8 @@ def find_variables(templates: Iterable[Template | None]) -> frozenset[str]:
 
 
 def _is_includable(path: Path, folder: Path) -> bool:
-    """Whether a path names a template of that folder, or of a folder beside it: what a template of somebody else takes
-    in is sent to the model's server, so that it may not name any other file. Links are followed, as an installation may
-    consist of them."""
+    # What a template takes in is sent to the model's server, so that a stranger's may name no other file than those of
+    # its folder or of one beside it. Links are followed, as an installation may consist of them.
     near = os.path.normpath(folder.absolute().parent)
     return path.suffix == ".j2" and path.is_file() and Path(os.path.normpath(path.absolute())).is_relative_to(near)
 
