@@ -7,8 +7,7 @@ import pytest
 from tests.conftest import ROOT
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices, find_wordings, wording_key
-from tomserve.scoring.prose import QuestionTerms
-from tomserve.scoring.statements import plain_lines
+from tomserve.scoring.prose import QuestionTerms, plain_lines
 
 BOXES = LetteredChoices(("red_box", "blue_box", "plum_bin"))
 NESTED = "Where does Ann think Bo thinks the pen is?"

@@ -41,7 +41,7 @@ from tomserve.items.item import UNKNOWN
 from tomserve.prompting.persons import people_of
 from tomserve.scoring.answers import UNSTATED, read_reply
 from tomserve.scoring.labels import WORDS, LetteredChoices, Mention, find_mentions, find_wordings, wording_key
-from tomserve.scoring.statements import DOUBT, NEGATION
+from tomserve.scoring.prose import DOUBT, NEGATION
 from tomserve.variants import names
 from tomserve.variants.words import NameReplacer, article, looks_plural, plural
 

@@ -45,8 +45,7 @@ from tomserve.scoring.labels import (
     longest_label,
     match_label,
 )
-from tomserve.scoring.prose import read_prose
-from tomserve.scoring.statements import find_statements, plain_lines
+from tomserve.scoring.prose import find_statements, plain_lines, read_prose
 from tomserve.scoring.thoughts import CUT, split_thoughts
 
 NONE = "no JSON object with an answer"

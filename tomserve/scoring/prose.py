@@ -25,36 +25,431 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
-from tomserve.scoring.labels import BOTH, LETTER, WORDS, LetteredChoices, Mention, find_mentions, match_label
-from tomserve.scoring.statements import (
-    ASIDE,
-    BELIEF,
-    CLAUSE,
-    COMMON,
-    DOUBT,
-    FROM,
-    GIVEN_UP,
-    INNER,
-    MOVED,
-    NECESSARY,
-    NEGATION,
-    NOT_BUT,
-    ONLY,
-    PAST,
-    REALLY,
-    RECAP,
-    SUPPOSED,
-    TAKEN_BACK,
-    THEREFORE,
-    TURN,
-    WORD,
-    plain_lines,
-    sentences,
-    stem,
-    strip_bullet,
+from tomserve.scoring.labels import (
+    BOTH,
+    LETTER,
+    WORDS,
+    LetteredChoices,
+    Mention,
+    extra_length,
+    find_mentions,
+    match_label,
 )
+
+THEREFORE = re.compile(
+    r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
+    r"in summary|to sum up|to summarize|overall|ultimately|in the end|finally|this means|that means|which means|"
+    r"it follows|we can conclude|we conclude|i conclude|conclusion|based on (?:this|these|that|the|all)|"
+    r"given (?:this|these|that|the|all)|from (?:this|these|that)|because of (?:this|that)|tl;?dr"
+    r"|for (?:this|these) reasons?|i(?:['\u2019]d| would) say|i (?:think|believe)|i(?:['\u2019]m| am) confident)\b",
+    re.I,
+)
+INNER = re.compile(
+    r"(?i)(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves"
+    r"|makes)|meaning)(?: that)?,? "
+)
+"""Where a conclusion begins within a sentence."""
+
+NECESSARY = re.compile(
+    r"(?i)\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves"
+    r"|gives|makes)\b"
+    r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s"
+    r"|ing)? with\b"
+    r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
+    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b"
+)
+"""What a sentence says that decides, though it does not begin with "therefore"."""
+
+TURN = re.compile(
+    r"(?i)\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no,|no:|now|instead|rather|though|although|looking back"
+    r"|let me (?:re|check|double|see)\w*|on (?:closer|second)|correction|nevertheless|nonetheless|later|afterwards)\b"
+    r"|^\W*(?:no|nope)\b"
+)
+"""After such words something else may be said than before."""
+
+SUPPOSED = re.compile(
+    r"(?i)^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b(?!.*\?)"
+    r"|\b(?:would|could|might) (?:then |also |only |still )?have\b|\botherwise\b"
+    r"|\bI (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
+    r"|\b(?:first|initial) (?:instinct|thought|impression|guess|reading)\b|\bone might (?:think|say|expect)\b"
+    r"|\b(?:tempt(?:ed|ing)|at first (?:glance|sight)|normally|usually|typically)\b"
+)
+"""A sentence that supposes what is not so, or says what others would say, and asserts nothing."""
+
+PAST = re.compile(
+    r"(?i)\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
+    r"|at the (?:beginning|start|outset)|in the (?:beginning|morning)|had been|started|starts|starting|began|begins"
+    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there)\b|\bbefore\W*$|^\W*before\b"
+)
+"""What was so before, or what somebody saw: evidence, not yet what is asked."""
+
+ONLY = re.compile(
+    r"(?i)\b(?:no|not|nothing|nowhere|never|none|n['\u2019]t)\b(?:(?!\b(?:but|because|so)\b)[^,.;:?!]){0,80}?"
+    r"\b(?:any(?:where|thing|body|one)? )?(?:other|else|different)(?: \w+)? (?:than|but|from|except)\b|\bnowhere but\b"
+)
+"""Two denials in one, such as "has no reason to look anywhere else than"."""
+
+NOT_BUT = re.compile(
+    r"(?i)(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
+    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)"
+)
+"""What is denied in "does not look in the red box but in the blue box"."""
+DOUBT = re.compile(
+    r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
+    r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"
+    r"|assuming|guess|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|fails?|lacks?|hard to"
+    r"|difficult to|(?:enough|more|further|missing) information|no (?:way|information|answer)|none of the"
+    r"|cannot (?:say|tell|be|determine|know|conclude|answer|infer)|can not|I (?:do|am|would|could|have) not)\b"
+    r"|\bI (?:can|\w{1,6}n)['\u2019]t\b|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b"
+    r"|\bI (?:(?:do|can|could|would|am) ?not|never|\w{1,6}n['\u2019]t) (?:really )?"
+    r"(?:believe|think|say|tell|conclude)\b"
+    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
+    re.I,
+)
+NEGATION = re.compile(
+    r"(?i)\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
+    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b|[\u4e0d\u6ca1\u975e\u672a]"
+)
+CLAUSE = re.compile(
+    r"(?i)[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because"
+    r"|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"
+    r"|after|when|until|having|where|unlike)\b"
+)
+ASIDE = re.compile(
+    r"(?i)\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before"
+    r"|after|when|until|unlike|having|where|who|not)\b|\("
+)
+MOVED = re.compile(
+    r"(?i)\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells"
+    r"|went|goes|carried|brought)\b"
+)
+BELIEF = re.compile(
+    r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess"
+    r"|reckon)\w*"
+)
+FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)
+REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
+WORD = re.compile(r"[\w-]+")
+# fmt: off
+COMMON = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "been", "believe", "believes", "belief", "by", "did", "do", "does",
+    "expect", "expects", "for", "from", "has", "have", "he", "her", "him", "his", "how", "in", "is", "it", "its",
+    "know", "knows", "look", "looks", "of", "on", "or", "really", "said", "say", "says", "search", "she", "that",
+    "the", "their", "them", "they", "think", "thinks", "thinking", "to", "was", "were", "what", "when", "where",
+    "which", "who", "whom", "whose", "will", "with", "would", "currently", "now", "about", "inside", "there",
+    "actually", "first", "still", "most", "likely", "probably", "has", "had", "can", "could", "should", "before",
+    "after", "under", "behind", "if", "then", "full", "not", "no", "yes", "i", "you", "we",
+))
+# fmt: on
+"""Words of a question that a statement may leave out or change."""
+
+
+def stem(word: str) -> str:
+    """A word in small letters without its ending, so that "thinks" and "think" are one."""
+    word = word.casefold()
+    return re.sub(r"(?:ing|ed|es|s)$", "", word) if len(word) > 4 else word
+
+
+_HEAD_ALONE = re.compile(
+    r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
+)
+
+
+def find_tags(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
+    """The texts in tags, boxes and lines after "####", in order and each once; and the whole text without its tags,
+    where any of them holds something."""
+    pattern = _pattern(extra_length(choices), isinstance(choices, LetteredChoices))
+    texts = dict.fromkeys(next(filter(None, found.groups()), "") for found in pattern.finditer(text))
+    told = [one for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one.strip())]
+    return told, pattern.sub("", text) if told else text
+
+
+_OPENS = r"[\s*\"\u201c(\[\uff08\u3010]{0,4}"
+_LETTER = (
+    rf"|(?<!not )(?<!\u4e0d\u662f)(?<!\u4e0d\u9009)(?<!\u5e76\u975e)\[\[[ ]?([A-Za-z])[ ]?\]\]"
+    rf"|\u7b54\u6848(?:\u5e94\u8be5|\u5e94\u5f53|\u5e94)?[\u662f\u4e3a:\uff1a]{_OPENS}([A-Za-z])(?![A-Za-z])"
+    rf"|(?:\u56e0\u6b64|\u6240\u4ee5|\u5e94\u8be5|\u5e94|\u6545|\u6211)\u9009\u62e9?{_OPENS}([A-Za-z])(?![A-Za-z])"
+)
+"""[[B]], unless "not" or its Chinese words stand before it; the Chinese for "the answer is B"; and that for "therefore
+choose B", "should choose B" and "I choose B"."""
+
+
+@lru_cache(maxsize=64)
+def _pattern(more: int, lettered: bool) -> re.Pattern[str]:
+    """more: how many characters beyond those of short choices may stand in a tag; a bound keeps the time linear.
+    lettered: whether letters alone count."""
+    return re.compile(
+        rf"<(?:final_)?answer>(?=([^<\n]{{0,{300 + more}}})</(?:final_)?answer>)"
+        rf"|\\boxed\{{(?:\\(?:text|textbf|mathrm|mathbf)\{{)?(?=([^{{}}\n]{{0,{300 + more}}})\}})|(?:^"
+        rf"|\n)#{{4}}[ ]?(?=([^\n:?]{{0,{60 + more}}}(?:\n|$)))" + (_LETTER if lettered else ""),
+        re.I,
+    )
+
+
+class Claim(NamedTuple):
+    """One place where a text says what its answer is.
+
+    choice: None for something that is no choice, or for a choice that is doubted, denied or taken back. form: whether
+    it is a form such as "Answer: x". hedged: whether it says "would be" or the like. place: how many characters of the
+    text stand before it.
+    """
+
+    choice: str | None
+    form: bool
+    hedged: bool
+    place: int
+
+
+class Statements(NamedTuple):
+    """The choices that a text gives as its answer, in forms and in sentences, and the one that it comes to in the end.
+
+    None stands for something that is no choice, or for a choice that is doubted, denied or taken back. final: the last
+    choice, if the text turns ("wait", "but") between any other and this one; else None.
+    """
+
+    forms: set[str | None]
+    sentences: set[str | None]
+    final: str | None = None
+
+
+LONGEST = 400
+"""How many characters after "the answer is" may name the choice, more where choices are long; a bound, so that a long
+sentence is read in linear time."""
+
+_NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
+_FORM = re.compile(
+    r"(?i)(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is"
+    r"| choice| option| letter)?[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?"
+)
+_CUE = re.compile(
+    rf"(?i)\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
+    rf"|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
+    r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
+    r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
+    r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
+    r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?"
+)
+_IS_ANSWER = re.compile(
+    r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
+    r"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting"
+    r"|suitable|sensible"
+    r"|plausible|reasonable|probable|safest)){0,3}"
+    rf" (?:{_NOUN}|one|correct|right)\b"
+    r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct|right)\b"
+    r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
+    r"|[\"'\u201d)\]]{0,3},? it is[.!]?$",
+    re.I,
+)
+_ADVERB = re.compile(
+    r"(?i)^[\s:]*(?:(?:therefore|thus|hence|clearly|definitely|simply|actually|now|still|indeed|then|most likely|likely"
+    r"|probably|obviously|of course|certainly)\b[,:]?\s*)+"
+)
+_DOUBTED = re.compile(
+    r"(?i)\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|"
+    r"an?|other|another|each|every|which|what)\b[^,;]{0,60}$|n['\u2019]t\b[^,;]{0,60}$"
+)
+_OTHERS = re.compile(r"\b(?:usual|typical|obvious|expected|intuitive|standard|naive|tempting)\b[^,;]{0,30}$", re.I)
+_DENIAL = re.compile(
+    r"(?i)\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
+    r"|n['\u2019]t\b"
+)
+_BUT = re.compile(r"\b(?:but|it is|it['\u2019]s|instead,|rather,)\b", re.I)
+_REASON = re.compile(
+    r"\b(?:because|since|as|when|while|where|which|who|after|before|until|although|though|even|despite|given|whereas|"
+    r"from|moved|was|were|had|has|see|saw|seen|left|but|so|that)\b|\(",
+    re.I,
+)
+_OTHER = re.compile(r"^\W*(?:or|and|and/or|versus|vs)\b|^[\s/&|;,+]*$", re.I)
+_TAKEN_BACK = re.compile(
+    r"(?i)^\W*(?:no|or|wait|actually|hmm+|correction|sorry|instead|rather|scratch that|on second thoughts?)\b"
+    r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))"
+)
+_HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
+_AGAIN = re.compile(
+    r"(?i)\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error"
+    r"|wrong|mistaken)|looking (?:back|again)|scratch that)\b"
+)
+_SENTENCE = re.compile(
+    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
+    r"|Although|As|When|Then|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
+)
+_STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
+_TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
+_UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
+_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
+_DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
+_AFFIRMED = re.compile(r"(?<=[\w.)*]) ?[\u2705\u2713\u2714\u2611]\ufe0f?")
+_SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
+_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
+_COURTESY = re.compile(
+    r"\W*(?:please let me know|let me know|i hope|hope (?:this|that|it)|feel free|thank|thanks|happy to|would you like"
+    r"|if you (?:have|need|want|would|'d)|is there anything|do you (?:have|want|need)|glad to"
+    r"|good luck|have a (?:nice|good|great))",
+    re.I,
+)
+_BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
+
+    What says nothing at the end ("Let me know if you have questions!") is left out, and so is what is struck through. A
+    cross or a tick beside words is read as "wrong" or "correct", and the cells of a table's row as "first: second".
+    """
+    text = _SYMBOL.sub("", _AFFIRMED.sub(" (correct)", _DENIED.sub(" (wrong)", text)))
+    text = _STRUCK.sub("", text)
+    if _TICKED.search(text):
+        text = _TICKED.sub("", _UNTICKED.sub("", text))
+    text = _ROW.sub(_cells, text)
+    lines = [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
+    while len(lines) > 1 and _COURTESY.match(lines[-1]):
+        lines.pop()
+    return lines
+
+
+def _cells(row: re.Match[str]) -> str:
+    cells = [cell.strip() for cell in row[1].split("|")]
+    return "" if all(set(cell) <= set("-: ") for cell in cells) else ": ".join(filter(None, cells))
+
+
+def sentences(line: str) -> list[str]:
+    """The sentences of a line. "B. blue box" is one, since a single letter or a number does not end a sentence."""
+    return _SENTENCE.split(line)
+
+
+def strip_bullet(line: str) -> str:
+    """The line without the dash, dot or number of a list before it."""
+    return _BULLET.sub("", line)
+
+
+def find_statements(text: str, choices: Sequence[str]) -> Statements:
+    """What the text says that its answer is, in time proportional to its length."""
+    texts, text = find_tags(text, choices)
+    in_tags = {_first_of(one, choices) for one in texts}
+    lines = plain_lines(text)
+    claims: list[Claim] = []
+    known: dict[tuple[str, str], list[Claim]] = {}  # a reply that repeats itself is read once
+    start = 0
+    for place, line in enumerate(lines):
+        after = lines[place + 1] if place + 1 < len(lines) else ""
+        if (line, after) not in known:
+            known[line, after] = list(_list_claims(line, after, choices))
+        claims += [one._replace(place=start + one.place) for one in known[line, after]]
+        start += len(line) + 1
+    forms = in_tags | {one.choice for one in claims if one.form}
+    return Statements(forms, {one.choice for one in claims if not one.form}, _final(claims, "\n".join(lines)))
+
+
+def _final(claims: Sequence[Claim], text: str) -> str | None:
+    """The choice of the last claim, where those before it that differ are taken back, or were only supposed."""
+    if not claims:
+        return None
+    last = claims[-1]
+    for one in claims[:-1]:
+        if one.choice in (None, last.choice):
+            continue
+        if not (one.hedged or _AGAIN.search(text, one.place, last.place)):
+            return None
+    return last.choice
+
+
+def _list_claims(line: str, after: str, choices: Sequence[str]) -> Iterator[Claim]:
+    """What one line states, in forms and in sentences; `after` is the line below, for one that ends in a colon."""
+    line = strip_bullet(line)
+    stated_form = None
+    if found := _FORM.search(line):
+        rest = line[found.end() :].strip(" \"'")
+        rest = rest or strip_bullet(after)
+        if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
+            doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line[: found.start()])[-1])
+            stated_form = Claim(None if doubted else _first_of(rest, choices), True, False, found.start())
+        line = line[: found.start()]
+    whole = sentences(line)
+    start = 0
+    for place, sentence in enumerate(whole):
+        following = whole[place + 1] if place + 1 < len(whole) else ""
+        for label, hedged in _in_sentence(sentence, following, choices):
+            yield Claim(label, False, hedged, start)
+        start += len(sentence) + 1
+    if stated_form is not None:
+        yield stated_form
+
+
+def _in_sentence(sentence: str, following: str, choices: Sequence[str]) -> Iterator[tuple[str | None, bool]]:
+    """What one sentence says that the answer is: a choice, or None where it is doubted; and whether it is hedged."""
+    if SUPPOSED.search(sentence):
+        return  # "if she were, the answer would be": it is not so
+    for one in find_mentions(sentence, choices):
+        if _IS_ANSWER.match(sentence, one.end):
+            denied = _DOUBTED.search(sentence[max(0, one.start - 60) : one.start]) or sentence.endswith("?")
+            hedged = _HEDGED.search(sentence, one.end) is not None
+            yield (None if denied or _TAKEN_BACK.search(following) else one.choice), hedged
+            return
+    seen: set[tuple[str, str]] = set()
+    for cue in _CUE.finditer(sentence):
+        before = re.split(r"[:;,]", sentence[max(0, cue.start() - 60) : cue.start()])[-1]
+        rest = sentence[cue.end() : cue.end() + LONGEST + extra_length(choices)]
+        if (before, rest) in seen:
+            continue
+        seen.add((before, rest))
+        if _OTHERS.search(before):
+            continue  # "the usual answer would be": it is somebody else's
+        doubted = bool(_DOUBTED.search(before))
+        label = _first_of(rest, choices)
+        if label is None and not find_mentions(rest, choices):
+            continue  # "the answer is not easy to see": it says nothing of any choice
+        unsure = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
+        yield (None if unsure else label), _HEDGED.search(cue[0]) is not None
+
+
+def _first_of(text: str, choices: Sequence[str]) -> str | None:
+    """The first choice that a text names and does not deny; None where it is doubted, taken back or one of several."""
+    if _of_several(tuple(choices)) and (label := match_label(text.strip(" \"'"), choices)[0]) is not None:
+        return label
+    parts = sentences(text)
+    text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
+    named = find_mentions(text, choices)
+    place = 0
+    for number, one in enumerate(named):
+        between = text[place : one.start]
+        place = one.end
+        if _denies(between):
+            continue
+        if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest):
+            return None
+        return None if _revokes(text[one.end :], one, named[number + 1 :], one.end) else one.choice
+    return None
+
+
+@lru_cache(maxsize=256)
+def _of_several(choices: tuple[str, ...]) -> bool:
+    """Whether one of the choices has several sentences, so that the text has to be taken as a whole."""
+    return any(len(sentences(choice)) > 1 for choice in choices)
+
+
+def _denies(between: str) -> bool:
+    """Whether what stands before a choice denies it: "not the", "rather than the", but not "not there but in the"."""
+    denials = list(_DENIAL.finditer(between))
+    return bool(denials) and not _BUT.search(between, denials[-1].end())
+
+
+def _revokes(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
+    """Whether what follows a choice in its sentence takes it back or names another one as its equal."""
+    other = next((found for found in others if found.choice != one.choice), None)
+    between = rest if other is None else rest[: other.start - offset]
+    if re.match(r"\W*(?:is|was|would be) (?:not|n['\u2019]t|wrong|incorrect)\b|\s*\?", between, re.I):
+        return True
+    if re.search(r"\b(?:no wait|wait|actually|correction|on second thoughts?)\b", between, re.I):
+        return True
+    if other is None:
+        return False
+    return bool(_OTHER.match(between)) or not (_denies(between) or _REASON.search(between))
+
 
 _PERSON = re.compile(r"(?<![\w'\u2019])[A-Z][a-z]+(?:-[A-Z][a-z]+)?(?!\w)")
 _OPENER = re.compile(
@@ -92,8 +487,6 @@ _KIN = re.compile(
 )
 """Who or what may believe or say something without a name; a question about them names them, too."""
 
-_REALITY = re.compile(r"\b(?:reality|real|really|fact|truth|true|actual|actually|label|contents?)\b", re.I)
-_MODAL = re.compile(r"\b(?:will|would|\w+['\u2019](?:d|ll)|goes|going to|has to|must|should)\b", re.I)
 _THEN_WORDS = re.compile(r"\b(?:before|at first|initially|originally|at the (?:beginning|start)|was|were|did)\b", re.I)
 
 
@@ -109,10 +502,8 @@ class QuestionTerms:
         self.known = text is not None
         asked = sentences(text.strip())[-1] if text else ""
         words = WORD.findall(asked)
-        later = words[1:] if asked.endswith("?") or (words and words[0].casefold() in COMMON) else words
-        self.names = [stem(word) for word in later if word[0].isupper() and word.casefold() not in COMMON]
-        others = {stem(word) for word in words if word.casefold() not in COMMON} - set(self.names)
-        self.others = {word for word in others if not any(word in choice.casefold() for choice in choices)}
+        self.names = [stem(word) for word in words[1:] if word[0].isupper() and word.casefold() not in COMMON]
+        self.others = {stem(word) for word in words if word.casefold() not in COMMON} - set(self.names)
         self.own = {stem(word) for word in words} - {"the", "that", "is", "and", "of", "to", "in", "a"}
         self.stems = {stem(word) for word in words} | {stem(word) for word in COMMON}
         self.of_choices = {stem(word) for choice in choices for word in WORD.findall(choice)}
@@ -130,9 +521,7 @@ class QuestionTerms:
         """
         if self.of_who and not sentence[:start].strip(" \"'(*"):
             after = [stem(word) for word in WORD.findall(sentence)[1:4]]
-            return bool(self.own & set(after[:2])) or (
-                len(after) == 1 and after[0] in ("do", "does", "did", "is", "has")
-            )
+            return bool(self.own & set(after[:2]))
         if not (self.names or self.others) or (self.believes and not BELIEF.search(sentence)):
             return False
         told = _stems(sentence)
@@ -140,8 +529,6 @@ class QuestionTerms:
         by_name = _in_order(self.names, _stems(lead)) and (bool(self.names) or self.others <= set(told))
         if self.people(lead) - set(self.names):
             return False
-        if by_name and self.names and not BELIEF.search(lead):
-            by_name = not self.believes
         by_pronoun = len(self.names) == 1 and bool({"he", "she", "they"} & set(told)) and self.others <= set(told)
         return by_name or by_pronoun
 
@@ -154,12 +541,10 @@ class QuestionTerms:
         people = self.people(lead)
         if people - set(self.names):
             return False
-        if self.believes and not decides and not BELIEF.search(lead) and not _MODAL.search(lead):
+        if self.believes and not decides and not BELIEF.search(lead):
             return False
         if people:
             return _in_order(self.names, told) or (decides and len(self.names) == 1)
-        if not self.known:
-            return decides
         return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
 
     def is_restated(self, head: str) -> bool:
@@ -174,16 +559,14 @@ class QuestionTerms:
             return False
         if _ANSWER_HEAD.fullmatch(head):
             return True
-        if not self.known or (believes and not self.believes) or (really and not self.of_reality):
-            return False
         added = {word for word in _stems(head) if not word.isdigit()} - self.stems - _HEAD_WORDS
         if added:
             return False
         return believes or bool(people) if self.believes else bool(people or really or self.others & set(_stems(head)))
 
     def elsewhere(self, head: str) -> bool:
-        """Whether a heading speaks of other people, or of reality where the question asks for a belief."""
-        return bool(self.people(head) - set(self.names)) or (not self.of_reality and _REALITY.search(head) is not None)
+        """Whether a heading speaks of other people."""
+        return bool(self.people(head) - set(self.names))
 
     def is_about_others(self, sentence: str) -> bool:
         """Whether a sentence speaks of what other people than the question's first one believe."""
@@ -218,7 +601,6 @@ def _in_order(names: Iterable[str], told: Sequence[str]) -> bool:
     return all(name in words for name in names)
 
 
-_OPEN_AGAIN = re.compile(r"\bnot sure\b|\b(?:it|that|this) (?:may|might|could) (?:also |as well )?be\b", re.I)
 _WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
 _ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
 _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
@@ -252,9 +634,7 @@ class Assertions:
                 if not inner:
                     continue
                 sentence = sentence[inner[-1].end() :]
-            if not find_mentions(sentence, self.choices):
-                continue
-            if self.question.is_about_others(sentence):
+            if not find_mentions(sentence, self.choices) or self.question.is_about_others(sentence):
                 continue
             label = None if self.has_doubt(sentence) else self.find_assertion(sentence)
             return label if label is not None and self._stands(place, label) else None
@@ -267,16 +647,11 @@ class Assertions:
             named = find_mentions(sentence, self.choices)
             if not named or not self.question.occurs_in(sentence, named[0].start):
                 continue
-            lead = sentence[: named[0].start]
-            if SUPPOSED.search(sentence) or (REALLY.search(lead) and not self.question.of_reality):
-                continue
             said[place] = None if self.has_doubt(sentence) else self.find_assertion(sentence)
         if not said or len(set(said.values())) != 1:
             return None
         (place, label) = list(said.items())[-1]
-        if label is None or self._reopens(place, label):
-            return None
-        return label if place == 0 or self._stands(place, label) else None
+        return label if label is None or place == 0 or self._stands(place, label) else None
 
     def find_under_heading(self) -> str | None:
         """The choice that stands under a heading, or after a question, that asks the same as the question itself.
@@ -289,8 +664,7 @@ class Assertions:
             if head is None or not self.question.is_restated(head["head"]):
                 continue
             rest = head["rest"] or (self.sentences[place + 1] if place + 1 < len(self.sentences) else "")
-            if find_mentions(rest, self.choices) and not self.has_doubt(rest):
-                found.add(self.find_assertion(rest))
+            found.add(self.find_assertion(rest))
         return next(iter(found)) if len(found) == 1 else None
 
     def find_own_words(self) -> str | None:
@@ -299,12 +673,10 @@ class Assertions:
         Where earlier ones answered otherwise, the last one has to conclude, or something between has to turn ("but").
         """
         found: list[tuple[int, str]] = []
-        for place, sentence in enumerate(self.sentences):
+        for place in range(len(self.sentences)):
             label = self._answers(place)
             if label is not None:
                 found.append((place, label))
-            elif found and TAKEN_BACK.search(sentence) and not find_mentions(sentence, self.choices):
-                found.clear()
         if not found:
             return None
         place, label = found[-1]
@@ -313,17 +685,13 @@ class Assertions:
             return None
         for sentence in self.sentences[place + 1 :]:
             others_named = {one.choice for one in find_mentions(sentence, self.choices)} - {label}
-            if others_named and self.has_doubt(sentence) and not SUPPOSED.search(sentence):
-                return None
-        for given_up, sentence in enumerate(self.sentences):
-            bare = remove_choices(sentence, 0, len(sentence), find_mentions(sentence, self.choices))
-            if GIVEN_UP.search(bare) and not (given_up < place and self._turns(given_up + 1, place + 1)):
+            if others_named and self.has_doubt(sentence):
                 return None
         return label
 
     def has_doubt(self, sentence: str) -> bool:
         """Whether a sentence doubts or asks, apart from the words of the choices themselves."""
-        return "(wrong)" in sentence or any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
+        return any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
 
     def _answers(self, place: int) -> str | None:
         """The choice that a sentence gives as an answer to the question; None where it answers something else."""
@@ -331,18 +699,11 @@ class Assertions:
         named = find_mentions(sentence, self.choices)
         if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.has_doubt(sentence):
             return None
-        if REALLY.search(sentence) and not self.question.of_reality and not BELIEF.search(sentence):
-            return None
         label = self.find_assertion(sentence)
         if label is None:
             return None
         one = next(one for one in named if one.choice == label)
-        start = one.start
-        if one.by == LETTER and start < 3 and len(WORD.findall(sentence[one.end :])) > 2:
-            return None  # "A. First, ..." is a list
-        lead = sentence[:start]
-        if inner := list(INNER.finditer(lead)):
-            lead = lead[inner[-1].end() :]
+        lead = sentence[: one.start]
         alone = _plain(lead) and (
             not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
         )
@@ -354,24 +715,11 @@ class Assertions:
 
     def _stands(self, place: int, label: str) -> bool:
         """Whether what follows a sentence leaves its choice standing: it asserts no other, or only explains."""
-        if self._reopens(place, label):
-            return False
         for later in range(place + 1, len(self.sentences)):
             sentence = self.sentences[later]
-            if TAKEN_BACK.search(sentence):
-                return False
-            if RECAP.match(sentence):
-                return True
-            if sentence.startswith("(") or (REALLY.search(sentence) and not self.question.of_reality):
-                continue
             if self._list_assertions(sentence, seen=True) - {label} and not self.question.is_about_others(sentence):
                 return False
         return True
-
-    def _reopens(self, place: int, label: str) -> bool:
-        """Whether a later sentence says that it may be another choice."""
-        later = (one for one in self.sentences[place + 1 :] if _OPEN_AGAIN.search(one))
-        return any({one.choice for one in find_mentions(sentence, self.choices)} - {label} for sentence in later)
 
     def find_assertion(self, sentence: str) -> str | None:
         """The one choice that a sentence asserts, None where it asserts none or several."""
@@ -384,8 +732,6 @@ class Assertions:
         seen: whether clauses about what was so before, or what somebody saw, count nevertheless.
         """
         kept: set[str | None] = set()
-        if "(wrong)" in sentence:
-            return kept
         for bare, clause, here in self._clauses(sentence):
             if not here or NEGATION.search(bare):
                 continue
@@ -430,7 +776,7 @@ def _plain(lead: str) -> bool:
 
 def _decides(sentence: str) -> bool:
     """Whether a sentence concludes or settles something."""
-    return bool(THEREFORE.match(sentence) or INNER.search(sentence) or NECESSARY.search(sentence))
+    return bool(THEREFORE.match(sentence) or NECESSARY.search(sentence))
 
 
 def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]) -> str:
@@ -478,9 +824,7 @@ _DENIED_AFTER = re.compile(
 )
 _REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
-_ROW = re.compile(r"[^:]{2,60}: ")
-_FACT = re.compile(r"(?<=[.!]) (?=(?:Actually|In fact|In reality|Really),? (?:it|the|there)\b)")
-_DECORATION = " \t\"'`*_()[]."
+_MARKS = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
 Outcome = tuple[str, str] | str | None
@@ -498,9 +842,7 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     if not lines:
         return None
     whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
-    assertions = Assertions(_before_heading(lines, choices) if whole else [], choices, question)
-    if not assertions.question.of_reality:
-        lines[0] = _FACT.split(lines[0])[0]
+    assertions = Assertions(_before_heading(lines, choices), choices, question)
     begins = _edge(lines, 0, 1, choices)
     if begins is None and question is not None and not question.rstrip().endswith("?"):
         begins = find_leading(sentences(lines[0])[0].split(", but ")[0], choices)[
@@ -534,24 +876,17 @@ def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
     """The choice with which a text begins, and the words that name it; (None, "") where it begins with none, asks
     ("B?"), offers two ("A or B") or takes it back."""
     text = " ".join(text.split())
-    if (label := match_label(text, choices)[0]) is not None:
-        return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
     named = find_mentions(text, choices)
     if not named:
         return None, ""
     one = named[0]
-    before, rest = text[: one.start].strip(_DECORATION + "-:,").casefold(), text[one.end :]
+    before, rest = text[: one.start].strip(_MARKS + "-:,").casefold(), text[one.end :]
     if before not in _LEADS:
         return None, ""
-    if _OPEN.match(rest) or TAKEN_BACK.search(rest) or _denied_after(rest):
-        return None, ""
-    if re.match(r"\W{0,3}$", rest) is None and not re.match(r"[\"')\]]{0,2}(?:[.!?;:,](?:\s|$)|\s)", rest):
+    if _OPEN.match(rest) or _DENIED_AFTER.match(rest):
         return None, ""
     other = next((found for found in named[1:] if found.choice != one.choice), None)
-    listed = other is not None and (
-        not text[one.end : other.start].strip(" ,;/|.")
-        or (one.by == other.by == BOTH and text[other.start - 2] in ".;,|")
-    )
+    listed = other is not None and not text[one.end : other.start].strip(" ,;/|.")
     if listed or one.choice is None:
         return None, ""
     if one.by == LETTER and _is_paraphrase(rest, one.choice):
@@ -566,32 +901,31 @@ def _is_paraphrase(rest: str, choice: str) -> bool:
     return len(wanted) > 2 and sum(word in said for word in wanted) >= 0.6 * len(wanted)
 
 
-def _of_line(
-    line: str,
-    choices: Sequence[str],
-    reasons: str = r"|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b",
-) -> str | None:
+def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
     """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list), and
     words have to end a clause or be followed by a reason ("blue_box because ..."), not go on as a subject."""
     label, words = find_leading(line, choices)
-    if label is None or words == line or words == " ".join(line.split()):
+    if label is None or words == line:
         return label
-    if len(words.strip(_DECORATION + ":")) == 1:
+    if len(words.strip(_MARKS + ":")) == 1:
         return None
-    rest = line[line.index(words) + len(words) :]
-    if label.casefold() in ("yes", "no"):
-        reasons += r"|(?:he|she|they|it|i|we)\b"
-    ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b{reasons}))"
-    return label if re.match(ends, rest, re.I) else None
+    return label if _CLAUSE_END.match(line, line.index(words) + len(words)) else None
+
+
+_CLAUSE_END = re.compile(
+    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they|it|i|we)\b"
+    r"|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b))",
+    re.I,
+)
 
 
 def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
     """The choice with which the first or the last line begins, unless the line beside it begins in the same way with
     another one, as in a list of the choices."""
-    label = _of_line(lines[place], choices) if place == 0 else _of_line(lines[place], choices, "")
+    label = _leading_choice(lines[place], choices)
     if label is None or len(lines) < 2:
         return label
-    other = _of_line(lines[beside], choices)
+    other = _leading_choice(lines[beside], choices)
     return (
         None
         if other not in (None, label) and _shape(lines[place], choices) == _shape(lines[beside], choices)
@@ -608,18 +942,18 @@ def _shape(line: str, choices: Sequence[str]) -> tuple[bool, bool]:
 def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) -> str | None:
     """The choice with which the last line begins, or that its last sentence is ("Mustard, then.", "So: mustard.",
     "I'm confident: option J.")."""
-    if (label := _edge(lines, -1, -2, choices)) is not None or _of_line(lines[-1], choices, "") is not None:
+    if (label := _edge(lines, -1, -2, choices)) is not None or _leading_choice(lines[-1], choices) is not None:
         return label
     last = sentences(lines[-1])[-1]
     named = find_mentions(last, choices)
     bare = remove_choices(last, 0, len(last), named)
-    if not named or len({one.choice for one in named}) > 1 or DOUBT.search(bare) or NEGATION.search(bare):
+    if not named or len({one.choice for one in named}) > 1 or NEGATION.search(bare):
         return None
     one = named[-1]
-    before = last[: one.start].strip(_DECORATION)
-    marked = one.by in (LETTER, BOTH) and len(last) - one.end < 3
+    before = last[: one.start].strip(_MARKS)
+    marked = one.by in (LETTER, BOTH)
     head = before.endswith(":") and not asked.elsewhere(before)
-    if head and len(lines) > 1 and _ROW.match(lines[-1]) and _ROW.match(lines[-2]):
+    if head and len(lines) > 1 and re.match(r"[^:]{2,60}: ", last):
         head = asked.is_restated(before.rstrip(":"))  # one of a list of facts
     if not _ALONE.match(last[one.end :]) or not (marked or head or (len(before.split()) < 3 and before[-1:] != ":")):
         return None
@@ -662,7 +996,7 @@ def _sole(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) ->
     label = next(iter(found))
     if told and any(one.by == LETTER and one.choice not in (None, label) for _, one in named):
         return DIFFERENT  # such as a choice in words and the letter of another one elsewhere
-    return None if label is None else ("sole", label)
+    return ("sole", str(label))
 
 
 def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
@@ -676,7 +1010,3 @@ def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
 
 def _has_mark(line: str, one: Mention) -> bool:
     return line[one.start] in "([" or re.match(r"option|choice|letter", line[one.start :], re.I) is not None
-
-
-def _denied_after(rest: str) -> bool:
-    return _DENIED_AFTER.match(rest) is not None
