@@ -129,7 +129,7 @@ def test_no_one_is_not_the_answer_no() -> None:
 
 def test_plain_lines_read_marks_and_tables() -> None:
     assert plain_lines("| Who | Where |\n|---|:-:|\n| Ann | **red** |") == ["Who: Where", "Ann: red"]
-    assert plain_lines("a) red \u2705\nb) blue \u274c") == ["a) red (correct)", "b) blue (wrong)"]
+    assert plain_lines("a) red \u2705\nb) blue \u274c") == ["a) red", "b) blue (wrong)"]
     assert plain_lines("Does he? \u274c No.") == ["Does he? No."]
 
 

@@ -143,13 +143,13 @@ class AskingSession:
 
         def left(talks: Conversations) -> Iterator[Request]:
             for one in questions:
-                if not is_finished(journal, one):
+                if not is_finished(replies, one):
                     yield from talks.begin(one.strategy, items[one.item])
 
         what = "requests with edited chains or hints"
-        with Journal(self.run.work_file(REPLIES)) as journal:
+        with Journal(self.run.work_file(REPLIES)) as replies:
             phase = Phase(
-                journal,
+                replies,
                 lambda: questions,
                 left,
                 build,
@@ -255,7 +255,7 @@ def build_table(
     items = {item.id: item for pairs in source.unreadable.values() for item, _ in pairs}
 
     def row(one: PlannedQuestion) -> dict[str, Any]:
-        named = {"run": run, "model": source.manifest.model}
+        named: dict[str, Any] = {"run": run, "model": source.manifest.model}
         chain = chains.get((one.item, one.strategy))
         if chain is None:
             return {**named, **_of_item(items[one.item], one)}

@@ -80,8 +80,6 @@ def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     if len(value) > longest_label(choices):
         return None, ""
     text = unicodedata.normalize("NFC", value)
-    if text in choices:
-        return text, ""
     steps: tuple[tuple[str, Callable[[str], str]], ...] = (("spelling", _normalize_spelling), ("article", _bare))
     for step, normal in steps:
         wanted = normal(text)
@@ -225,7 +223,6 @@ _ORDINALS = {
     "first": "one", "second": "two", "third": "three", "fourth": "four", "1": "one", "2": "two", "3": "three",
     "4": "four", "1st": "one", "2nd": "two", "3rd": "three", "4th": "four",
 }  # fmt: skip
-_DENYING = re.compile(r"\b(?:not|no|never|none|cannot)\b|n['\u2019]t\b", re.I)
 
 
 def wording_key(text: str) -> str:
@@ -287,29 +284,27 @@ def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
         last = min(_common(mine[first:][::-1], other[first:][::-1]) for other in others)
         middle = _strip_words(mine[first : len(mine) - last])
         parts += [middle, _strip_words(mine[first:])]
-        if len(middle) > 2 and first > 1 and len(middle[0]) > 3 and middle[0].endswith(("ed", "en", "less", "ful")):
+        if len(middle) > 2 and middle[0].endswith(("ed", "en", "less", "ful")):
             parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
-        parts += _with_pronoun(middle, others, mine[first - 1 : first])
+        parts += _with_pronoun(middle, others)
     if len(mine) == 2 and mine[0] in _ORDINALS:
         parts.append([mine[1], _ORDINALS[mine[0]]])
-    if len(mine) == 2 and any(len(other) == 2 and other[1] == mine[1] for other in every if other is not mine):
+    if len(mine) == 2:
         parts.append([mine[0], "one"])  # "the green one" of two bags
     joined = [" ".join(part) for part in parts if part != list(mine)]
-    return [part for part in joined if len(part) > 2 and not _DENYING.search(part)]
+    return [part for part in joined if len(part) > 2]
 
 
-def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]], before: Sequence[str]) -> list[list[str]]:
+def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]]) -> list[list[str]]:
     """What somebody will do with what all choices name: "water them", "leaves it alone" for "leave the plant alone"."""
     shared = [all(word in other for other in others) for word in middle]
-    if not (any(shared) and not shared[0]):
+    if not any(shared):
         return []
     start = shared.index(True)
     end = next((place for place in range(start, len(middle)) if not shared[place]), len(middle))
     short = [[word] for word in ("it", "them", "him", "her")] + [["the", middle[end - 1]]]
     found = [[*middle[:start], *words, *middle[end:]] for words in short]
-    if list(before) == ["will"]:
-        found += [[f"{one[0]}s", *one[1:]] for one in (*found, middle)]
-    return found
+    return found + [[f"{one[0]}s", *one[1:]] for one in (*found, middle)]
 
 
 def _strip_words(words: Sequence[str]) -> list[str]:
@@ -349,14 +344,11 @@ _LETTERS = re.compile(
     r"(?i)(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
     r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>[A-Za-z])(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])"
 )
-_GOES_ON = re.compile(r"\W*$|[.,;:)]| (?:is|because|since|as|would|seems|must)\b")
 _DETERMINER = re.compile(r"no (?!(?:he|she|they|it|i|we|because|since|as)\b)[a-z]", re.I)
 """A "no" that belongs to the word after it, as in "no one" and "no reason", and names no choice."""
-_AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
 _BESIDE = re.compile(
     r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
 )
-_BEFORE = re.compile(r"[\s\"'\u201d,]{0,4}[(\[]?")
 
 
 def find_mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
@@ -393,15 +385,8 @@ def _letters(text: str, choices: LetteredChoices) -> list[Mention]:
         if text.startswith("(", one.end()):
             continue  # such as "H(A)"
         letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
-        after_word = bool(one["word"]) and (
-            letter.isupper() or closed or letter != "a" or _GOES_ON.match(text, one.end()) is not None
-        )
-        marked = (
-            after_word
-            or bool(one["open"] and one["close"])
-            or (one["close"] == ")" and text[max(0, one.start() - 1)] != "(")
-        )
-        begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
+        marked = bool(one["word"]) or (one["close"] == ")" and text[max(0, one.start() - 1)] != "(")
+        begins = one.start() <= first and (closed or one.end() >= last)
         if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
             end = one.end() - len(one["after"])
             found.append(Mention(one.start(), end, choices.by_letter(letter.casefold()), LETTER))
@@ -413,16 +398,9 @@ def _join_mentions(text: str, names: list[Mention], letters: list[Mention]) -> l
     merged: list[Mention] = []
     for one in sorted([*names, *letters]):
         last = merged[-1] if merged else None
-        if last is not None and {last.by, one.by} == {LETTER, WORDS}:
-            gap = text[last.end : one.start]
-            if one.by == WORDS and _BESIDE.fullmatch(gap):
-                by = BOTH if last.choice == one.choice else AGAINST
-                merged[-1] = Mention(last.start, one.end, one.choice, by)
-                continue
-            bracketed = text[one.start] in "([" or gap.rstrip().endswith(("(", "["))
-            if one.by == LETTER and bracketed and _BEFORE.fullmatch(gap):
-                by = BOTH if last.choice == one.choice else AGAINST
-                merged[-1] = Mention(last.start, one.end, last.choice, by)
-                continue
+        if last is not None and (last.by, one.by) == (LETTER, WORDS) and _BESIDE.fullmatch(text[last.end : one.start]):
+            by = BOTH if last.choice == one.choice else AGAINST
+            merged[-1] = Mention(last.start, one.end, one.choice, by)
+            continue
         merged.append(one)
     return merged

@@ -1,23 +1,24 @@
-"""Find the answer in free prose that never says "the answer is ...": by what its sentences assert about the question.
+"""Read prose: what it states outright as its answer, and what its sentences assert about the question.
 
-These forms (rungs) are tried where a text holds no JSON and states no answer (see tomserve.scoring.statements). Of
-the first four all that find a choice must find the same one; each of the others is tried where those above find none.
+Statements are forms ("Answer: x", <answer>x</answer>, \\boxed{x}) and sentences ("the answer is x", "I choose x"). Where
+there is none, these forms (rungs) are tried. Of the first four all that find a choice must find the same one; each of
+the others is tried where those above find none.
 
 | rung      | the text                                                                                              |
 |-----------|-------------------------------------------------------------------------------------------------------|
 | first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" alone in its line), then explains it   |
 | last      | ends with one, in a line or sentence of its own, or at the beginning of the last line                   |
 | concluded | has a last sentence "Therefore, ..." (thus, so, hence, ...) that asserts one choice alone, without      |
-|           | doubt; what follows it asserts no other choice, or only explains                                        |
+|           | doubt; what follows it asserts no other choice                                                          |
 | echoed    | says the question as a statement ("Ann thinks that Bo thinks the pen is in the blue box")               |
 | headed    | has it below a heading or question that asks the same ("Ann's belief: blue box")                         |
 | settled   | has a last sentence that answers the question in words of its own ("she would look in the blue box")     |
 | sole      | names one choice alone, be it several times, and holds no negation, doubt, condition, question, apology  |
 
-What stands in brackets or in a clause that begins with "although", "because" and the like is an aside and asserts
-nothing; nor does a sentence that supposes ("if she were ...", "one might think"). Of a text that breaks off in the
-middle only the beginning is read. Where a choice says that one cannot know ("unknown", "not enough information"),
-other words for that name it.
+Asides in brackets or after "although", "because" and the like assert nothing, nor do sentences that suppose ("if she
+were ..."). Of a text that breaks off in the middle only the beginning is read. Where a choice says that one cannot know
+("unknown"), other words for that name it. A rule is here because it decides some reply of bench/replies.jsonl, of a
+real model or of the tests; what decided none was taken out.
 """
 
 from __future__ import annotations
@@ -191,25 +192,16 @@ def _pattern(more: int, lettered: bool) -> re.Pattern[str]:
 
 
 class Claim(NamedTuple):
-    """One place where a text says what its answer is.
+    """One place where a text says what its answer is."""
 
-    choice: None for something that is no choice, or for a choice that is doubted, denied or taken back. form: whether
-    it is a form such as "Answer: x". hedged: whether it says "would be" or the like. place: how many characters of the
-    text stand before it.
-    """
-
-    choice: str | None
-    form: bool
-    hedged: bool
-    place: int
+    choice: str | None  # None for what is no choice, or for one that is doubted, denied or taken back
+    form: bool  # whether it is a form such as "Answer: x"
+    hedged: bool  # whether it says "would be" or the like
 
 
 class Statements(NamedTuple):
-    """The choices that a text gives as its answer, in forms and in sentences, and the one that it comes to in the end.
-
-    None stands for something that is no choice, or for a choice that is doubted, denied or taken back. final: the last
-    choice, if the text turns ("wait", "but") between any other and this one; else None.
-    """
+    """The choices that a text gives as its answer, as in Claim, and the one that it comes to in the end, where all
+    others were only supposed; else None."""
 
     forms: set[str | None]
     sentences: set[str | None]
@@ -257,22 +249,16 @@ _DENIAL = re.compile(
     r"(?i)\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
     r"|n['\u2019]t\b"
 )
-_BUT = re.compile(r"\b(?:but|it is|it['\u2019]s|instead,|rather,)\b", re.I)
 _REASON = re.compile(
     r"\b(?:because|since|as|when|while|where|which|who|after|before|until|although|though|even|despite|given|whereas|"
     r"from|moved|was|were|had|has|see|saw|seen|left|but|so|that)\b|\(",
     re.I,
 )
-_OTHER = re.compile(r"^\W*(?:or|and|and/or|versus|vs)\b|^[\s/&|;,+]*$", re.I)
 _TAKEN_BACK = re.compile(
     r"(?i)^\W*(?:no|or|wait|actually|hmm+|correction|sorry|instead|rather|scratch that|on second thoughts?)\b"
     r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))"
 )
 _HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
-_AGAIN = re.compile(
-    r"(?i)\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error"
-    r"|wrong|mistaken)|looking (?:back|again)|scratch that)\b"
-)
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
     r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
@@ -283,7 +269,6 @@ _TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
 _UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
 _DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
-_AFFIRMED = re.compile(r"(?<=[\w.)*]) ?[\u2705\u2713\u2714\u2611]\ufe0f?")
 _SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
 _DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
 _COURTESY = re.compile(
@@ -299,10 +284,9 @@ def plain_lines(text: str) -> list[str]:
     """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
 
     What says nothing at the end ("Let me know if you have questions!") is left out, and so is what is struck through. A
-    cross or a tick beside words is read as "wrong" or "correct", and the cells of a table's row as "first: second".
+    cross beside words is read as "wrong", and the cells of a table's row as "first: second".
     """
-    text = _SYMBOL.sub("", _AFFIRMED.sub(" (correct)", _DENIED.sub(" (wrong)", text)))
-    text = _STRUCK.sub("", text)
+    text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
     if _TICKED.search(text):
         text = _TICKED.sub("", _UNTICKED.sub("", text))
     text = _ROW.sub(_cells, text)
@@ -330,32 +314,16 @@ def strip_bullet(line: str) -> str:
 def find_statements(text: str, choices: Sequence[str]) -> Statements:
     """What the text says that its answer is, in time proportional to its length."""
     texts, text = find_tags(text, choices)
-    in_tags = {_first_of(one, choices) for one in texts}
-    lines = plain_lines(text)
     claims: list[Claim] = []
     known: dict[tuple[str, str], list[Claim]] = {}  # a reply that repeats itself is read once
-    start = 0
-    for place, line in enumerate(lines):
-        after = lines[place + 1] if place + 1 < len(lines) else ""
+    for line, after in pairwise((*plain_lines(text), "")):
         if (line, after) not in known:
             known[line, after] = list(_list_claims(line, after, choices))
-        claims += [one._replace(place=start + one.place) for one in known[line, after]]
-        start += len(line) + 1
-    forms = in_tags | {one.choice for one in claims if one.form}
-    return Statements(forms, {one.choice for one in claims if not one.form}, _final(claims, "\n".join(lines)))
-
-
-def _final(claims: Sequence[Claim], text: str) -> str | None:
-    """The choice of the last claim, where those before it that differ are taken back, or were only supposed."""
-    if not claims:
-        return None
-    last = claims[-1]
-    for one in claims[:-1]:
-        if one.choice in (None, last.choice):
-            continue
-        if not (one.hedged or _AGAIN.search(text, one.place, last.place)):
-            return None
-    return last.choice
+        claims += known[line, after]
+    forms = {_first_of(one, choices) for one in texts} | {one.choice for one in claims if one.form}
+    last = claims[-1].choice if claims else None
+    final = last if all(one.hedged or one.choice in (None, last) for one in claims) else None
+    return Statements(forms, {one.choice for one in claims if not one.form}, final)
 
 
 def _list_claims(line: str, after: str, choices: Sequence[str]) -> Iterator[Claim]:
@@ -363,32 +331,25 @@ def _list_claims(line: str, after: str, choices: Sequence[str]) -> Iterator[Clai
     line = strip_bullet(line)
     stated_form = None
     if found := _FORM.search(line):
-        rest = line[found.end() :].strip(" \"'")
-        rest = rest or strip_bullet(after)
-        if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
-            doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line[: found.start()])[-1])
-            stated_form = Claim(None if doubted else _first_of(rest, choices), True, False, found.start())
+        rest = line[found.end() :].strip(" \"'") or strip_bullet(after)
         line = line[: found.start()]
-    whole = sentences(line)
-    start = 0
-    for place, sentence in enumerate(whole):
-        following = whole[place + 1] if place + 1 < len(whole) else ""
-        for label, hedged in _in_sentence(sentence, following, choices):
-            yield Claim(label, False, hedged, start)
-        start += len(sentence) + 1
+        if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
+            doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line)[-1])
+            stated_form = Claim(None if doubted else _first_of(rest, choices), form=True, hedged=False)
+    for sentence, following in pairwise((*sentences(line), "")):
+        yield from _in_sentence(sentence, following, choices)
     if stated_form is not None:
         yield stated_form
 
 
-def _in_sentence(sentence: str, following: str, choices: Sequence[str]) -> Iterator[tuple[str | None, bool]]:
-    """What one sentence says that the answer is: a choice, or None where it is doubted; and whether it is hedged."""
+def _in_sentence(sentence: str, following: str, choices: Sequence[str]) -> Iterator[Claim]:
     if SUPPOSED.search(sentence):
         return  # "if she were, the answer would be": it is not so
     for one in find_mentions(sentence, choices):
         if _IS_ANSWER.match(sentence, one.end):
             denied = _DOUBTED.search(sentence[max(0, one.start - 60) : one.start]) or sentence.endswith("?")
-            hedged = _HEDGED.search(sentence, one.end) is not None
-            yield (None if denied or _TAKEN_BACK.search(following) else one.choice), hedged
+            unsure = denied or _TAKEN_BACK.search(following)
+            yield Claim(None if unsure else one.choice, form=False, hedged=bool(_HEDGED.search(sentence, one.end)))
             return
     seen: set[tuple[str, str]] = set()
     for cue in _CUE.finditer(sentence):
@@ -399,17 +360,20 @@ def _in_sentence(sentence: str, following: str, choices: Sequence[str]) -> Itera
         seen.add((before, rest))
         if _OTHERS.search(before):
             continue  # "the usual answer would be": it is somebody else's
-        doubted = bool(_DOUBTED.search(before))
         label = _first_of(rest, choices)
         if label is None and not find_mentions(rest, choices):
             continue  # "the answer is not easy to see": it says nothing of any choice
-        unsure = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
-        yield (None if unsure else label), _HEDGED.search(cue[0]) is not None
+        unsure = _DOUBTED.search(before) or sentence.endswith("?") or _TAKEN_BACK.search(following)
+        yield Claim(None if unsure else label, form=False, hedged=bool(_HEDGED.search(cue[0])))
 
 
 def _first_of(text: str, choices: Sequence[str]) -> str | None:
     """The first choice that a text names and does not deny; None where it is doubted, taken back or one of several."""
-    if _of_several(tuple(choices)) and (label := match_label(text.strip(" \"'"), choices)[0]) is not None:
+    # One of several sentences has to be taken as a whole.
+    if (
+        any(len(sentences(one)) > 1 for one in choices)
+        and (label := match_label(text.strip(" \"'"), choices)[0]) is not None
+    ):
         return label
     parts = sentences(text)
     text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
@@ -418,24 +382,12 @@ def _first_of(text: str, choices: Sequence[str]) -> str | None:
     for number, one in enumerate(named):
         between = text[place : one.start]
         place = one.end
-        if _denies(between):
+        if _DENIAL.search(between):
             continue
         if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest):
             return None
         return None if _revokes(text[one.end :], one, named[number + 1 :], one.end) else one.choice
     return None
-
-
-@lru_cache(maxsize=256)
-def _of_several(choices: tuple[str, ...]) -> bool:
-    """Whether one of the choices has several sentences, so that the text has to be taken as a whole."""
-    return any(len(sentences(choice)) > 1 for choice in choices)
-
-
-def _denies(between: str) -> bool:
-    """Whether what stands before a choice denies it: "not the", "rather than the", but not "not there but in the"."""
-    denials = list(_DENIAL.finditer(between))
-    return bool(denials) and not _BUT.search(between, denials[-1].end())
 
 
 def _revokes(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
@@ -446,9 +398,7 @@ def _revokes(rest: str, one: Mention, others: Sequence[Mention], offset: int) ->
         return True
     if re.search(r"\b(?:no wait|wait|actually|correction|on second thoughts?)\b", between, re.I):
         return True
-    if other is None:
-        return False
-    return bool(_OTHER.match(between)) or not (_denies(between) or _REASON.search(between))
+    return other is not None and not (_DENIAL.search(between) or _REASON.search(between))
 
 
 _PERSON = re.compile(r"(?<![\w'\u2019])[A-Z][a-z]+(?:-[A-Z][a-z]+)?(?!\w)")
