@@ -1,8 +1,8 @@
 """Read prose: what it states outright as its answer, and what its sentences assert about the question.
 
-Statements are forms ("Answer: x", <answer>x</answer>, \\boxed{x}) and sentences ("the answer is x", "I choose x"). Where
-there is none, these forms (rungs) are tried. Of the first four all that find a choice must find the same one; each of
-the others is tried where those above find none.
+Statements are forms ("Answer: x", <answer>x</answer>, "####" and boxes) and sentences ("the answer is x", "I choose
+x"). Where there is none, these forms (rungs) are tried. Of the first four all that find a choice must find the same
+one; each of the others is tried where those above find none.
 
 | rung      | the text                                                                                              |
 |-----------|-------------------------------------------------------------------------------------------------------|
