@@ -48,12 +48,13 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _stages_are_read_once() -> Iterator[None]:
     """A stage file of the dataset is read and checked once in a session: this was most of the time of many commands."""
-    from tomserve.benchmarks.perturbed import stages_1, stages_2
+    from tomserve.benchmarks.perturbed import stages
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in (stages_1, stages_2):
-            read = functools.cache(lambda path, content, load=module.load_stage: load(path))
-            patched.setattr(module, "load_stage", lambda path, read=read: read(path, path.read_bytes()))
+        read = functools.cache(lambda path, edition, content, load=stages.load_stage: load(path, edition))
+        patched.setattr(
+            stages, "load_stage", lambda path, edition=stages.SECOND: read(path, edition, path.read_bytes())
+        )
         yield
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, SCENARIOS
 from tomserve.studies import Excerpt, ItemOutline, Layout, Study, Versions, baselines
 from tomserve.studies.answer_rows import REQUIRED
 from tomserve.studies.contrasts import NEW, WORTH, failures_may_explain

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.stats import association, clustered, paired
 from tomserve.studies import baselines
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows

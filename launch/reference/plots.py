@@ -1,6 +1,6 @@
 """What happens in a generated story, before it is put into words: scenes with roles, persons and events.
 
-The events are written as those of tomserve.benchmarks.perturbed.validation_1, for example "see P" or "tell W x".
+The events are written as those of tomserve.benchmarks.perturbed.stages, for example "see P" or "tell W x".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python launch/reference/stories.py --stories 200 --seed 7 --held-out --out items.jsonl
 
 A plot (plots.py) is a list of scenes: a role, who acts, and what happens, in the events of
-tomserve.benchmarks.perturbed.validation_1. The gold beliefs are derived from the events; the sentences only put them
+tomserve.benchmarks.perturbed.stages. The gold beliefs are derived from the events; the sentences only put them
 into words. Each story is asked about the world, about its protagonist, and about every other person whose belief the
 events settle. None of it is taken from dataset/.
 """
@@ -32,7 +32,7 @@ from plots import (
     transfer_plot,
 )
 
-from tomserve.benchmarks.perturbed.validation_1 import track
+from tomserve.benchmarks.perturbed.stages import derive
 from tomserve.items import UNKNOWN, Gold, Item, write_items
 
 PLACED = (
@@ -226,10 +226,9 @@ def _item(
     held_out, most: as in `tell`.
     """
     question_kind, person = question
-    tracked = track(events, person)
     text = {UNKNOWN: UNKNOWN, "x": slots["article"] + slots["x"], "y": slots["article"] + slots["y"]}
-    which = 0 if question_kind == "reality" else 1
-    sets = tuple((text[next(iter(pair[which]))],) for pair in tracked)
+    lines = derive(events, person)
+    sets = tuple((text[(line.world if question_kind == "reality" else line.belief).labels[0]],) for line in lines)
     asked = people[person][0]
     wording = phrases.say(
         rng.choice(phrases.phrasings(question_kind, plot.kind, held_out, most)),
@@ -240,13 +239,13 @@ def _item(
     )
     choices = list(text.values())
     rng.shuffle(choices)
-    world, belief = tracked[-1]
-    role = "protagonist" if person == "P" else "informed_other" if belief == world else "uninformed_other"
+    agree = lines[-1].belief.labels == lines[-1].world.labels
+    role = "protagonist" if person == "P" else "informed_other" if agree else "uninformed_other"
     factors = {
         **plot.factors,
         "question_kind": question_kind,
         "asked_role": None if question_kind == "reality" else role,
-        "belief_is_false": None if question_kind == "reality" else belief != world,
+        "belief_is_false": None if question_kind == "reality" else not agree,
         "held_out": held_out,
     }
     return Item(

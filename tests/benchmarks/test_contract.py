@@ -64,7 +64,7 @@ def exported(name: str) -> Callable[[Path], Path]:
 
 SAMPLES: dict[str, tuple[Callable[[Path], Path], int, int, str]] = {
     "bigtom": (copied("bigtom_small.csv"), 24, 116, "780adea6 5ab90752 54157cae"),
-    "bundles": (copied("practice_stage.yaml"), 16, 16, "a9ff21ea 91d5256b 05ea63dc"),
+    "bundles": (copied("practice_stage.yaml"), 16, 16, "a9ff21ea 8c079fb9 2e4a4f66"),
     "dyntom": (lambda folder: dyntom.write_trials(folder / "data", 2), 142, 142, "9bd34470 eca12938 820f30d0"),
     "fantom": (choices_files.fantom_rows, 10, 10, "e8757fc9 292e520e bdcfb452"),
     "hitom": (copied("hitom_small.json"), 15, 15, "adfe9496 f18b6517 d2fe1ff4"),
@@ -72,7 +72,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], Path], int, int, str]] = {
     "mmtom": (lines, 8, 8, "0a68fa64 c4470f31 99847d63"),
     "mumatom": (written("mumatom.json", choices_files.mumatom_scenes), 8, 8, "1894f426 87d4adbf 0ddc163b"),
     "opentom": (lambda folder: Path(shutil.copytree(DATA / "opentom_small", folder / "data")), 69, 69, "74a72150 be6372f2 852b22e9"),
-    "perturbed": (copied("practice_stage.yaml"), 16, 16, "c64d73eb bc57d33d 05ea63dc"),
+    "perturbed": (copied("practice_stage.yaml"), 16, 16, "c64d73eb 0604a605 2e4a4f66"),
     "perturbed-2": (copied("practice_stage_2.yaml"), 72, 72, "46f3c7b9 c808ec73 cf766adb"),
     "tombench": (tombench.write, 42, 84, "963477ee 6c80397b 2686bc07"),
     "tomi": (copied("tomi_small.txt", "tomi_small.trace"), 18, 18, "421764c3 1c8b3554 a2096a6e"),

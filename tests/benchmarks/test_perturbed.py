@@ -12,17 +12,24 @@ import pytest
 
 from tests.conftest import ROOT
 from tomserve import benchmarks
-from tomserve.benchmarks import perturbed
 from tomserve.benchmarks.learned_baselines import TOLERATED
-from tomserve.benchmarks.perturbed import baselines, validation_1
-from tomserve.benchmarks.perturbed.baselines import RULES_1, audit_baselines
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS, in_false_belief_subset, load_stage
-from tomserve.benchmarks.perturbed.validation_1 import cross_check, find_problems
+from tomserve.benchmarks.perturbed import audit, baselines
+from tomserve.benchmarks.perturbed.baselines import audit_baselines
+from tomserve.benchmarks.perturbed.stages import (
+    FIRST,
+    PERTURBATIONS,
+    SCENARIOS,
+    in_false_belief_subset,
+    load_stage,
+    load_stages,
+)
+from tomserve.benchmarks.perturbed.validation import validate_stages
+from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.table import score_table
 
-BY_NAME = {rule.name: rule for rule in RULES_1}
+RULES, SHIPPED = baselines.RULES[FIRST.name], baselines.SHIPPED[FIRST.name]
 
 
 @pytest.fixture(scope="module")
@@ -45,38 +52,60 @@ def test_the_whole_design(items: list[Item]) -> None:
 
 
 BREAKS = [
-    ('C4', 'remove', 'late_label', 'C4/late_label: is missing'),
-    ('C1', '    critical_form: true\n', '', 'expected about half'),
-    ('C2', '  none:\n', '  none:\n    critical_form: true\n', 'not foreseen for this class'),
-    ('C2', '  none:\n', '  none:\n    aware: true\n', 'none: `aware` is for automatic_change_knowledge only'),
-    ('C2', 'is in the box?', 'is in the box, {x} or {y}?', 'the question names the label'),
-    ('C2', 'what does {asked} believe is in the box?', 'what will {asked} say is in the box?', 'asks about the future'),
-    ('C2', '[read Ines y]', '[read Ines x]', 'belief is written as {y}, events give {x}'),
-    ('C2', '[read Ines y]', '[infer Ines y]', '`infer` belongs to'),
-    ('C2', 'told: {world: x, belief: x}\n          believes: {world: x, belief: x}\n        answer: {reality: x, belief: x}', 'told: {world: x, belief: y}\n          believes: {world: x, belief: y}\n        control_exception: none\n        answer: {reality: x, belief: y}', 'told or sees, but the belief is not the reality'),
-    ('C2', '      correct_label:\n        replace:\n          holds: {text: "The box holds {y} and no {x}.", events: [world y]}\n', '      correct_label:\n        replace:\n          holds: {text: "The box holds {x} and no {y}.", events: [world y]}\n', 'tells the same story as'),
+    ('C4', 'remove', 'late_label', "has no task 'late_label'"),
+    ('C4', 'late_label', '  late_label: none', 'The stage C4 has no task of the class late_label'),
+    ('C1', '    cue: x\n', '', 'expected about half'),
+    ('C2', '      false_belief: {answers: y/x}', '      false_belief: {answers: y/x, cue: x}', 'A classic false belief must be the cue'),
+    ('C2', 'is in the box?', 'is in the box, {x} or {y}?', 'The question names the label'),
+    ('C2', '@ read Ines y', '@ infer Ines y', 'The event `infer` belongs to'),
+    ('C2', 'box: [case, carton]', 'box: [walnut]', "there is no other word that can be used: 'walnut' is too near"),
+    ('C2', 'holds: "The box holds {y} and no {x}. @ world y"', 'holds: "The box holds {x}. @ infer Ines y"', 'reality is'),
 ]  # fmt: skip
-"""What is edited in the file of a stage, into what, and the problem that validate finds then."""
+"""What is edited in the file of a stage, into what, and the problem that is found then."""
 
 
 @pytest.mark.parametrize(("stage", "old", "new", "problem"), [*BREAKS, ("C1", "schema", "schema", "")])
 def test_a_broken_property_is_found(stage: str, old: str, new: str, problem: str, tmp_path: Path) -> None:
-    stages = perturbed.load_stages()
-    (place,) = [place for place, found in enumerate(stages) if found.file.stage == stage]
-    source = stages[place].path.read_text()
-    if old == "remove":
-        start, end = source.index(f"\n  {new}:\n"), source.index("\n  non_protagonist_belief:\n")
-        old, new = source[start:end], ""
-    assert old in source
-    (tmp_path / f"{stage}.yaml").write_text(source.replace(old, new, 1))
-    told = list(find_problems([*stages[:place], load_stage(tmp_path / f"{stage}.yaml"), *stages[place + 1 :]]))
-    assert any(problem in one for one in told) if problem else told == []
+    whole = load_stages(None, FIRST)
+    (place,) = [place for place, found in enumerate(whole) if found.file.stage == stage]
+    text = whole[place].path.read_text()
+    if new.endswith("late_label") or old == "late_label":
+        start, end = text.index("\n  late_label:\n"), text.index("\n  non_protagonist_belief:\n")
+        text = text[:start] + text[end:]
+        old, new = ("lacks:\n", f"lacks:\n{new}\n") if old == "late_label" else ("schema", "schema")
+    assert old in text
+    (tmp_path / f"{stage}.yaml").write_text(text.replace(old, new, 1))
+    try:
+        changed = load_stage(tmp_path / f"{stage}.yaml", FIRST)
+        told = validate_stages([*whole[:place], changed, *whole[place + 1 :]], own=True).lines
+    except ContentError as error:
+        told = (f"problem: {error}",)
+    listed = [line for line in told if line.startswith("problem: ")]
+    assert any(problem in one for one in listed) if problem else listed == []
 
 
-def test_gold_agrees_with_events_in_every_sentence() -> None:
-    layers = list(cross_check(perturbed.load_stages()))
-    assert len(layers) > 4000
-    assert [layer for layer in layers if layer.written != layer.derived] == []
+MISTAKES = [
+    ("schema: 2", "schema: 1", 2, "the first form of stage files is no longer read; write the stage as"),
+    ("      false_belief: {answers: x/y}\n", "", 30, "the version 'false_belief' is missing"),
+    ("      no_transfer:\n", "      seen: {answers: x/y}\n      no_transfer:\n", 32, "unknown unexpected_transfer version 'seen'"),
+    ("{answers: x/y}", "{answers: x/y, edges: {move: [x->y]}}", 31, "edges.move: are not those of the events: x->x"),
+    ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in the sandpit.", 26, "'sandpit' stands outside a slot"),
+    ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {z}.", 26, "unknown slot '{z}'"),
+    ("y: the toolshed", "y: the sandpit hut", 7, "one contains the other"),
+    ("tasks:\n", "tasks: [\n", 0, "broken YAML"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "line", "reason"), MISTAKES)
+def test_a_mistake_is_refused_with_its_line(old: str, new: str, line: int, reason: str, tmp_path: Path) -> None:
+    """What an edition without pairs refuses, and the first form of its files; see test_perturbed_stages.py."""
+    text = (ROOT / "tests/data/practice_stage.yaml").read_text()
+    assert old in text
+    (tmp_path / "s.yaml").write_text(text.replace(old, new, 1))
+    with pytest.raises(ContentError) as found:
+        load_stage(tmp_path / "s.yaml", FIRST)
+    assert reason in str(found.value)
+    assert not line or found.value.line == line, found.value
 
 
 # rules
@@ -91,9 +120,9 @@ def scored(items: list[Item]) -> pl.DataFrame:
 def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robust_over_all(items: list[Item]) -> None:
     scores = scored(items)
     shipped = {
-        rule.name: {item.id: rule.answer(item) or "" for item in items} for rule in RULES_1 if rule.kind == "learned"
+        rule.name: {item.id: rule.answer(item) or "" for item in items} for rule in RULES if rule.kind == "learned"
     }
-    counted, criteria, kinds = audit_baselines(items, shipped)
+    counted, criteria, kinds = audit_baselines(items, shipped, RULES)
     assert set(kinds["kind"]) == {"constant", "surface", "learned"}
     totals = counted.filter(subset="all", perturbation="overall")
     for rule, right, total in totals.select("rule", "right", "total").iter_rows():
@@ -112,19 +141,17 @@ def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robus
 
 
 def test_learned_answers_are_those_of_a_fit(items: list[Item], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = baselines.SHIPPED_1.differing(items, baselines.fit_edition_1(items))
-    assert list(found) == list(baselines.LEARNED_1)
+    found = SHIPPED.differing(items, baselines.fit_rules(items, FIRST))
     assert max(found.values()) <= TOLERATED
-    rule, item = BY_NAME["bag of words"], items[0]
-    assert rule.answer(item) in item.choices
-    assert rule.answer(item.model_copy(update={"question": "What is in it?"})) is None
-    monkeypatch.setattr(
-        validation_1, "fit_edition_1", lambda items: {name: {i.id: "no" for i in items} for name in baselines.LEARNED_1}
-    )
-    told = validation_1.audit_stages(perturbed.load_stages(), own=True)
+    (rule,) = [rule for rule in RULES if rule.name == "bag of words"]
+    assert rule.answer(items[0]) in items[0].choices
+    assert rule.answer(items[0].model_copy(update={"question": "What is in it?"})) is None
+    wrong = {name: {item.id: "no" for item in items} for name in SHIPPED.names}
+    monkeypatch.setattr(audit, "fit_rules", lambda items, edition: wrong)
+    told = audit.audit_items(items, FIRST, own=True)
     assert told.code == 1
     assert [line for line in told.lines if "1088 answers of the rule 'bag of words' that a fit does not give" in line]
-    assert validation_1.audit_stages(perturbed.load_stages()).code == 0  # other stage files have no answers in the file
+    assert audit.audit_items(items, FIRST, own=False).code == 0  # other stage files have no answers in the file
 
 
 # what is written beside the data

@@ -11,16 +11,14 @@ import pytest
 from scipy import sparse
 
 from tests.conftest import ROOT
-from tomserve.benchmarks import learned_baselines, perturbed_2
+from tomserve.benchmarks import learned_baselines
 from tomserve.benchmarks.base import Findings
 from tomserve.benchmarks.learned_baselines import TOLERATED, ShippedAnswers
-from tomserve.benchmarks.perturbed import baselines
-from tomserve.benchmarks.perturbed.baselines import RULES_2
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
-from tomserve.benchmarks.perturbed.stages_2 import load_stage
+from tomserve.benchmarks.perturbed import audit, baselines
+from tomserve.benchmarks.perturbed.stages import FIRST, PERTURBATIONS, SECOND, Edition, load_stage
 from tomserve.items import Item
 
-BY_NAME = {rule.name: rule for rule in RULES_2}
+RULES, SHIPPED = baselines.RULES[SECOND.name], baselines.SHIPPED[SECOND.name]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,7 @@ def test_words_tell_the_ten_words_rule_its_answer_and_features_know_no_labels(pr
 
 
 def test_the_rules_answer_beliefs_of_the_false_belief_scenario_only(practice: dict[str, Item]) -> None:
-    own = [rule for rule in RULES_2 if rule.name in (*baselines.SHIPPED_2.names, "ten words", "last told label")]
+    own = [rule for rule in RULES if rule.name in (*SHIPPED.names, "ten words", "last told label")]
     foreign = practice["none/plain/belief/original"].model_copy(update={"factors": {}})
     others = [practice["none/plain/reality/original"], practice["none/correct_label/belief/original"]]
     assert [[rule.answer(item) for rule in own] for item in (foreign, *others)] == [[None] * 7] * 3
@@ -71,20 +69,20 @@ def stages(word_tells: bool) -> Iterator[Item]:
 
 
 def audited(items: list[Item], own: bool = False, first: list[Item] | None = None) -> Findings:
-    return perturbed_2.audit_items([SimpleNamespace(items=lambda: items)], own=own, first=first)  # type: ignore[list-item]
+    return audit.audit_items(items, SECOND, own, first)
 
 
 def test_learned_rules_find_a_word_that_tells_and_nothing_else() -> None:
     telling = list(stages(True))
-    found = baselines.fit_edition_2(telling)
-    assert list(found) == list(baselines.SHIPPED_2.names)
+    found = baselines.fit_rules(telling, SECOND)
+    assert list(found) == list(SHIPPED.names)
     for name in ("words by role", "word pairs by role", "nearest story"):
         assert [found[name][item.id] for item in telling] == [item.answer for item in telling], name
     silent = list(stages(False))
-    found = baselines.fit_edition_2(silent)
+    found = baselines.fit_rules(silent, SECOND)
     for name in ("words by role", "word pairs by role", "nearest story"):
         assert sum(found[name][item.id] == item.answer for item in silent) <= len(silent) / 3, name
-    assert baselines.fit_edition_2([]) == {name: {} for name in baselines.SHIPPED_2.names}
+    assert baselines.fit_rules([], SECOND) == {name: {} for name in SHIPPED.names}
 
 
 @pytest.mark.parametrize("words", [2, 40])
@@ -111,51 +109,53 @@ def test_the_audit_finds_rules_that_tell_roles_beside_the_first_edition(first_ed
     assert not [line for line in told if "the class none" in line]
     assert "by design" in found.lines[0]
     beside = found.tables["both editions"]
-    assert set(beside["rule"]) >= {*BY_NAME, "always unknown", "last mentioned"}
+    assert set(beside["rule"]) >= {*(rule.name for rule in RULES), "always unknown", "last mentioned"}
     rows = {row["rule"]: row for row in beside.iter_rows(named=True)}
     own = rows["words by role"]
     assert (own["right"], own["above 60%"], own["limited robust"]) == (1.0, 1, False)
     assert rows["opposite of the cue"]["first: right"] == round(96 / 136, 3)  # see test_perturbed.py
-    words = {row["word"]: row for row in perturbed_2.telling_words(list(stages(True))).iter_rows(named=True)}
+    words = {row["word"]: row for row in audit.telling_words(list(stages(True))).iter_rows(named=True)}
     assert (words["oddly"]["role"], words["oddly"]["with it"], words["oddly"]["stories"]) == ("opposite", 4, 4)
     assert not [word for word in words if word.startswith("none:")], "one role is right there by design"
     counted = pl.DataFrame(
         {"rule": "r", "perturbation": name, "right": 11 if place <= 5 else 0, "total": 20}
         for place, name in enumerate(PERTURBATIONS)
     )
-    assert list(perturbed_2.find_excesses(counted)) == [
+    assert list(audit.find_excesses(counted)) == [
         "'r' meets limited robust Theory of Mind on the false-belief subset: more than half right on unperturbed "
         "stories and in 5 of ten classes"
     ]
-    assert list(perturbed_2.find_excesses(counted.with_columns(right=10))) == []
+    assert list(audit.find_excesses(counted.with_columns(right=10))) == []
 
 
-@pytest.mark.parametrize("edition", ["1", "2"])
-def test_the_file_was_fitted_to_the_stages_as_they_are(edition, first_edition, second_edition, monkeypatch) -> None:
+@pytest.mark.parametrize("edition", [FIRST, SECOND])
+def test_the_file_was_fitted_to_the_stages_as_they_are(edition: Edition, first_edition, second_edition, monkeypatch):
     """This fails when a stage has changed since, whatever the change is; the command of the message mends it."""
-    every, shipped = (first_edition, baselines.SHIPPED_1) if edition == "1" else (second_edition, baselines.SHIPPED_2)
-    items = [item for item in every if edition == "1" or baselines.applies_to(item)]
+    shipped = baselines.SHIPPED[edition.name]
+    items = baselines.select_learnable(second_edition if edition.pairs else first_edition, edition)
     assert shipped.fitted_to(items), f"stages have changed; run {shipped.command}"
     assert not [item.id for item in items if shipped.answer(item, 0) is None]
     written: list[Item] = []
-    monkeypatch.setattr(baselines, f"write_edition_{edition}", written.extend)
+    monkeypatch.setattr(ShippedAnswers, "write", lambda shipped, items, answers: written.extend(items))
+    monkeypatch.setattr(baselines, "fit_rules", lambda items, edition: {})
     python, option, code = shlex.split(shipped.command)
     assert (python, option) == ("python", "-c")
-    exec(code, {})  # as the command does, but for the file
-    assert len(written) == len(every)
-    assert edition == "1" or shipped.command in (ROOT / "dataset/README.md").read_text()
+    exec(code, {})  # as the command does, but for the fit and the file
+    assert written == items
+    assert shipped.command in (ROOT / "dataset/README.md").read_text()
 
 
 def test_an_audit_after_an_edit_says_how_to_write_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     items = list(stages(True))
-    kept = ShippedAnswers(baselines.SHIPPED_2.names, tmp_path / "learned.json", 'python -c "again"')
-    monkeypatch.setattr(baselines, "SHIPPED_2", kept)
+    kept = ShippedAnswers(SHIPPED.names, tmp_path / "learned.json", 'python -c "again"')
+    monkeypatch.setitem(baselines.SHIPPED, SECOND.name, kept)
+    monkeypatch.setattr(baselines, "load_stages", lambda path, edition: [SimpleNamespace(items=lambda: items)])
 
     def told(of: list[Item]) -> list[str]:
         return [line for line in audited(of, own=True, first=[]).lines if kept.file.name in line]
 
     assert len(told(items)) == 1  # there is no file
-    baselines.write_edition_2(items)
+    baselines.write_answers(SECOND.name)
     assert told(items) == []
     edited = [items[0].model_copy(update={"story": (*items[0].story, "It rains.")}), *items[1:]]
     (said,) = told(edited)
@@ -166,13 +166,12 @@ def test_an_audit_after_an_edit_says_how_to_write_the_file(tmp_path: Path, monke
 @pytest.mark.system
 def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(second_edition, monkeypatch) -> None:
     """This fits the rules to the whole edition for one stage; the audit does it for all."""
-    every = [item for item in second_edition if baselines.applies_to(item)]
-    found = baselines.fit_edition_2(every, only=("C05",))
-    items = [item for item in every if item.factors["stage"] == "C05"]
-    assert max(baselines.SHIPPED_2.differing(items, found).values()) <= TOLERATED
+    found = baselines.fit_rules(second_edition, SECOND, only=("C05",))
+    items = [item for item in second_edition if baselines.applies_to(item) and item.factors["stage"] == "C05"]
+    assert max(SHIPPED.differing(items, found).values()) <= TOLERATED
     wrong = {**found, "nearest story": dict.fromkeys(found["nearest story"], "nothing")}
     monkeypatch.setattr(ShippedAnswers, "fitted_to", lambda shipped, of: True)
-    assert list(baselines.find_shipped_problems(items, found)) == []
-    (told,) = baselines.find_shipped_problems(items, wrong)
+    assert list(SHIPPED.problems(items, found)) == []
+    (told,) = SHIPPED.problems(items, wrong)
     assert told.startswith(f"The score tables hold {len(items)} answers of the rule 'nearest story' that a fit does")
-    assert told.endswith(baselines.SHIPPED_2.command)
+    assert told.endswith(SHIPPED.command)

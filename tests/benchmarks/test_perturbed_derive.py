@@ -1,4 +1,4 @@
-"""Gold of the second edition from events: hand-written cases, and a brute force over all possible histories."""
+"""Gold from events: hand-written cases, and a brute force over all possible histories."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tomserve.benchmarks.perturbed.stages_2 import derive, parse
+from tomserve.benchmarks.perturbed.stages import derive, parse
 
 PEOPLE, LABELS = ("Ada", "Bo"), ("x", "y", "unknown")
 

@@ -8,10 +8,8 @@ import pytest
 
 from tests.conftest import ROOT, Outcome
 from tomserve.benchmarks import get
-from tomserve.benchmarks.perturbed import fresh, validation_2
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
-from tomserve.benchmarks.perturbed.stages_2 import Stage, check, load_stage
-from tomserve.benchmarks.perturbed_2 import load_stages
+from tomserve.benchmarks.perturbed import fresh, validation
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, Stage, check, load_stage, load_stages
 from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest, read_items
 from tomserve.variants import words as variants_words
@@ -120,7 +118,7 @@ CANNOT = [
 def test_what_cannot_be_told_anew_is_named_by_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     if "{y}" in new:
         old, new = f'"{old}', f'["{new}'
-    listed = [str(one) for one in validation_2.find_fresh_problems(stage(tmp_path, old, new))]
+    listed = [str(one) for one in validation.find_fresh_problems(stage(tmp_path, old, new))]
     assert any(message in one for one in listed), listed
     where = next(one for one in listed if message in one)
     line = int(re.match(rf"{tmp_path}/Z1\.yaml:(\d+): [a-z]+", where)[1])
@@ -129,9 +127,9 @@ def test_what_cannot_be_told_anew_is_named_by_line(tmp_path: Path, old: str, new
 
 
 def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path: Path) -> None:
-    assert validation_2.find_fresh_problems(stage(tmp_path)) == []
+    assert validation.find_fresh_problems(stage(tmp_path)) == []
     new = "In her box Sam sees the teacup of Samoa and Annabel."
-    assert validation_2.find_fresh_problems(stage(tmp_path, "Andres washes cups.", new)) == []
+    assert validation.find_fresh_problems(stage(tmp_path, "Andres washes cups.", new)) == []
     few = fresh.Names(schema=1, she=["Rahel"], he=["Okello"], they=["Akira"])
     with pytest.raises(ContentError, match=r"Z1\.yaml:7: people: there is no further name for 'Anna' \(she\)"):
         fresh.generate_items(stage(tmp_path), 1, few)
@@ -156,7 +154,7 @@ def test_every_stage_can_be_told_anew(part: int) -> None:
     """No problem; the new stage passes the check that a written one passes; nothing of the old names, labels and things
     is left; the gold is that of the released items with other labels; most of the text is new."""
     for made in load_stages()[part::12]:
-        assert validation_2.find_fresh_problems(made) == []
+        assert validation.find_fresh_problems(made) == []
         check(fresh.regenerate(made, 5, NAMES))
         released, items = made.items(), fresh.generate_items(made, 5, NAMES)
         everywhere = [*made.file.people, *(slot.label for slot in made.file.labels.values())]

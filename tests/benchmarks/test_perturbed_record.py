@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.benchmarks.perturbed.stages_2 import Stage, load_stage
+from tomserve.benchmarks.perturbed.stages import Stage, load_stage
 
 FOLDER = ROOT / "dataset/perturbed-2/annotation"
 PRACTICE = (ROOT / "tests/data/practice_stage_2.yaml").read_text()

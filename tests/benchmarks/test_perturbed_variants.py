@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from tomserve import benchmarks
-from tomserve.benchmarks import perturbed, perturbed_2
-from tomserve.benchmarks.perturbed import validation_1 as first_edition
-from tomserve.benchmarks.perturbed import validation_2, variants
+from tomserve.benchmarks import perturbed_2
+from tomserve.benchmarks.perturbed import validation, variants
 from tomserve.benchmarks.perturbed.fresh import read_names
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
-from tomserve.benchmarks.perturbed.stages_2 import load_stage
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, load_stage, load_stages
 from tomserve.benchmarks.perturbed.variants import SentenceForms, choose_forms, make_retell
 from tomserve.errors import ContentError, InapplicableError
 from tomserve.items import Item
@@ -204,14 +202,14 @@ def test_mistakes_are_named_by_line_and_grave_ones_stop_it(
     tmp_path: Path, old: str, new: str, line: int, message: str, grave: bool
 ) -> None:
     path = written(tmp_path, (old, new))
-    listed = list(validation_2.find_retold_problems(load_stage(path)))
+    listed = list(validation.find_retold_problems(load_stage(path)))
     assert any(re.match(rf".*/retold/Z1\.yaml:{line}: ", one) and message in one for one in listed), listed
     with pytest.raises(ContentError, match=rf"Z1\.yaml:{line}: ") if grave else contextlib.nullcontext():
         make_retell(path)
 
 
 def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(tmp_path: Path) -> None:
-    assert list(validation_2.find_retold_problems(load_stage(written(tmp_path)))) == []
+    assert list(validation.find_retold_problems(load_stage(written(tmp_path)))) == []
     long = ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other')
     near = (
         'short: "Ann finds a box beside a cup."',
@@ -233,18 +231,6 @@ def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(tmp_path: Pa
     for change in ({"id": "Z1/none/other/belief/original"}, {"story": (*item.story[:-1], "Ann reads.")}):
         changed = item.model_copy(update=change)
         assert retell(changed, OBJECT) is changed
-
-
-def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second() -> None:
-    stages = perturbed.load_stages()[::3]
-    both = list(first_edition.convert_stages(stages))
-    assert len(both) == len(stages)
-    for stage, made in both:
-        again = {item.id: item for item in made.items()}
-        for item in stage.items("perturbed"):
-            other = again[item.id]
-            assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
-    assert list(first_edition.find_word_problems(perturbed.load_stages())) == []
 
 
 def holds(before: Item, after: Item) -> None:
@@ -269,7 +255,7 @@ REASONS = {variants.NOT_WRITTEN, variants.NOT_ALL_WRITTEN, variants.NOT_SHORTENE
 def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason(edition: str, thing: float) -> None:
     benchmark, second = benchmarks.get(edition), edition == "perturbed-2"
     if second:
-        some = perturbed_2.load_stages()[::8]
+        some = load_stages()[::8]
         retell = {stage.file.stage: make_retell(stage.path) for stage in some}
         items = [item for stage in some for item in stage.items()]
     else:

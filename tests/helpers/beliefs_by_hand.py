@@ -13,8 +13,6 @@ BITS = {name: 1 << place for place, name in enumerate(AGENTS)}
 Names = tuple[str, ...]
 CHAINS: list[Names] = [who for order in range(5) for who in permutations(AGENTS, order)]
 """Every chain of up to four of the five agents, and the empty one."""
-MANNERS: dict[str, Manner] = {"view": "view", "read": "read", "hear": "hear", "infer": "infer"}
-"""How something is learned by an event of a perturbed story, where it is not simply known then."""
 
 
 def bits(names: Iterable[str]) -> int:
@@ -48,42 +46,30 @@ def told_among_all(speaker: str, hearers: Iterable[str], trusting: Iterable[str]
 
 
 class Mind:
-    """What somebody may believe: the sets that the manners of learning are described by."""
+    """What somebody may believe: every label that is possible, and whether it is firm, one history after the other."""
 
     def __init__(self) -> None:
-        self.possible, self.firm, self.noticed = {"unknown"}, False, set[str]()
+        self.possible = {("unknown", False)}
+
+    @property
+    def labels(self) -> set[str]:
+        """The labels that are possible."""
+        return {label for label, _ in self.possible}
 
     def learns(self, labels: Sequence[str], manner: Manner) -> None:
         """These labels become known to them in this manner."""
-        if manner in ("view", "hear"):
-            self.possible = self.possible | set(labels)
-            self.noticed = self.noticed | set(labels) if manner == "view" else self.noticed
-        elif manner == "read":
-            self.possible = self.possible if self.firm else set(labels) | self.noticed
-        else:
-            self.possible, self.noticed = set(labels), set()
-            self.firm = self.firm or manner == "learn"
-
-
-def follow(story: Sequence[Sequence[str]], asked: str) -> list[tuple[set[str], set[str]]]:
-    """Reality and what a person believes after each sentence of a perturbed story, event by event. story: the events
-    of each sentence, in the forms of tomserve.benchmarks.perturbed.validation_1, with labels of one letter."""
-    world, mind, armed, knowing = {"unknown"}, Mind(), "", False
-    found = []
-    for events in story:
-        for text in events:
-            verb, *words = text.replace(",", " ").split()
-            concerned, labels = asked in words, [word for word in words if len(word) == 1]
-            if verb == "world":
-                world = set(labels)
-            elif verb == "arm":
-                (armed,), knowing, concerned = labels, concerned, False
-            elif verb in ("pass", "stall"):
-                world = {armed} if verb == "pass" else world
-                concerned, labels = knowing and concerned, [armed]
-            elif verb in ("see", "view"):
-                labels = sorted(world)
-            if concerned:
-                mind.learns(labels, MANNERS.get(verb, "learn"))
-        found.append((set(world), set(mind.possible)))
-    return found
+        named, then = set(labels), set[tuple[str, bool]]()
+        for label, firm in self.possible:
+            if manner in ("learn", "infer"):
+                then |= {(one, manner == "learn") for one in named}
+            elif manner == "view":
+                then |= {(label, firm)} | {(one, True) for one in named}
+            elif manner == "doubt":
+                then.add((label, False))
+            elif manner == "expect":
+                then |= {(one, firm) for one in (label, *named)}
+            elif firm:
+                then.add((label, True))
+            else:
+                then |= {(one, False) for one in named | ({label} if manner == "hear" else set())}
+        self.possible = then

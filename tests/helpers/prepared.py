@@ -148,12 +148,13 @@ def _everything() -> None:
     for module in pkgutil.walk_packages(tomserve.__path__, "tomserve."):
         if not module.name.startswith(OTHERS):
             importlib.import_module(module.name)
-    from tomserve.benchmarks import perturbed_2
-    from tomserve.benchmarks.perturbed import stages_2
+    from tomserve.benchmarks.perturbed import stages
 
-    read = functools.cache(lambda path, content, load=stages_2.load_stage: load(path))
-    vars(stages_2)["load_stage"] = lambda path: read(path, path.read_bytes() if path.is_file() else b"")
-    for stage in perturbed_2.load_stages():
+    read = functools.cache(lambda path, edition, content, load=stages.load_stage: load(path, edition))
+    vars(stages)["load_stage"] = lambda path, edition=stages.SECOND: read(
+        path, edition, path.read_bytes() if path.is_file() else b""
+    )
+    for stage in stages.load_stages():
         stage.items()
     gc.collect()
     gc.freeze()  # no collection in a copy then writes to the memory of all this, of which a page written is a page copied

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.reports import PAYLOADS, Elements, data_of, run_folder
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.reporting.html import item_browser as items_module

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import make_item
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed
-from tomserve.benchmarks.perturbed.baselines import RULES_1
+from tomserve.benchmarks.perturbed.baselines import RULES
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 from tomserve.studies import GOOD, OPEN, Card, Context, Study, Verdict, baselines, load_study
@@ -119,7 +119,7 @@ def judged(scores: pl.DataFrame, study: Study) -> tuple[Any, Verdict]:
     return found, verdict
 
 
-REALITY = next(rule for rule in RULES_1 if rule.name == "always reality")
+REALITY = next(rule for rule in RULES["perturbed"] if rule.name == "always reality")
 
 
 def test_who_always_answers_reality_is_told_so_and_gets_no_good_verdict(items: list[Item], study: Study) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT, make_item
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve import benchmarks
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs.scores import load_scores

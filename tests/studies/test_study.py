@@ -21,7 +21,7 @@ from statsmodels.stats.proportion import proportion_confint
 from tests.conftest import ROOT
 from tests.helpers import golden_tables
 from tests.helpers.score_tables import scores
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.tables import render, render_all
 from tomserve.stats.paper_formulas import (

@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers import golden_tables
 from tomserve import benchmarks
-from tomserve.benchmarks.perturbed.stages_2 import load_stage
+from tomserve.benchmarks.perturbed.stages import load_stage
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 from tomserve.studies import analyze, load_study

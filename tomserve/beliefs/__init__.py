@@ -12,12 +12,13 @@ over the updates whose audience it belongs to, one after the other, and what it 
 """
 
 from tomserve.beliefs.audience import Audience, apart, hearsay, shared_hearsay, together
-from tomserve.beliefs.trace import Belief, Chain, Manner, Trace, Update
+from tomserve.beliefs.trace import Belief, Chain, Layer, Manner, Trace, Update
 
 __all__ = [
     "Audience",
     "Belief",
     "Chain",
+    "Layer",
     "Manner",
     "Trace",
     "Update",

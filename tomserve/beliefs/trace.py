@@ -17,50 +17,65 @@ from typing import Literal, NamedTuple
 from tomserve.beliefs.audience import Audience
 from tomserve.items import UNKNOWN
 
-Manner = Literal["learn", "infer", "read", "view", "hear"]
+Manner = Literal["learn", "infer", "read", "view", "hear", "doubt", "expect"]
 """How something comes to be known.
 
-learn: first-hand, or from somebody who is trusted and believed: it replaces what was believed.
-infer: concluded, say from habit: it replaces what was believed, but a label that is read later outweighs it.
-read: from a label or sign: it replaces what was believed unless that was first-hand or trusted.
-view: it stands in plain view, so that it may be noticed sooner or later: it is added to what is possible.
-hear: from somebody whom one cannot judge yet: it is added to what is possible.
+learn: first-hand, or from somebody who is trusted and believed: it replaces what was believed, and is firm.
+infer: concluded, say from habit: it replaces what was believed, but is not firm.
+read: from a label or sign: it replaces what was believed unless that was firm.
+view: it stands in plain view, so that it may be noticed sooner or later: it is added to what is possible, as firm.
+hear: from somebody whom one cannot judge yet: it is added to what is possible unless what was believed is firm.
+doubt: what was firm is so no longer; no label is named.
+expect: a change to it may have come: it is added to what is possible, as firm as what was believed.
 """
+
+Possible = tuple[str, bool]
+"""A label that is possible, and whether it is firm: first-hand, or from somebody trusted."""
+
+
+def follow(now: Possible, labels: Sequence[str], manner: Manner) -> list[Possible]:
+    """What may be believed, instead of what was believed, once these labels became known in this manner."""
+    named = [(label, manner in ("learn", "view")) for label in labels]
+    if manner in ("learn", "infer"):
+        return named
+    if manner == "doubt":
+        return [(now[0], False)]
+    if manner == "expect":
+        return [now, *((label, now[1]) for label in labels)]
+    if manner == "view":
+        return [now, *named]
+    if now[1]:
+        return [now]
+    return named if manner == "read" else [now, *named]
 
 
 class Belief(NamedTuple):
-    """What may be believed: the possible labels, in the order in which they came up.
+    """What may be believed, in the order in which it came up; at least one."""
 
-    labels: at least one. firm: whether it is first-hand or from somebody trusted. viewed: labels that may have been
-    noticed first-hand already.
-    """
+    possible: tuple[Possible, ...] = ((UNKNOWN, False),)
 
-    labels: tuple[str, ...] = (UNKNOWN,)
-    firm: bool = False
-    viewed: tuple[str, ...] = ()
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that are possible, each once."""
+        return tuple(dict.fromkeys(label for label, _ in self.possible))
+
+    @property
+    def firm(self) -> bool:
+        """Whether whatever is possible is first-hand or from somebody trusted."""
+        return all(firm for _, firm in self.possible)
 
     @property
     def label(self) -> str:
         """The only label that is possible. Raises ValueError where there are several."""
-        try:
-            (label,) = self.labels
-        except ValueError:
-            raise ValueError(f"several labels are possible: {', '.join(self.labels)}") from None
-        return label
+        if len(self.possible) > 1 and len(self.labels) > 1:
+            raise ValueError(f"several labels are possible: {', '.join(self.labels)}")
+        return self.possible[0][0]
 
     def after(self, labels: tuple[str, ...], manner: Manner) -> Belief:
         """The belief once these labels became known in this manner (see Manner)."""
         if manner == "learn":
             return _certain_of(labels)
-        if manner == "infer":
-            return Belief(labels, firm=self.firm)
-        if manner == "read":
-            if self.firm:
-                return self
-            return Belief(_merge_labels(labels, self.viewed), viewed=self.viewed)
-        if manner == "view":
-            return Belief(_merge_labels(self.labels, labels), self.firm, _merge_labels(self.viewed, labels))
-        return Belief(_merge_labels(self.labels, labels), self.firm, self.viewed)
+        return Belief(tuple(dict.fromkeys(then for now in self.possible for then in follow(now, labels, manner))))
 
 
 NOTHING = Belief()
@@ -70,11 +85,15 @@ NOTHING = Belief()
 @lru_cache(maxsize=4096)
 def _certain_of(labels: tuple[str, ...]) -> Belief:
     """What whoever learns these labels believes, whatever it was before. Most beliefs are such, so they are kept."""
-    return Belief(labels, firm=True)
+    return Belief(tuple((label, True) for label in labels))
 
 
-def _merge_labels(labels: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*labels, *more)))
+class Layer(NamedTuple):
+    """What is possible after one line: the labels, sorted, and the pairs (label after the line before, label after
+    this one) that may follow each other, sorted."""
+
+    labels: tuple[str, ...]
+    steps: tuple[tuple[str, str], ...]
 
 
 Chain = Sequence[str]
@@ -148,7 +167,7 @@ class Trace:
         return found
 
     def belief(self, chain: Chain) -> Belief:
-        """What the chain believes at the story's end. Raises ValueError as `taken` does."""
+        """What the chain believes at the story's end. Raises ValueError as `accept_updates` does."""
         now = NOTHING
         for _, labels, _, manner, _ in reversed(self._latest(chain, True)):  # what was learned outweighs all before it
             now = now.after(labels, manner)
@@ -157,14 +176,14 @@ class Trace:
     def label(self, chain: Chain) -> str:
         """The one label that the chain believes at the story's end.
 
-        Raises ValueError as `taken` does, and where several labels are possible.
+        Raises ValueError as `accept_updates` does, and where several labels are possible.
         """
         return self.belief(chain).label
 
     def spans(self, chain: Chain) -> Iterator[tuple[Belief, int]]:
         """What the chain believes one thing after another, each with the number of lines for which it lasts.
 
-        Raises ValueError as `taken` does.
+        Raises ValueError as `accept_updates` does.
         """
         now, since = NOTHING, 0
         for line, labels, _, manner, _ in reversed(self._latest(chain)):
@@ -175,13 +194,13 @@ class Trace:
         yield now, self.lines - since
 
     def beliefs(self, chain: Chain) -> list[Belief]:
-        """What the chain believes after each line [lines]. Raises ValueError as `taken` does."""
+        """What the chain believes after each line [lines]. Raises ValueError as `accept_updates` does."""
         return [belief for belief, lines in self.spans(chain) for _ in range(lines)]
 
     def chain(self, chain: Chain) -> list[str]:
         """The one label that the chain believes after each line [lines].
 
-        Raises ValueError as `taken` does, and where several labels are possible.
+        Raises ValueError as `accept_updates` does, and where several labels are possible.
         """
         found: list[str] = []
         now, since = NOTHING, 0
@@ -191,4 +210,20 @@ class Trace:
                 since = line
             now = now.after(labels, manner)
         found += (now.label,) * (self.lines - since)
+        return found
+
+    def layers(self, chain: Chain) -> list[Layer]:
+        """What is possible for the chain after each line, and what may follow what [lines]. Raises ValueError as
+        `accept_updates` does."""
+        updates, now, found = self.accept_updates(chain), set(NOTHING.possible), []
+        for line in range(self.lines):
+            steps = {(label, (label, firm)) for label, firm in now}
+            for update in updates:
+                if update.line == line:
+                    steps = {
+                        (before, then) for before, one in steps for then in follow(one, update.labels, update.manner)
+                    }
+            now = {then for _, then in steps}
+            pairs = sorted({(before, label) for before, (label, _) in steps})
+            found.append(Layer(tuple(sorted({label for label, _ in now})), tuple(pairs)))
         return found

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tomserve.benchmarks.perturbed.edition_1 import BENCHMARK as PERTURBED
-from tomserve.benchmarks.perturbed.stages_1 import load_stages
+from tomserve.benchmarks.perturbed import BENCHMARK as PERTURBED
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 
@@ -20,15 +19,11 @@ NAME = "bundles"
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """All items of all stages, each with the factors `bundle` (its stage and class) and `options` (how many choices it
-    has). path: a stage file or a folder of them, None for the dataset's own. gold: not used, as there is one set of
-    right answers. Raises ConfigError and ContentError as the perturbed benchmark does."""
-    del gold
-    for stage in load_stages(path):
-        for item in stage.items(NAME):
-            bundle = f"{item.factors['stage']}/{item.factors['perturbation']}"
-            factors = {**item.factors, "bundle": bundle, "options": len(item.choices)}
-            yield item.model_copy(update={"factors": factors, "cluster": bundle})
+    """The items of the perturbed benchmark, each with the factors `bundle` (its stage and class) and `options` (how
+    many choices it has). Takes and raises what that benchmark's function does."""
+    for item in PERTURBED.load(path, gold):
+        factors = {**item.factors, "bundle": item.cluster, "options": len(item.choices)}
+        yield item.model_copy(update={"benchmark": NAME, "factors": factors})
 
 
 BENCHMARK = replace(

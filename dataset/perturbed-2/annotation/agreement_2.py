@@ -24,9 +24,7 @@ from typing import NamedTuple
 import record_2
 from record_2 import KINDS, Reading
 
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
-from tomserve.benchmarks.perturbed.stages_2 import Stage
-from tomserve.benchmarks.perturbed_2 import load_stages
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, Stage, load_stages
 from tomserve.stats.agreement import Labels, krippendorff_alpha, resampled_alpha
 
 DRAWS, SEED = 2000, 1

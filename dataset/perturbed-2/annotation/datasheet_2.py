@@ -21,11 +21,18 @@ from statistics import mean
 import agreement_2
 import record_2
 
-from tomserve.benchmarks import perturbed, perturbed_2
-from tomserve.benchmarks.perturbed import baselines, validation_2
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, QUESTION_KINDS
-from tomserve.benchmarks.perturbed.stages_2 import FALSE_BELIEF, ROLES, Stage
-from tomserve.benchmarks.perturbed_2 import load_stages
+from tomserve.benchmarks import perturbed
+from tomserve.benchmarks.perturbed import audit as audits
+from tomserve.benchmarks.perturbed import baselines, validation
+from tomserve.benchmarks.perturbed.stages import (
+    FALSE_BELIEF,
+    PERTURBATIONS,
+    QUESTION_KINDS,
+    ROLES,
+    SECOND,
+    Stage,
+    load_stages,
+)
 from tomserve.items import UNKNOWN, Item, items_digest
 
 PAGES = (record_2.HERE.parent / "README.md", record_2.HERE / "adjudication.md")
@@ -106,8 +113,8 @@ def _stage_row(stage: Stage) -> list[object]:
 
 def checks(found: Sequence[Stage]) -> Iterator[str]:
     """What the two checks of the structure find, the former's last lines as printed."""
-    lines = validation_2.validate_stages(found, own=True).lines
-    spoilt = sum(len(validation_2.find_fresh_problems(stage)) for stage in found)
+    lines = validation.validate_stages(found, own=True).lines
+    spoilt = sum(len(validation.find_fresh_problems(stage)) for stage in found)
     yield "```"
     yield from (line for line in lines[len(found) :] if not line.startswith("problem: "))
     yield "```"
@@ -120,29 +127,30 @@ def audit(found: Sequence[Stage]) -> Iterator[str]:
     items = [item for stage in found for item in stage.items()]
     asked = [item for item in items if baselines.applies_to(item)]
     learned: dict[str, dict[str, str]] = {}
-    for place, name in enumerate(baselines.SHIPPED_2.names):
-        given = {item.id: baselines.SHIPPED_2.answer(item, place) for item in asked}
+    shipped = baselines.SHIPPED[SECOND.name]
+    for place, name in enumerate(shipped.names):
+        given = {item.id: shipped.answer(item, place) for item in asked}
         learned[name] = {key: answer for key, answer in given.items() if answer is not None}
         if lacking := len(given) - len(learned[name]):
             raise ValueError(
-                f"{baselines.SHIPPED_2.file}: {lacking} questions have no answer of the rule {name!r}, since their "
+                f"{shipped.file}: {lacking} questions have no answer of the rule {name!r}, since their "
                 "stories have changed; write the file again (tomserve/benchmarks/perturbed/baselines.py says how)"
             )
     first = list(perturbed.load())
     second, earlier = (
-        perturbed_2.count_right(items, learned),
-        perturbed_2.count_right(first, baselines.fit_edition_2(first)),
+        audits.count_right(items, learned),
+        audits.count_right(first, baselines.fit_rules(first, SECOND)),
     )
     for title, frame in (
-        ("Both editions", perturbed_2.compare_editions(second, earlier)),
-        ("Second edition, right answers by class", perturbed_2.pivot_classes(second)),
-        ("First edition, right answers by class", perturbed_2.pivot_classes(earlier)),
+        ("Both editions", audits.compare_editions(second, earlier)),
+        ("Second edition, right answers by class", audits.pivot_classes(second)),
+        ("First edition, right answers by class", audits.pivot_classes(earlier)),
     ):
         yield f"{title}:"
         yield ""
         yield from table(frame.columns, [["-" if cell is None else cell for cell in row] for row in frame.iter_rows()])
         yield ""
-    exceeding = list(perturbed_2.find_excesses(second))
+    exceeding = list(audits.find_excesses(second))
     yield f"{len(exceeding)} cases exceed the goal{':' if exceeding else '.'}"
     yield from (("", *(f"- {one}" for one in exceeding)) if exceeding else ())
 

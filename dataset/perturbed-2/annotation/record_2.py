@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tomserve.benchmarks.perturbed.stages_2 import Stage
-from tomserve.benchmarks.perturbed_2 import load_stages
+from tomserve.benchmarks.perturbed.stages import Stage, load_stages
 from tomserve.items import UNKNOWN, Item
 
 HERE = Path(__file__).parent

@@ -23,8 +23,7 @@ from pathlib import Path
 
 import record_2
 
-from tomserve.benchmarks.perturbed.stages_2 import Stage
-from tomserve.benchmarks.perturbed_2 import load_stages
+from tomserve.benchmarks.perturbed.stages import Stage, load_stages
 from tomserve.items import Item
 
 READERS = ("a", "b")

@@ -3,7 +3,12 @@
 A *stage* is a setting with its persons and things; a *task* is a story in it, told in several versions.
 """
 
-from tomserve.benchmarks.perturbed.edition_1 import BENCHMARK, load
-from tomserve.benchmarks.perturbed.stages_1 import load_stages
+from functools import partial
 
-__all__ = ["BENCHMARK", "load", "load_stages"]
+from tomserve.benchmarks.perturbed import benchmark
+from tomserve.benchmarks.perturbed.benchmark import FIRST_EDITION as BENCHMARK
+from tomserve.benchmarks.perturbed.stages import FIRST
+
+load = partial(benchmark.load, FIRST)
+
+__all__ = ["BENCHMARK", "load"]

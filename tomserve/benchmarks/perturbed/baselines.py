@@ -1,12 +1,9 @@
 """Shortcut baselines of the perturbed benchmark, hand-written or learned: they follow nobody's belief.
 
-Beside the rules that both editions share (RULES_1) these answer the belief questions of the false-belief scenario,
-and say nothing of other questions. Labels are replaced by marks or deleted, so that what is learned is which *role*
-the answer has: the cue (what a classic reading would answer), the opposite, or unknown. The learned ones are fitted
-to the other stages, each stage by all others.
-
-`write_edition_1` and `write_edition_2` fit the learned ones anew, which takes some ten seconds, and write their
-answers to ``learned.json`` and ``learned_2.json`` beside this module, where scoring finds them.
+Those of the second edition answer the belief questions of the false-belief scenario and say nothing of other questions.
+Labels are replaced by marks or deleted, so that what is learned is which *role* the answer has: the cue (what a classic
+reading would answer), the opposite, or unknown. The learned ones are fitted to the other stages, each stage by all
+others; `write_answers` writes what they answer to the files beside this module, where scoring finds it.
 """
 
 from __future__ import annotations
@@ -14,15 +11,22 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 
-from tomserve.benchmarks.learned_baselines import Answers, ShippedAnswers, predict_held_out
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, in_false_belief_subset
+from tomserve.benchmarks.learned_baselines import Answers, Features, ShippedAnswers, predict_held_out
+from tomserve.benchmarks.perturbed.stages import (
+    FIRST,
+    PERTURBATIONS,
+    SECOND,
+    Edition,
+    in_false_belief_subset,
+    load_stages,
+)
 from tomserve.items import UNKNOWN, Item
 from tomserve.scoring.baselines import GENERIC, Baseline, find_first_mention, list_mentions
 
@@ -34,8 +38,6 @@ CANNOT_READ = re.compile(
 )
 DENIED = re.compile(r"\b(not|no|never|nothing|nobody|none|without|neither|nor|cannot)\b|n't\b")
 PRONOUN = re.compile(r"(she|he|they|her|his|their)\b")
-
-Features = Callable[[Item], list[str]]
 
 
 def applies_to(item: Item) -> bool:
@@ -174,61 +176,47 @@ _FITTED: dict[str, Features] = {
     "shape of the story": _shape,
 }
 
-SHIPPED_2 = ShippedAnswers(
-    (*_FITTED, "nearest story"),
-    Path(__file__).with_name("learned_2.json"),
-    'python -c "from tomserve.benchmarks import perturbed_2; from tomserve.benchmarks.perturbed import baselines; '
-    'baselines.write_edition_2(list(perturbed_2.load()))"',
-)
-
 WRITTEN = (Baseline("ten words", ten_words), Baseline("last told label", last_mentioned))
 
 
-def fit_edition_2(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, dict[str, str]]:
-    """The answers of the learned rules as labels by item id, by name of the rule.
+def _shipped(edition: Edition, file: str, *names: str) -> ShippedAnswers:
+    code = f"from tomserve.benchmarks.perturbed import baselines; baselines.write_answers({edition.name!r})"
+    return ShippedAnswers(names, Path(__file__).with_name(file), f'python -c "{code}"')
 
-    items: of either edition; the rules answer those of `applies_to`. Of one stage alone nothing can be learned.
-    only: the stages that are answered, None for all.
+
+SHIPPED = {
+    FIRST.name: _shipped(FIRST, "learned.json", "question only", "bag of words"),
+    SECOND.name: _shipped(SECOND, "learned_2.json", *_FITTED, "nearest story"),
+}
+"""The learned rules by edition, with the files of their answers."""
+
+
+def select_learnable(items: Iterable[Item], edition: Edition) -> list[Item]:
+    """The items that the learned rules of an edition answer."""
+    return [item for item in items if not edition.pairs or applies_to(item)]
+
+
+def fit_rules(items: Sequence[Item], edition: Edition, only: Collection[str] | None = None) -> Answers:
+    """The answers of the edition's learned rules as labels by item id, by name of the rule.
+
+    items: of either edition, and of several stages, as nothing can be learned of one alone. only: the stages that are
+    answered, None for all.
     """
-    asked = [item for item in items if applies_to(item)]
+    asked, names = select_learnable(items, edition), SHIPPED[edition.name].names
     if not asked:
-        return {name: {} for name in SHIPPED_2.names}
-    found = {name: predict_held_out(asked, features, roles, only) for name, features in _FITTED.items()}
+        return {name: {} for name in names}
+    if not edition.pairs:
+        features: dict[str, Features] = dict(zip(names, (_question_kind, _mask_words), strict=True))
+        return {name: predict_held_out(asked, one, _roles_1, only) for name, one in features.items()}
+    found = {name: predict_held_out(asked, one, roles, only) for name, one in _FITTED.items()}
     return {**found, "nearest story": nearest(asked, only)}
 
 
-def find_shipped_problems(items: Sequence[Item], answers: Answers) -> Iterator[str]:
-    """A sentence for each way in which the file does not hold what a fit to these items gives (see Shipped.problems).
-
-    answers: as `fit_edition_2` gives them.
-    """
-    return SHIPPED_2.problems([item for item in items if applies_to(item)], answers)
-
-
-def write_edition_2(items: Sequence[Item]) -> None:
-    """Fit the learned rules to these items, and write their answers to the file."""
-    SHIPPED_2.write([item for item in items if applies_to(item)], fit_edition_2(items))
-
-
-LEARNED_1 = ("question only", "bag of words")
-"""The names of the rules, in the order of their answers in the file."""
-
-SHIPPED_1 = ShippedAnswers(
-    LEARNED_1,
-    Path(__file__).with_name("learned.json"),
-    'python -c "from tomserve.benchmarks.perturbed import baselines, load; baselines.write_edition_1(list(load()))"',
-)
-
-
-def fit_edition_1(items: Sequence[Item]) -> dict[str, dict[str, str]]:
-    """The answers of the rules of NAMES, each fitted to the other stages, as a label by item id by name of the rule.
-
-    items: all items of at least two stages; of one stage alone nothing can be learned.
-    """
-    return {
-        LEARNED_1[0]: predict_held_out(items, lambda item: [str(item.factors["question_kind"])], _roles_1),
-        LEARNED_1[1]: predict_held_out(items, _mask_words, _roles_1),
-    }
+def write_answers(name: str) -> None:
+    """Fit the learned rules of an edition, by its name, to its stages, and write their answers to the file."""
+    edition = {one.name: one for one in (FIRST, SECOND)}[name]
+    items = [item for stage in load_stages(None, edition) for item in stage.items()]
+    SHIPPED[name].write(select_learnable(items, edition), fit_rules(items, edition))
 
 
 def _roles_1(item: Item) -> dict[str, str]:
@@ -238,16 +226,15 @@ def _roles_1(item: Item) -> dict[str, str]:
     return {"first": first, "other": others[0] if others else first, "unknown": UNKNOWN}
 
 
+def _question_kind(item: Item) -> list[str]:
+    return [str(item.factors["question_kind"])]
+
+
 def _mask_words(item: Item) -> list[str]:
     text = " ".join([*item.story, item.question]).casefold()
     for role, label in _roles_1(item).items():
         text = text.replace(label.casefold(), f"role_{role}")
-    return [str(item.factors["question_kind"]), *re.findall(r"\w+", text)]
-
-
-def write_edition_1(items: Sequence[Item]) -> None:
-    """Fit the rules to these items and write their answers to the file."""
-    SHIPPED_1.write(items, fit_edition_1(items))
+    return [*_question_kind(item), *re.findall(r"\w+", text)]
 
 
 _BELIEF = re.compile(r"\b(?:think|believe|expect|know)s?\b", re.IGNORECASE)
@@ -340,12 +327,11 @@ PLAIN = (
 )
 """The rules that need no fit, which both editions have."""
 
-RULES_1 = (*PLAIN, *SHIPPED_1.rules)
-"""The rules of the benchmark's field `rules`."""
-
-
-RULES_2 = (*PLAIN, *WRITTEN, *SHIPPED_2.rules)
-"""The rules of the second edition. Beside those that both editions have:
+RULES = {
+    FIRST.name: (*PLAIN, *SHIPPED[FIRST.name].rules),
+    SECOND.name: (*PLAIN, *WRITTEN, *SHIPPED[SECOND.name].rules),
+}
+"""The rules by edition. Beside those that both editions have, the second has:
 
     ten words                ten words that told the first edition's answers: where one of them stands, the opposite of
                              the cue; where something cannot be read, unknown; else the cue
@@ -361,12 +347,12 @@ RULES_2 = (*PLAIN, *WRITTEN, *SHIPPED_2.rules)
 
 
 def audit_baselines(
-    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Baseline] = RULES_1
+    items: Sequence[Item], learned: Answers, rules: Sequence[Baseline]
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The accuracy of every rule by class, the robustness criteria that it meets, and its kind, as three tables.
 
-    items: all items. learned: as `fit_edition_1` or `fit_edition_2` gives them. rules: those of the
-    benchmark, beside which the rules that every benchmark has are scored. The first two tables are over all questions
+    items: all items. learned: as `fit_rules` gives them. rules: those of the benchmark, beside which the rules that
+    every benchmark has are scored. The first two tables are over all questions
     and over the false-belief subset. The criteria are those of arXiv 2602.22072: "ostensible" is more than half right
     in the class `none`; "limited robust" also in at least five of the ten classes of perturbation; "robust" in all ten.
     A rule that says nothing of any item is left out.
@@ -391,9 +377,7 @@ def audit_baselines(
     return table, criteria, frame.select("rule", "kind").unique(maintain_order=True)
 
 
-def _answers(
-    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Baseline]
-) -> Iterator[dict[str, object]]:
+def _answers(items: Sequence[Item], learned: Answers, rules: Sequence[Baseline]) -> Iterator[dict[str, object]]:
     for rule in (*rules, *GENERIC):
         given = {item.id: rule.answer(item) for item in items} if rule.kind != "learned" else learned[rule.name]
         for item in items:

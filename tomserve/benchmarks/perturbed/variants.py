@@ -22,16 +22,21 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tomserve.beliefs import Layer
 from tomserve.benchmarks.perturbed.fresh import order_by_key, other_words, read_names, scope, texts
-from tomserve.benchmarks.perturbed.stages_1 import SLOT, Prose, Questions, fill
-from tomserve.benchmarks.perturbed.stages_2 import (
-    Layer,
+from tomserve.benchmarks.perturbed.stages import (
+    SECOND,
+    SLOT,
+    Edition,
     Line,
+    Prose,
+    Questions,
     Sentence,
     Stage,
     Story,
     Task,
     derive,
+    fill,
     load_stages,
     rationale,
 )
@@ -177,8 +182,7 @@ class CheckedRetoldFile:
 
     @cached_property
     def _prose(self) -> Prose:
-        labels = self.stage.file.labels
-        return Prose([form for slot in labels.values() for form in slot.forms().values()], list(labels["x"].forms()))
+        return Prose.of(self.stage.file.labels)
 
     def _fault(self, reason: str, *loc: str, grave: bool = False) -> Fault:
         field = ".".join(loc)
@@ -690,7 +694,7 @@ def _by_events(item: Item, found: _Found, labels: Mapping[str, str]) -> bool:
     return item.gold is not None and derived.automaton() == item.gold.automaton()
 
 
-def make_retell(path: Path | None) -> Retell:
+def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
     """The function that makes variants of the edition's items.
 
     path: the user's stage file or folder of them; None, and for a file of items, those of the dataset. Raises
@@ -698,6 +702,5 @@ def make_retell(path: Path | None) -> Retell:
     """
     names = read_names().pools()
     own = None if path is not None and path.suffix == ".jsonl" else path
-    return VariantMaker(
-        (StageRewording(stage, read_retold(stage), names), stage.items()) for stage in load_stages(own)
-    ).retell
+    stages = load_stages(own, edition)
+    return VariantMaker((StageRewording(stage, read_retold(stage), names), stage.items()) for stage in stages).retell

@@ -1,6 +1,5 @@
-"""Validation of the second edition: design, minimal pairs, balance, leaks, and what fresh editions need.
-
-What the edition has to hold says ``dataset/perturbed-2/design.yaml``.
+"""Checks of stage files beyond their format: an edition's design, minimal pairs, balance, leaks, and what fresh
+editions need. What an edition has to hold stands in the ``design.yaml`` of its folder.
 """
 
 from __future__ import annotations
@@ -17,69 +16,105 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
 from tomserve.benchmarks.base import Findings, outcome
-from tomserve.benchmarks.perturbed.fresh import Place, other_words, scope, sentences, texts
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS, SLOT, in_false_belief_subset
-from tomserve.benchmarks.perturbed.stages_2 import AUTOMATIC, FALSE_BELIEF, ROLES, Stage, Story, parse
+from tomserve.benchmarks.perturbed.fresh import other_words, scope, sentences, texts
+from tomserve.benchmarks.perturbed.stages import (
+    AUTOMATIC,
+    FALSE_BELIEF,
+    PERTURBATIONS,
+    ROLES,
+    SCENARIOS,
+    SLOT,
+    Edition,
+    Place,
+    Stage,
+    Story,
+    in_false_belief_subset,
+    parse,
+)
 from tomserve.benchmarks.perturbed.variants import CheckedRetoldFile, StageRewording, largest_reduction, retold_path
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.scoring.baselines import list_mentions
 from tomserve.variants.base import CONDENSED, LEAST, MOST
-from tomserve.variants.words import (
-    NounReplacer,
-    UnsafeWord,
-    find_derived,
-    find_verb_uses,
-    is_part_of_label,
-    looks_plural,
-)
+from tomserve.variants.words import NounReplacer, find_derived, find_verb_uses, is_part_of_label, looks_plural
 
-FILE = "dataset/perturbed-2/design.yaml"
 Kind = Literal["unexpected_contents", "unexpected_transfer"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
+INFERENCE = ("induction_from_baseline", "untrustworthy_testimony", "conclusion_from_sentiment")
+"""Classes in which the asked person infers something, which the author has to state."""
 
-class Versions(BaseModel):
+WORDS_ON_AVERAGE = 18.0
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Versions(_Strict):
     """How many stories of the false-belief scenario a task has, at least and at most: of the class none, of others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     none: tuple[int, int]
     perturbed: tuple[int, int]
 
 
-class Design(BaseModel):
-    """What the edition has to hold.
+class Pairs(_Strict):
+    """What an edition with minimal pairs has to hold."""
 
-    stages: their names by kind. lacks: the classes that a kind of stage cannot carry. versions: see Versions.
-    questions: how many items, at least and at most. unknown_realities: how many stories of a stage, at least, never
-    settle reality. least_share: the least share that each role, place and order of mention of the right answer has in
-    every class of the false-belief subset. second_wordings: the least share of the sentences that versions share that
-    have a second wording. twin_words: the largest number of words in which the stories of a minimal pair differ.
-    """
+    versions: Versions
+    unknown_realities: int  # stories of a stage, at least, that never settle reality
+    least_share: Share  # of each role, place and order of mention of right answers, in every class of the subset
+    second_wordings: Share  # the least share of the sentences that versions share that have a second wording
+    twin_words: int  # in which the stories of a minimal pair differ, at most
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+class Design(_Strict):
+    """What an edition has to hold."""
+
     schema_: Literal[1] = Field(alias="schema")
     stages: dict[Kind, tuple[str, ...]]
-    lacks: dict[Kind, frozenset[str]] = {}
-    versions: Versions
-    questions: tuple[int, int]
-    unknown_realities: int
-    least_share: Share
-    second_wordings: Share
-    twin_words: int
-
-    def classes(self, kind: Kind) -> set[str]:
-        """The classes of which every stage of this kind has a task."""
-        return set(PERTURBATIONS) - self.lacks.get(kind, frozenset())
+    lacks: dict[str, frozenset[str]] = {}  # classes, by the kind of stage or the stage that has no task of them
+    questions: tuple[int, int]  # how many items, at least and at most
+    sentences: tuple[int, int]  # of a story, at least and at most
+    words: int  # of a sentence, at most
+    pairs: Pairs | None = None
+    critical: frozenset[str] = frozenset()  # of which half of the tasks take the critical form, without pairs
 
 
-def load_design() -> Design:
+def load_design(edition: Edition) -> Design:
     """The design of the edition. Raises ConfigError where there is none, ContentError by line for a mistake in it."""
-    path = content.find(FILE)
+    path = content.find(f"{edition.folder}/design.yaml")
     if path is None:
-        raise ConfigError(f"{FILE} is missing, which says what the second edition holds; restore it")
+        raise ConfigError(f"{edition.folder}/design.yaml is missing, which says what the edition holds; restore it")
     return load_model(path, Design)
+
+
+def validate_stages(stages: Sequence[Stage], own: bool) -> Findings:
+    """The check as lines: one for each stage, one for each problem, how much the minimal pairs differ, and a summary.
+    The exit code is 1 for problems.
+
+    own: whether these are the stages of the dataset itself, so that the whole design must hold. Raises ConfigError
+    where the design is missing.
+    """
+    design = load_design(stages[0].edition)
+    items = [item for stage in stages for item in stage.items()]
+    listed = [problem for stage in stages for problem in check_stage(stage, design)]
+    listed += [problem for check in (check_duplicates, check_leaks) for problem in check(items)]
+    listed += [problem for stage in stages for problem in find_retold_problems(stage)]
+    if own:
+        listed += find_design_problems(stages, items, design)
+    lines = []
+    for stage in stages:
+        count = len(stage.stories)
+        otherwise = ", told otherwise as well" if retold_path(stage).is_file() else ""
+        counts = f"{len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions"
+        lines.append(f"{stage.file.stage}: {counts}{otherwise}")
+    summary = [f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}"]
+    if edits := [words for stage in stages for _, words in compare_twins(stage)]:
+        differ = f"differ in {median(edits):g} words (the median; at most {max(edits)})"
+        summary.insert(0, f"{len(edits)} minimal pairs, which {differ}")
+    return Findings.of_problems(listed, *summary, before=lines)
 
 
 def find_design_problems(stages: Sequence[Stage], items: Sequence[Item], design: Design) -> Iterator[str]:
@@ -87,20 +122,45 @@ def find_design_problems(stages: Sequence[Stage], items: Sequence[Item], design:
     kinds = {name: kind for kind, names in design.stages.items() for name in names}
     found = {stage.file.stage: stage for stage in stages}
     for name in sorted(set(kinds) - set(found)):
-        yield f"The stage {name} is missing; the design ({FILE}) names it."
+        yield f"The stage {name} is missing; the design names it."
     for name, stage in found.items():
         if kinds.get(name) != stage.file.kind:
             said = f"as {kinds[name]}" if name in kinds else "not at all"
             yield f"{stage.path}: The stage {name} is of the kind {stage.file.kind}; the design names it {said}."
             continue
-        for task in sorted(design.classes(stage.file.kind) ^ set(stage.file.tasks)):
+        lacks = design.lacks.get(stage.file.kind, frozenset()) | design.lacks.get(name, frozenset())
+        for task in sorted(set(PERTURBATIONS).difference(lacks) ^ set(stage.file.tasks)):
             wrong = "has no task of" if task not in stage.file.tasks else "has a task that the design does not foresee:"
             yield f"{stage.path}: The stage {name} {wrong} the class {task}."
     low, high = design.questions
     if not low <= len(items) <= high:
         yield f"There are {len(items)} questions, expected {low} to {high}."
     yield from check_canaries(stages)
-    yield from check_balance(items, design.least_share)
+    if design.pairs is not None:
+        yield from check_balance(items, design.pairs.least_share)
+    else:
+        yield from check_critical_forms(stages, design.critical)
+
+
+def check_critical_forms(stages: Sequence[Stage], critical: frozenset[str]) -> Iterator[str]:
+    """The problems of an edition without pairs: about half of the tasks of these classes take the critical form, in
+    some tasks the person knows of the mechanism, and "unknown" does not stand at one place among most choices."""
+    forms: dict[str, list[bool]] = defaultdict(list)
+    aware, places = set(), list[int]()
+    for stage in stages:
+        for name, task in stage.file.tasks.items():
+            story = stage.story(name, FALSE_BELIEF)
+            forms[name].append(stage.is_critical(story))
+            aware |= {version.aware for version in task.versions.values()} - {None}
+            places.append(stage.choices(story).index(UNKNOWN))
+    for name in sorted(critical & forms.keys()):
+        taken, count = sum(forms[name]), len(forms[name])
+        if not 0.4 <= taken / count <= 0.6:
+            yield f"{name}: {taken} of {count} tasks take the critical form, expected about half."
+    if aware != {True, False}:
+        yield f"{AUTOMATIC}: `aware` must be true in some tasks and false in others."
+    if (most := max(Counter(places).values())) > 0.6 * len(places):
+        yield f"The choice {UNKNOWN!r} stands at one place in {most} of {len(places)} tasks."
 
 
 def check_canaries(stages: Sequence[Stage]) -> Iterator[str]:
@@ -187,41 +247,6 @@ def _lengths(checked: CheckedRetoldFile) -> Iterator[str]:
             )
 
 
-INFERENCE = ("induction_from_baseline", "untrustworthy_testimony", "conclusion_from_sentiment")
-"""Classes in which the asked person infers something, which the author has to state."""
-
-SENTENCES = (4, 12)
-WORDS_A_SENTENCE = 32
-WORDS_ON_AVERAGE = 18.0
-
-
-def validate_stages(stages: Sequence[Stage], own: bool) -> Findings:
-    """The check as lines: one for each stage, one for each problem, how much the minimal pairs differ, and a summary.
-    The exit code is 1 for problems.
-
-    own: whether these are the stages of the dataset itself, so that the whole design must hold. Raises ConfigError
-    where the design is missing.
-    """
-    design = load_design()
-    items = [item for stage in stages for item in stage.items()]
-    listed = [problem for stage in stages for problem in check_stage(stage, design)]
-    listed += [problem for check in (check_duplicates, check_swapped, check_leaks) for problem in check(items)]
-    listed += [problem for stage in stages for problem in find_retold_problems(stage)]
-    if own:
-        listed += list(find_design_problems(stages, items, design))
-    lines = []
-    for stage in stages:
-        count = len(stage.stories)
-        otherwise = ", told otherwise as well" if retold_path(stage).is_file() else ""
-        counts = f"{len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions"
-        lines.append(f"{stage.file.stage}: {counts}{otherwise}")
-    summary = [f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}"]
-    if edits := [words for stage in stages for _, words in compare_twins(stage)]:
-        differ = f"differ in {median(edits):g} words (the median; at most {max(edits)})"
-        summary.insert(0, f"{len(edits)} minimal pairs, which {differ}")
-    return Findings.of_problems(listed, *summary, before=lines)
-
-
 def _at(stage: Stage, task: str, version: str | None = None) -> str:
     """Where a task or version is written, as ``file:line: name``."""
     loc = ("tasks", task, *(("versions", version) if version else ()))
@@ -231,32 +256,40 @@ def _at(stage: Stage, task: str, version: str | None = None) -> str:
 
 def check_stage(stage: Stage, design: Design) -> Iterator[str]:
     """The problems of one stage: of its wordings, its tasks' versions, and its stories."""
-    shared = [sentence for task in stage.file.tasks.values() for sentence in task.story.values()]
-    several = sum(len(sentence.texts) > 1 for sentence in shared)
-    if several < design.second_wordings * len(shared):
-        yield (
-            f"{stage.path}: Of {len(shared)} sentences under `story`, {several} have a second wording, from which "
-            f"fresh editions draw; expected {design.second_wordings:.0%} at least."
-        )
+    pairs = design.pairs
     for name in stage.file.tasks:
         stories = [story for story in stage.stories if story.task == name]
-        yield from _check_task(stage, name, stories, design)
+        if pairs is not None:
+            yield from _check_pair(stage, name, stories, pairs)
+        else:
+            yield from _check_classic(stage, name, design.critical)
         for story in stories:
-            yield from _check_length(stage, story)
+            yield from _check_length(stage, story, design)
             yield from _check_sense(stage, story)
+    if pairs is None:
+        for word in stage.file.words:
+            for place, reason in dict.fromkeys(_Checker(stage).word(word)):
+                yield str(_at_place(stage, place, reason))
+        return
+    shared = [sentence for task in stage.file.tasks.values() for sentence in task.story.values()]
+    several = sum(len(sentence.texts) > 1 for sentence in shared)
+    if several < pairs.second_wordings * len(shared):
+        yield (
+            f"{stage.path}: Of {len(shared)} sentences under `story`, {several} have a second wording, from which "
+            f"fresh editions draw; expected {pairs.second_wordings:.0%} at least."
+        )
     unsettled = sum(stage.version(story).reality == UNKNOWN for story in stage.stories)
-    if unsettled < design.unknown_realities:
-        expected = design.unknown_realities
+    if unsettled < (expected := pairs.unknown_realities):
         yield f"{stage.path}: Reality is unknown in {unsettled} stories of the stage; expected {expected} at least."
     for story, words in compare_twins(stage):
-        if words > design.twin_words:
+        if words > pairs.twin_words:
             yield (
                 f"{_at(stage, story.task, story.version)}: The story differs from that of its twin in {words} words; a "
-                f"minimal pair differs in {design.twin_words} at most."
+                f"minimal pair differs in {pairs.twin_words} at most."
             )
 
 
-def _check_task(stage: Stage, name: str, stories: Sequence[Story], design: Design) -> Iterator[str]:
+def _check_pair(stage: Stage, name: str, stories: Sequence[Story], design: Pairs) -> Iterator[str]:
     where = _at(stage, name)
     told = [story for story in stories if stage.file.scenario(story.version) == FALSE_BELIEF]
     versions = [stage.version(story) for story in told]
@@ -280,14 +313,31 @@ def _check_task(stage: Stage, name: str, stories: Sequence[Story], design: Desig
         yield f"{where}: `aware` is {aware.pop()} in all versions; the person knows of the mechanism in some only."
 
 
-def _check_length(stage: Stage, story: Story) -> Iterator[str]:
-    low, high = SENTENCES
+def _check_classic(stage: Stage, name: str, critical: frozenset[str]) -> Iterator[str]:
+    """The problems of a task with one false-belief story: what its class must make of reality and belief."""
+    where, story = _at(stage, name), stage.story(name, FALSE_BELIEF)
+    version, cue = stage.version(story), stage.cue(story)
+    belief, reality = version.belief, version.reality
+    if name in ("none", "add_unrelated_information") and (belief != cue or belief == reality):
+        yield f"{where}: A classic false belief must be the cue and differ from reality."
+    if name in ("transparent_container", "preposition_replacement") and belief != reality:
+        yield f"{where}: The person sees, but the belief is not the reality."
+    if name == "uninformative_label" and belief != UNKNOWN:
+        yield f"{where}: An unreadable label must leave the belief {UNKNOWN!r}."
+    if name in critical and belief == cue:
+        yield f"{where}: A perturbed belief must differ from the cue."
+    if name not in critical and stage.is_critical(story):
+        yield f"{where}: The task takes the critical form, which is not foreseen for this class."
+
+
+def _check_length(stage: Stage, story: Story, design: Design) -> Iterator[str]:
+    low, high = design.sentences
     where = _at(stage, story.task, story.version)
     if not low <= len(story.sentences) <= high:
         yield f"{where}: The story has {len(story.sentences)} sentences; expected {low} to {high}."
     words = [len(sentence.text.split()) for sentence in story.sentences.values()]
-    if max(words) > WORDS_A_SENTENCE:
-        yield f"{where}: The longest sentence has {max(words)} words; expected {WORDS_A_SENTENCE} at most."
+    if max(words) > design.words:
+        yield f"{where}: The longest sentence has {max(words)} words; expected {design.words} at most."
     if sum(words) / len(words) > WORDS_ON_AVERAGE:
         mean = sum(words) / len(words)
         yield f"{where}: The sentences have {mean:.1f} words on average; expected {WORDS_ON_AVERAGE:g} at most."
@@ -303,8 +353,9 @@ def _check_sense(stage: Stage, story: Story) -> Iterator[str]:
     found_out = scenario in ("informed_protagonist", *(names[-1] for names in SCENARIOS.values()))
     if found_out and version.belief != version.reality:
         yield f"{where}: The person is told or sees how it is, but the belief is not the reality."
-    if scenario != FALSE_BELIEF and version.reality == UNKNOWN:
-        yield f"{where}: The story is a control and never settles reality."
+    if version.reality == UNKNOWN and not (scenario == FALSE_BELIEF and stage.edition.pairs):
+        why = "never settles reality" if scenario == FALSE_BELIEF else "is a control and never settles reality"
+        yield f"{where}: The story {why}."
     if version.twin:
         other = stage.story(story.task, version.twin)
         if stage.file.tasks[story.task].versions[version.twin].belief == version.belief:
@@ -312,7 +363,7 @@ def _check_sense(stage: Stage, story: Story) -> Iterator[str]:
         elif "cue" not in {stage.role(story), stage.role(other)}:
             yield f"{where}: In neither story of the minimal pair does the cue count again."
     symbols = {symbol for one in story.sentences.values() for symbol in re.findall(r"\{([xy])", one.text)}
-    if symbols != {"x", "y"}:
+    if stage.edition.pairs and symbols != {"x", "y"}:
         yield f"{where}: The story does not mention both labels."
 
 
@@ -341,23 +392,6 @@ def check_duplicates(items: Sequence[Item]) -> Iterator[str]:
             yield f"{item.id}: The story is the same as that of {first}."
 
 
-def check_swapped(items: Sequence[Item]) -> Iterator[str]:
-    """Check that of each question there are two versions, and that the second has the right answer of the first with
-    the labels exchanged."""
-    found: dict[str, dict[object, Item]] = {}
-    for item in items:
-        found.setdefault(item.id.rpartition("/")[0], {})[item.factors["swapped"]] = item
-    for name, both in found.items():
-        if set(both) != {False, True}:
-            yield f"{name}: There is one version of the question; expected two, with the labels exchanged in one."
-            continue
-        one, other = both[False], both[True]
-        labels = [choice for choice in one.choices if choice != UNKNOWN]
-        turned = dict(zip(labels, reversed(labels), strict=True)).get(one.answer, UNKNOWN)
-        if other.answer != turned or other.choices != one.choices:
-            yield f"{name}: The version with exchanged labels has the answer {other.answer!r}; expected {turned!r}."
-
-
 def check_leaks(items: Sequence[Item]) -> Iterator[str]:
     """Check that no question names a label or asks about the future."""
     for item in items:
@@ -370,16 +404,12 @@ def check_leaks(items: Sequence[Item]) -> Iterator[str]:
 
 def find_fresh_problems(stage: Stage) -> list[ContentError]:
     """All that would go wrong in a fresh edition of the stage, each with file, line and field; sorted by line."""
-    found = [
-        ContentError(reason, path=stage.path, line=stage.lines.at(place), field=".".join(map(str, place)))
-        for place, reason in dict.fromkeys(_Checker(stage).problems())
-    ]
+    found = [_at_place(stage, place, reason) for place, reason in dict.fromkeys(_Checker(stage).problems())]
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
-def find_word_problems(stage: Stage, word: str) -> list[str]:
-    """All that would go wrong where a thing of the stage got each of its other words: the reasons alone."""
-    return list(dict.fromkeys(reason for _, reason in _Checker(stage).word(word, other_words(stage.file, word))))
+def _at_place(stage: Stage, place: Place, reason: str) -> ContentError:
+    return ContentError(reason, path=stage.path, line=stage.lines.at(place), field=".".join(map(str, place)))
 
 
 Problem = tuple[Place, str]
@@ -392,18 +422,19 @@ class _Checker:
     """Yields the problems of a stage as pairs of a place in the file and a reason."""
 
     def __init__(self, stage: Stage) -> None:
-        self.file = stage.file
+        self.stage, self.file = stage, stage.file
         self.texts = list(texts(stage.file))
 
     def problems(self) -> Iterator[Problem]:
+        longest = load_design(self.stage.edition).words
         yield from self.labels()
         for word in self.file.words:
-            yield from self.word(word, other_words(self.file, word))
+            yield from self.word(word)
         for name in self.file.people:
             yield from self.name(name)
         for name, task in self.file.tasks.items():
             for place, sentence in sentences(task, ("tasks", name)):
-                yield from self.wordings(place, sentence.texts)
+                yield from self.wordings(place, sentence.texts, longest)
 
     @cached_property
     def forms(self) -> list[str]:
@@ -420,9 +451,10 @@ class _Checker:
                 if {looks_plural(slot.label)} != several:
                     yield ("spare", number), f"{slot.label!r} and the stage's labels are not all singular or all plural"
 
-    def word(self, word: str, others: Mapping[str, str | None]) -> Iterator[Problem]:
+    def word(self, word: str) -> Iterator[Problem]:
         """What is wrong with replacing one thing by each of its other words."""
         here: Place = ("words", word)
+        others = other_words(self.file, word)
         things = NounReplacer({word: word})
         told = [one for one in self.texts if one[1] in scope(self.file, word)]
         where = [(place, task, text) for place, task, text in told if things.occurs(text)]
@@ -437,12 +469,8 @@ class _Checker:
         for place, task, text in told:
             if task not in tasks and None not in tasks:
                 continue
-            for found in self._unsafe(text, word):
+            for found in (*find_verb_uses(text, word, self.file.people), *find_derived(text, word)):
                 yield place, f"{found.reason}; mend the sentence, or leave {word!r} out of `words`"
-
-    def _unsafe(self, text: str, word: str) -> Iterator[UnsafeWord]:
-        yield from find_verb_uses(text, word, self.file.people)
-        yield from find_derived(text, word)
 
     def name(self, name: str) -> Iterator[Problem]:
         """What is wrong with replacing the name of one person."""
@@ -455,15 +483,15 @@ class _Checker:
         if clash := next((form for form in self.forms if is_part_of_label(name, form)), None):
             yield ("people", name), f"the name {name!r} is part of the label {clash!r}, which would stay"
 
-    def wordings(self, place: Place, wordings: Sequence[str]) -> Iterator[Problem]:
+    def wordings(self, place: Place, wordings: Sequence[str], longest: int) -> Iterator[Problem]:
         """Whether all wordings of a sentence name the same labels and people, and none is too long."""
         first = _names_in(wordings[0])
         for number, text in enumerate(wordings[1:], 1):
             if _names_in(text) != first:
                 shown = " and ".join(sorted(first)) or "no label"
                 yield (*place, number), f"the wordings name different labels; the first names {shown}"
-            if len(text.split()) > WORDS_A_SENTENCE:
-                yield (*place, number), f"{len(text.split())} words, expected at most {WORDS_A_SENTENCE}"
+            if len(text.split()) > longest:
+                yield (*place, number), f"{len(text.split())} words, expected at most {longest}"
 
 
 def _names_in(text: str) -> set[str]:

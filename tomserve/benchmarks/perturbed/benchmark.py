@@ -1,0 +1,150 @@
+"""Perturbed false-belief tasks (design of arXiv 2602.22072; stories written for tomserve), in two editions.
+
+A task of the first edition has sixteen questions: four scenarios, each with a question about reality and one about a
+belief, each in an original version and in one with the two labels exchanged. One of the second has three or four
+stories of the false-belief scenario, among them a minimal pair in one of which the surface cue counts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
+from tomserve.benchmarks.perturbed.baselines import RULES
+from tomserve.benchmarks.perturbed.fresh import generate
+from tomserve.benchmarks.perturbed.stages import FIRST, SECOND, Edition, load_stages
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, read_items
+from tomserve.items.draw import Draw
+from tomserve.variants import Retell
+
+PLACE = ("stage", "class", "version")
+"""What the user names, in this order."""
+
+
+def load(edition: Edition, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """All items of all stages. path: a stage file or a folder of them, or a file of items (.jsonl) such as a fresh
+    edition, None for the dataset's own. gold: not used, as there is one set of right answers. Raises ConfigError and
+    ContentError as `load_stages` does, ContentError for an item of another benchmark."""
+    del gold
+    if path is not None and path.suffix == ".jsonl":
+        for item in read_items(path):
+            if item.benchmark != edition.name:
+                reason = f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items"
+                raise ContentError(reason, path=path)
+            yield item
+        return
+    for stage in load_stages(path, edition):
+        yield from stage.items()
+
+
+def validate(edition: Edition, path: Path | None, say: Say) -> Findings:
+    """Check the dataset's structure (see tomserve.benchmarks.perturbed.validation)."""
+    from tomserve.benchmarks.perturbed.validation import validate_stages  # asking needs none of it
+
+    del say
+    return validate_stages(load_stages(path, edition), own=path is None)
+
+
+def audit(edition: Edition, path: Path | None, say: Say) -> Findings:
+    """Score rules that only look at words (see tomserve.benchmarks.perturbed.audit)."""
+    from tomserve.benchmarks.perturbed.audit import audit_stages  # asking needs none of it
+
+    found = load_stages(path, edition)
+    say("fitting and scoring shortcuts, 10 to 20 s ...")
+    return audit_stages(found, own=path is None)
+
+
+def retelling(edition: Edition, path: Path | None) -> Retell:
+    """What makes variants of the items (see tomserve.benchmarks.perturbed.variants)."""
+    from tomserve.benchmarks.perturbed.variants import make_retell  # few runs have variants
+
+    return make_retell(path, edition)
+
+
+def show(edition: Edition, path: Path | None, where: Sequence[str]) -> Findings:
+    """Every story once, with the labels as they were written: a heading, the question about the belief with its
+    choices, and a line for each sentence.
+
+    where: a stage, or a stage and a class, or these and a version; empty for all stories. Raises ConfigError for a name
+    that is not there, and for more than three.
+    """
+    if len(where) > len(PLACE):
+        raise ConfigError(f"{where[len(PLACE)]!r}: expected at most a stage, a class and a version")
+    stories: dict[tuple[str, ...], dict[str, Item]] = {}
+    for item in load(edition, path):
+        if item.factors.get("swapped") is False:
+            factors = item.factors
+            place = factors["stage"], factors["perturbation"], factors.get("version", factors["scenario"])
+            stories.setdefault(tuple(map(str, place)), {})[str(factors["question_kind"])] = item
+    sections = {
+        _heading(place, story["belief"]): tuple(_lines(story["belief"], story["reality"]))
+        for place, story in select_groups(stories, where, PLACE).items()
+        if {"belief", "reality"} <= set(story)
+    }
+    return Findings(sections=sections)
+
+
+def _heading(place: tuple[str, ...], item: Item) -> str:
+    factors = item.factors
+    told = [str(one) for one in (factors.get("ground") or factors["scenario"], factors.get("belief_role")) if one]
+    if factors.get("twin"):
+        told.append(f"twin of {factors['twin']}")
+    return f"{'/'.join(place)} ({'; '.join(told)}; asked: {factors['asked']}; answer: {item.answer})"
+
+
+def _lines(belief: Item, reality: Item) -> Iterable[str]:
+    sets = [item.gold.sets if item.gold is not None else None for item in (belief, reality)]
+    yield f"{belief.question} ({', '.join(belief.choices)})"
+    for number, sentence in enumerate(belief.story):
+        possible = [", ".join(one[number]) if one is not None else "?" for one in sets]
+        yield f"{number + 1:2d}. {sentence}  [belief: {possible[0]}; reality: {possible[1]}]"
+
+
+def _benchmark(edition: Edition, draw: Draw, generate: Callable[..., Findings] | None = None) -> Benchmark:
+    return Benchmark(
+        edition.name,
+        partial(load, edition),
+        papers=("The perturbed false-belief tasks (arXiv:2602.22072)",),
+        study="perturbed",
+        reasoned=("scenario=false_belief", "question_kind=belief"),
+        draw=draw,
+        rules=RULES[edition.name],
+        validate=partial(validate, edition),
+        audit=partial(audit, edition),
+        show=partial(show, edition),
+        generate=generate,
+        retelling=partial(retelling, edition),
+    )
+
+
+FIRST_EDITION = _benchmark(
+    FIRST,
+    # A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
+    # with the unperturbed task of its stage on the same ones.
+    Draw(
+        over=("stage", "perturbation"),
+        whole=("scenario", "swapped"),
+        alike=("stage",),
+        first="none",
+        unit=("story", "stories"),
+        group=("task", "tasks"),
+    ),
+)
+
+SECOND_EDITION = _benchmark(
+    SECOND,
+    # The two stories of a minimal pair are drawn together, too. All tasks of a stage get the same slots: the pair,
+    # another false-belief story, one of the controls.
+    Draw(
+        over=("stage", "perturbation"),
+        whole=("slot", "swapped"),
+        alike=("stage",),
+        first="none",
+        unit=("story or pair", "stories and pairs"),
+        group=("task", "tasks"),
+    ),
+    generate,
+)
