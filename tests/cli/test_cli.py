@@ -148,7 +148,7 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
     assert "written:" in cli("items", "perturbed", *select, "--out", tmp_path / "i.jsonl").out
     count = len((tmp_path / "i.jsonl").read_text().splitlines())
     assert count % 8 == 0
-    assert "C2: 10 tasks, 160 items" in cli("dataset", "validate", "perturbed").out
+    assert "C2: 10 tasks, 40 stories, 160 questions" in cli("dataset", "validate", "perturbed").out
     doctor = cli("doctor", "--base-url", endpoint.url)
     assert "serves tiny; engine version 0.0.test" in doctor.out
     assert cli("doctor", "--base-url", "http://127.0.0.1:1/v1").code == 1
