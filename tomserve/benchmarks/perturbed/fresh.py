@@ -104,7 +104,7 @@ def regenerate(stage: Stage, seed: int, names: Names) -> Stage:
     """The stage with other names, labels, words and wordings, its answers derived anew from the events.
 
     Raises ContentError for a stage without spare labels and where there are not enough names. What else can go wrong,
-    tomserve.benchmarks.perturbed.validation_2 finds beforehand.
+    tomserve.benchmarks.perturbed.validation finds beforehand.
     """
     return Stage(_Telling(stage, seed, names).file(), stage.path, stage.lines)
 
