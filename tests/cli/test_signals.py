@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -66,7 +67,7 @@ PHASES = {
 pytestmark = pytest.mark.system
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-CASES = [(command, phase) for command, phases in PHASES.items() for phase in phases]
+SHOTS = [(command, phase) for command, phases in PHASES.items() for phase in phases]
 
 
 @pytest.fixture
@@ -74,9 +75,9 @@ def range_(endpoint: Endpoint, tmp_path: Path) -> shots.Range:
     return shots.ready(tmp_path, endpoint, items=12, within=prepared())
 
 
-@pytest.mark.parametrize(("command", "phase"), CASES)
+@pytest.mark.parametrize(("command", "phase"), SHOTS)
 def test_in_every_phase(range_: shots.Range, command: str, phase: str) -> None:
-    number = NUMBERS[CASES.index((command, phase)) % len(NUMBERS)]
+    number = NUMBERS[SHOTS.index((command, phase)) % len(NUMBERS)]
     before = SECOND if command == "score" else ""
     shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "tomserve/scores", ignore_errors=True)
     began = time.monotonic()
@@ -125,3 +126,130 @@ def test_a_signal_that_no_function_of_python_sees_ends_the_process(tmp_path: Pat
     assert done.stderr == "tomserve: stopped by SIGTERM; repeat the command to go on\n"
     assert time.monotonic() - began < 15
     assert not list((tmp_path / "in").iterdir())
+
+
+START = """
+import ctypes, os, signal, sys, time
+from tomserve import cli
+from tomserve.cli import app
+
+NUMBER = int(sys.argv.pop())
+sent = []
+
+def send(most=1):
+    if len(sent) < most:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), NUMBER)
+        for _ in range(1000):  # the handler is called here
+            pass
+
+def patience():
+    if sent and time.monotonic() - sent[0] > 3:
+        print("went on")
+        sys.exit(0)
+"""
+
+END = """
+def command(**options):
+    while True:
+        work()
+        patience()
+
+app.build_app = lambda *names: command
+cli.main()
+"""
+
+IN_NESTED_DELS = """
+class Inner:
+    def __del__(self):
+        send()
+
+class Outer:
+    def __del__(self):
+        Inner()
+        for _ in range(10):
+            pass
+
+class Outermost:
+    def __del__(self):
+        Outer()
+
+def work():
+    Outermost()
+"""
+
+IN_A_CALLBACK_FROM_C = """
+@ctypes.CFUNCTYPE(None)
+def callback():
+    send()
+
+def work():
+    callback()
+"""
+
+IN_A_LIBRARY_THAT_SWALLOWS = """
+def work():
+    while True:
+        try:
+            send()
+            patience()
+        except Exception as error:
+            pass
+"""
+
+IN_A_CALLBACK_OF_ASYNCIO = """
+import asyncio, logging
+logging.disable()
+
+async def idle():
+    asyncio.get_running_loop().call_soon(send)
+    while True:
+        await asyncio.sleep(0.01)
+        patience()
+
+def work():
+    asyncio.run(idle())
+"""
+
+CASES = {name: text for name, text in list(globals().items()) if name.startswith("IN_")}
+
+
+def run(script: str, number: int) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", START + script + END, str(int(number))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_signal_is_never_lost(name: str) -> None:
+    number = signal.SIGINT if name == "IN_NESTED_DELS" else signal.SIGTERM
+    code, out, err = run(CASES[name], number)
+    assert (code, out) == (128 + number, ""), err
+    assert err == f"tomserve: stopped by {number.name}; repeat the command to go on\n"
+
+
+CLEANING_UP = """
+def work():
+    try:
+        send()
+        time.sleep(9)
+    finally:
+        time.sleep(0.2)
+        if sys.argv[-1] == "twice":
+            send(2)
+            time.sleep(9)
+        print("cleaned up")
+"""
+
+
+def test_cleaning_up_is_not_disturbed_unless_by_a_second_signal() -> None:
+    code, out, err = run(CLEANING_UP, signal.SIGTERM)
+    assert (code, out) == (143, "cleaned up\n"), err
+    code, out, err = run('sys.argv.append("twice")\n' + CLEANING_UP, signal.SIGTERM)
+    assert (code, out) == (143, ""), err
+    assert err == "tomserve: stopped by SIGTERM; repeat the command to go on\n"
