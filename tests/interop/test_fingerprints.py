@@ -15,18 +15,16 @@ from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.content.paths import runs_root
-from tomserve.errors import ConfigError
-from tomserve.interop import fingerprints
 from tomserve.interop.fingerprints import KnownBenchmark
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.scores import load_scores
 
-OURS = ("hitom", "perturbed", "perturbed-2", "worlds")
 SOME = (
-    *OURS[:2],
-    pytest.param(OURS[2], marks=pytest.mark.system),  # thousands of questions, which take long to make
-    pytest.param(OURS[3], marks=pytest.mark.long),
+    "hitom",
+    "perturbed",
+    pytest.param("perturbed-2", marks=pytest.mark.system),  # thousands of questions, which take long to make
+    pytest.param("worlds", marks=pytest.mark.long),
 )
 
 
@@ -44,8 +42,7 @@ def known(name: str) -> KnownBenchmark:
 def prompts(known: KnownBenchmark, strategy: str, most: int = 150) -> Iterator[Prompt]:
     """Prompts of a strategy about items that are spread over the benchmark."""
     asks = Strategy.load(strategy)
-    for place in range(0, len(known.items), max(1, len(known.items) // most)):
-        item = known.items[place]
+    for item in list(known.items.values())[:: max(1, len(known.items) // most)]:
         yield Prompt(item, "\n\n".join(one["content"] for one in asks.turn(item).messages))
 
 
@@ -55,7 +52,6 @@ def test_every_prompt_of_ours_is_found(name: str, strategy: str) -> None:
     """Those of vanilla and cot show a demonstration, which is a story with a question, before the question."""
     asked = list(prompts(known(name), strategy))
     assert [known(name).find(one.text) for one in asked] == [one.item.id for one in asked]
-    assert name in fingerprints.likely_benchmarks(one.text for one in asked[:20])
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -70,24 +66,6 @@ def test_a_changed_story_is_another_one(name: str) -> None:
             found = known(name).find(text)
             assert found is None if place else found == one.item.id, "what stands before the story is no part of it"
         assert known(name).find(one.text.replace(one.item.question, "Who is it?")) is None
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_the_kept_beginnings_are_those_of_the_stories(name: str) -> None:
-    """After a change of the stories: python -m tomserve.interop.fingerprints"""
-    assert fingerprints.story_checksums(known(name).items) == fingerprints.read_checksums()[name]
-
-
-def test_all_benchmarks_that_need_no_file_have_beginnings() -> None:
-    assert sorted(fingerprints.read_checksums()) == sorted(OURS)
-    for name in set(benchmarks.names()) - {*OURS, "bundles"}:  # the questions of another one, in other units
-        with pytest.raises(ConfigError, match="needs"):
-            list(benchmarks.load(name))
-
-
-def test_other_texts_are_of_none_of_ours() -> None:
-    for text in ("", "Natalia sold clips to 48 of her friends in April. " * 50, "x " * 100_000):
-        assert fingerprints.likely_benchmarks([text]) == []
 
 
 def test_of_several_stories_in_a_prompt_the_last_one_was_asked() -> None:

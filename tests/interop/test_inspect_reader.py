@@ -53,7 +53,7 @@ def test_both_forms_of_a_real_log_say_the_same() -> None:
     about = read[0].about()
     assert about.tool == "inspect"
     assert about.version.startswith("0.")
-    assert read[0].origins()[0].bytes == one("eval").stat().st_size
+    assert read[0].origin().bytes == one("eval").stat().st_size
 
 
 def test_a_real_log_becomes_a_run(cli, tmp_path: Path) -> None:

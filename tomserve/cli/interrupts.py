@@ -80,8 +80,7 @@ class Signals:
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         self._tell(_HANDLED)
-        if not files.defer(lambda: _interrupt(number)):
-            _interrupt(number)
+        raise Interrupted(number)
 
     def _ignored(self, lost: UnraisableHookArgs) -> None:
         """Send a signal again that came in a ``__del__`` or in a callback from C, where Python drops every error."""
@@ -107,10 +106,6 @@ class Signals:
                 deadline = time.monotonic() + GRACE
             elif what[0] in HEARD and signal.getsignal(what[0]) == self._heard:
                 number, deadline = signal.Signals(what[0]), min(deadline, time.monotonic() + PATIENCE)
-
-
-def _interrupt(number: int, doing: str = "") -> None:
-    raise Interrupted(number, doing)
 
 
 def _send_later(number: int) -> None:
@@ -164,9 +159,7 @@ async def _ask(evaluation: Stoppable, caught: list[int], numbers: list[signal.Si
         if unheard and time.monotonic() - unheard[0] > BUSY:
             caught.append(number)
             evaluation.stop.set()
-            if not files.defer(lambda: _interrupt(number, " while something kept on computing")):
-                _interrupt(number, " while something kept on computing")
-            return
+            raise Interrupted(number, " while something kept on computing")
         unheard.append(time.monotonic())
         loop.call_soon_threadsafe(on_heard, number)
         _thread.start_new_thread(insist, (number, unheard[-1]))

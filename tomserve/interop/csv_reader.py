@@ -16,9 +16,8 @@ import hashlib
 import math
 import re
 import sys
-from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -26,9 +25,8 @@ from typing import Any, Literal
 import orjson
 
 from tomserve.content import files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError, one_of
-from tomserve.interop.samples import MOST_REPEATS, Grade, LeftOut, Origin, Sample, SourceAbout
+from tomserve.interop.samples import MOST_REPEATS, Grade, Sample, Source, SourceAbout, open_source
 from tomserve.items.item import Factor
 from tomserve.status import KNOWN, OK, known
 
@@ -240,32 +238,29 @@ def parse_mapping(given: Sequence[str]) -> dict[str, str]:
     return {name: name for name in FIELDS if name not in found and name not in found.values()} | found
 
 
-@dataclass
-class MappedFile:
-    """The replies of a CSV or JSONL file. path: the file. kind: which of the two. given: the user's map (see
-    `parse_mapping`). model, task: where the file names none; the task is TASK where nobody says it. separator:
-    what stands between the fields of a CSV file, None to find out of ``,``, ``;`` and tab."""
+class MappedFile(Source):
+    """The replies of a CSV or JSONL file. given: the user's map (see `parse_mapping`). model, task: where the file
+    names none; the task is TASK where nobody says it. separator: what stands between the fields of a CSV file, None to
+    find out of ``,``, ``;`` and tab."""
 
-    path: Path
-    kind: Literal["csv", "jsonl"]
-    given: Sequence[str] = ()
-    model: str | None = None
-    task: str | None = None
-    separator: str | None = None
-    left_out: LeftOut = field(default_factory=LeftOut)
-    _origin: Origin | None = None
-    _separator: str | None = None
-    _questions: FirstPlaces = field(default_factory=FirstPlaces)
-    _times: array[int] = field(default_factory=lambda: array("I"))
+    def __init__(
+        self,
+        path: Path,
+        kind: Literal["csv", "jsonl"],
+        given: Sequence[str] = (),
+        model: str | None = None,
+        task: str | None = None,
+        separator: str | None = None,
+    ) -> None:
+        super().__init__(path)
+        self.kind, self.given, self.model, self.task = kind, given, model, task
+        self._separator = separator
+        self._counts: Counter[tuple[str | None, ...]] = Counter()  # replies to a question that names no repeat
 
     def about(self) -> SourceAbout:
         """The kind of file alone; it says nothing else of itself. Raises ConfigError for a map that is none."""
         parse_mapping(self.given)
         return SourceAbout(self.kind)
-
-    def origins(self) -> tuple[Origin, ...]:
-        """The file with its digest, after all samples were read."""
-        return (self._origin,) if self._origin is not None else ()
 
     def samples(self) -> Iterator[Sample]:
         """The replies, one for each row. Raises ConfigError by file and line where the file is none of this kind, or
@@ -282,7 +277,7 @@ class MappedFile:
             try:
                 yield self._sample(line, row, columns)
             except ValueError as error:
-                self._leave(str(error), line, error.found if isinstance(error, UnreadableError) else None)
+                self._leave_row(f"{error}", line, getattr(error, "found", None))
         if not seen:
             left = f" ({self.left_out})" if self.left_out else ""
             raise ConfigError(f"{self.path}: holds no rows{left}; expected a line for each reply")
@@ -310,9 +305,8 @@ class MappedFile:
                 f"{self.path}: no column says who answered; say it by --model NAME, or --map model=COLUMN"
             )
 
-    def _leave(self, reason: str, line: int, found: str | None = None) -> None:
-        shown = "" if found is None else f": {found!r:.80}"
-        self.left_out.count(reason, f"{self.path.name}, line {line}{shown}")
+    def _leave_row(self, reason: str, line: int, found: str | None = None) -> None:
+        self.leave(reason, f"line {line}" if found is None else f"line {line}: {found!r:.80}")
 
     def _sample(self, line: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Sample:
         """The sample of a row. Raises ValueError that says what is wrong with it."""
@@ -349,7 +343,7 @@ class MappedFile:
             choices=_parse_choices(cell("choices")),
             story=tuple(one for part in (story or "").split("\n") if (one := part.strip())),
             question=question or "",
-            repeat=self._repeat(cell("repeat"), orjson.dumps([model, task, identity, strategy]).decode(), columns, row),
+            repeat=self._repeat(cell("repeat"), (model, task, identity, strategy), columns["repeat"] in row),
             strategy=strategy,
             item=cell("item"),
             status=status,
@@ -359,46 +353,27 @@ class MappedFile:
             place=f"{self.path.name}, line {line}",
         )
 
-    def _repeat(self, given: str | None, question: str, columns: Mapping[str, str], row: Mapping[str, Any]) -> int:
+    def _repeat(self, given: str | None, question: tuple[str | None, ...], named: bool) -> int:
         """Which of several replies to a question a row is: as it says, else how many came before."""
         if given is not None:
             return _count(given)
-        if columns["repeat"] in row:
+        if named:
             return 0
-        place = self._questions.add(question, len(self._times))
-        if place == len(self._times):
-            self._times.append(0)
-        number = self._times[place]
-        self._times[place] = min(number + 1, MOST_REPEATS)
-        if number == MOST_REPEATS:
+        self._counts[question] += 1
+        if self._counts[question] > MOST_REPEATS:
             raise ValueError(f"is more than the {MOST_REPEATS:,}th reply to its question")
-        return number
+        return self._counts[question] - 1
 
-    def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _rows(self) -> Rows:
         """Each row with the line where it begins."""
-        files.refuse_hole(self.path)
-        try:
-            with files.open_for_reading(self.path) as file:
-                sha, size = hashlib.sha256(), 0
-
-                def lines() -> Iterator[bytes]:
-                    nonlocal size
-                    for line in files.read_lines(file, self.path):
-                        sha.update(line)
-                        size += len(line)
-                        yield line
-
-                if self.kind == "csv":
-                    sheet = Sheet(self.path, lines(), self.separator, self._leave)
-                    self._separator = sheet.separator
-                    yield from sheet.rows()
-                else:
-                    yield from json_rows(self.path, lines(), self._leave)
-                self._origin = Origin(self.path.name, size, f"sha256:{sha.hexdigest()}")
-        except FileNotFoundError:
-            raise ConfigError(f"{self.path}: no such file") from None
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be read ({error.strerror})") from None
+        with open_source(self.path) as file:
+            lines = files.read_lines(file, self.path)
+            if self.kind == "csv":
+                sheet = Sheet(self.path, lines, self._separator, self._leave_row)
+                self._separator = sheet.separator
+                yield from sheet.rows()
+            else:
+                yield from json_rows(self.path, lines, self._leave_row)
 
 
 def _facts(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Factor]:

@@ -1,11 +1,7 @@
 r"""Which benchmark and which item another tool's sample is about, by the text that the model was shown.
 
 A sample is an item if the whole story and then the question of the item stand in that text; only letters and digits
-count. Where several items stand there, as in a prompt with demonstrations, it is the last one. ``beginnings.json``
-keeps a checksum of the first words of every story of each benchmark, as reading all items takes up to half a minute;
-after a change of the stories it is written anew:
-
-    python -m tomserve.interop.fingerprints
+count. Where several items stand there, as in a prompt with demonstrations, it is the last one.
 
 >>> from tomserve.items import Item
 >>> story = ["The box holds tea.", "Ann looks in."]
@@ -17,40 +13,33 @@ after a change of the stories it is written anew:
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
-
-import orjson
 
 from tomserve import benchmarks
 from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import ReplyBuffer
 from tomserve.items import Item
-from tomserve.runs.item_store import ItemStore
 from tomserve.runs.progress import Listener
 
 WORDS = 8
 """Stories are looked up by so many of their first words."""
 
-FEW = 20
-"""Of fewer stories it cannot be told which of their words are common; then those of up to three letters are."""
-
-COMMON = 0.2
-"""A word that is in so large a share of the stories says nothing of any of them."""
+FEW, COMMON = 20, 0.2
+"""A word that is in so large a share of the stories says nothing of any of them; of fewer than FEW stories these are
+the words of up to three letters."""
 
 ASKING = frozenset(
-    (
-        *("according", "answer", "answers", "asked", "based", "below", "carefully", "choice", "choices", "choose"),
-        *("correct", "following", "label", "labels", "one", "option", "options", "passage", "pick", "please"),
-        *("question", "questions", "read", "reply", "respond", "right", "statement", "step", "story", "text"),
-        *("think", "use"),
+    re.findall(
+        r"\w+",
+        """according answer answers asked based below carefully choice choices choose correct following label labels one
+    option options passage pick please question questions read reply respond right statement step story text think
+    use""",
     )
 )
 """Words by which prompts lead to a question, also where a story has them."""
@@ -66,168 +55,88 @@ def normal_words(text: str) -> list[str]:
     return _WORD.findall(_NUMBER.sub(" ", text).casefold())
 
 
-def story_words(item: Item) -> list[str]:
-    """The words of an item's story."""
-    return [word for sentence in item.story for word in normal_words(sentence)]
+def _story_words(story: Iterable[str]) -> Iterator[str]:
+    return (word for sentence in story for word in normal_words(sentence))
 
 
-class KnownStory(NamedTuple):
-    """A story, the questions that items ask about it with their choices and ids, all as words with single spaces."""
+def _beginning(story: Iterable[str]) -> str:
+    return " ".join(islice(_story_words(story), WORDS))
 
-    story: str
-    questions: list[tuple[str, tuple[str, ...], str]]
+
+class _Question(NamedTuple):
+    """A question about a story: its words, those of its choices, and the id of the item."""
+
+    words: str
+    choices: tuple[str, ...]
+    item: str
 
 
 class KnownBenchmark:
-    """The items of a benchmark, by their stories.
-
-    name: of the benchmark. items: all of them. answers, choices: of each item, by its id; places: where it is in the
-    items. It needs some ten times the memory of the items' texts.
-    """
+    """The items of a benchmark by their ids, which are found by their stories."""
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
-        self.name = name
-        self.answers: dict[str, str] = {}
-        self.choices: dict[str, tuple[str, ...]] = {}
-        self.places: dict[str, int] = {}
-        self._stories: dict[str, KnownStory] = {}
-        self._begin: dict[str, list[KnownStory]] = {}
-        self.items = ItemStore(self._note_items(items))
-        self._lengths = sorted({key.count(" ") + 1 for key in self._begin})
+        self.name, self.items = name, {item.id: item for item in items}
+        self._stories: dict[str, list[_Question]] = {}
+        self._beginnings: dict[str, list[str]] = {}
+        for item in self.items.values():
+            story = " ".join(_story_words(item.story))
+            if story not in self._stories:
+                self._beginnings.setdefault(_beginning(item.story), []).append(story)
+            question, *choices = (" ".join(normal_words(text)) for text in (item.question, *item.choices))
+            self._stories.setdefault(story, []).append(_Question(question, tuple(choices), item.id))
+        self._lengths = {beginning.count(" ") + 1 for beginning in self._beginnings}
         counts = Counter(word for story in self._stories for word in set(story.split()))
-        many = len(self._stories) >= FEW
-        self._common = frozenset(
-            word for word, count in counts.items() if (count >= COMMON * len(self._stories) if many else len(word) <= 3)
-        )
-
-    def _note_items(self, items: Iterable[Item]) -> Iterator[Item]:
-        same: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for item in items:
-            parts = story_words(item)
-            text = " ".join(parts)
-            if (story := self._stories.get(text)) is None:
-                story = self._stories[text] = KnownStory(text, [])
-                self._begin.setdefault(" ".join(parts[:WORDS]), []).append(story)
-            choices = tuple(" ".join(normal_words(choice)) for choice in item.choices)
-            story.questions.append((" ".join(normal_words(item.question)), choices, item.id))
-            self.answers[item.id] = item.answer
-            self.choices[item.id] = same.setdefault(item.choices, item.choices)
-            self.places[item.id] = len(self.places)
-            yield item
+        many = COMMON * len(self._stories) if len(self._stories) >= FEW else None
+        self._common = {word for word, count in counts.items() if (len(word) <= 3 if many is None else count >= many)}
 
     def find(self, asked: str, item: str | None = None) -> str | None:
         """The id of the item whose story and question the text holds, None where it holds none, or where several fit.
 
         item: the id that the file names, which is chosen among several that fit.
         """
-        text = normal_words(asked)
-        whole = f" {' '.join(text)} "
-        starts = [1]
-        for word in text:
-            starts.append(starts[-1] + len(word) + 1)
-        for place in range(len(text) - 1, -1, -1):
-            here = [
-                story
-                for length in self._lengths
-                for story in self._begin.get(" ".join(text[place : place + length]), ())
-                if whole.startswith(f"{story.story} ", starts[place])
-            ]
+        words = normal_words(asked)
+        for place in range(len(words) - 1, -1, -1):
+            begun = (self._beginnings.get(" ".join(words[place : place + length]), ()) for length in self._lengths)
+            if not (stories := [story for several in begun for story in several]):
+                continue
+            text = f"{' '.join(words[place:])} "
             # Of a story and one that goes on where it ends, the whole one was told.
-            for story in sorted(here, key=lambda one: len(one.story), reverse=True):
-                if found := self._match_questions(story, whole[starts[place] + len(story.story) :], item):
+            for story in sorted(stories, key=len, reverse=True):
+                if text.startswith(f"{story} ") and (found := self._asked(story, text[len(story) :], item)):
                     return item if item in found else found[0] if len(found) == 1 else None
         return None
 
-    def _match_questions(self, story: KnownStory, rest: str, item: str | None) -> list[str]:
+    def _asked(self, story: str, rest: str, item: str | None) -> list[str]:
         """The ids of the items about this story whose question is the last that the text after it asks and, where
-        several have that question, those whose choices stand there, too, in their order; none where the story goes on,
-        unless the file names one of them (`item`), as of a conversation whose earlier replies stand between the two.
-
-        A question that ends with another one is the longer of the two.
-        """
-        ends = {question: rest.rfind(f" {question} ") + len(question) for question, _, _ in story.questions if question}
-        there = {question: (end, len(question)) for question, end in ends.items() if end >= len(question)}
+        several have that question, those whose choices stand there, too, in their order. None where the story goes on,
+        unless the file names one of them, as of a conversation whose earlier replies stand between the two."""
+        questions = self._stories[story]
+        ends = {one.words: rest.rfind(f" {one.words} ") + len(one.words) for one in questions if one.words}
+        # A question that ends with another one is the longer of the two.
+        there = {words: (end, len(words)) for words, end in ends.items() if end >= len(words)}
         if not there:
             return []
         last = max(there, key=there.__getitem__)
-        found = [one for one in story.questions if one[0] == last]
-        named = any(identity == item for _, _, identity in found)
-        if not named and self._goes_on(story, rest[: there[last][0] - len(last)], found):
+        end = there[last][0]
+        found = [one for one in questions if one.words == last]
+        if all(one.item != item for one in found) and self._goes_on(story, rest[: end - len(last)], found):
             return []
         if len(found) > 1:
-            after = rest[there[last][0] :]
-            found = [one for one in found if _in_order(one[1], after)] or found
-        return [identity for _, _, identity in found]
+            found = [one for one in found if _in_order(one.choices, rest[end:])] or found
+        return [one.item for one in found]
 
-    def _goes_on(self, story: KnownStory, between: str, asked: Sequence[tuple[str, tuple[str, ...], str]]) -> bool:
-        """Whether the text between a story and its question tells more of it: whether it has a word of that story
-        which most others do not have. Other questions about the story, and choices, may stand there, too."""
-        others = {question for question, _, _ in story.questions} | {label for one in asked for label in one[1]}
+    def _goes_on(self, story: str, between: str, found: Sequence[_Question]) -> bool:
+        """Whether the text between a story and its question tells more of it: whether it has a word of that story which
+        most others do not have. Other questions about the story, and choices, may stand there, too."""
+        others = {one.words for one in self._stories[story]} | {label for one in found for label in one.choices}
         for text in sorted(others, key=len, reverse=True):
             between = between.replace(f" {text} ", " ")
-        rare = {word for word in between.split() if word not in self._common} - ASKING
-        return any(f" {word} " in f" {story.story} " for word in rare)
+        return bool(set(between.split()) & set(story.split()) - self._common - ASKING)
 
 
-def _in_order(choices: tuple[str, ...], text: str) -> bool:
+def _in_order(choices: Sequence[str], text: str) -> bool:
     """Whether the choices stand in the text in this order."""
-    place = 0
-    for choice in choices:
-        place = text.find(f" {choice} ", place)
-        if place < 0:
-            return False
-        place += len(choice) + 1
-    return True
-
-
-CHECKSUM_FILE = Path(__file__).with_name("beginnings.json")
-
-FIRST_WORDS = 6
-"""So many words are the beginning of a story."""
-
-_DIGITS = 8
-"""How many hexadecimal digits a checksum has."""
-
-
-def story_checksums(items: Iterable[Item]) -> frozenset[int]:
-    """The checksums of the beginnings of these items' stories."""
-    return frozenset(_checksum(story_words(item)[:FIRST_WORDS]) for item in items)
-
-
-def likely_benchmarks(texts: Iterable[str]) -> list[str]:
-    """The benchmarks about which at least one of these texts may ask, in the order of the file.
-
-    All benchmarks of the file where the user has content of his own, which may hold other stories.
-    """
-    known = read_checksums()
-    if os.environ.get("TOMSERVE_CONTENT"):
-        return list(known)
-    found: set[str] = set()
-    for text in texts:
-        words = normal_words(text)
-        windows = {_checksum(words[place : place + FIRST_WORDS]) for place in range(len(words) - FIRST_WORDS + 1)}
-        found |= {name for name, begin in known.items() if name not in found and not begin.isdisjoint(windows)}
-    return [name for name in known if name in found]
-
-
-@cache
-def read_checksums() -> dict[str, frozenset[int]]:
-    """The checksums that the file keeps of each benchmark."""
-    kept = orjson.loads(CHECKSUM_FILE.read_bytes())
-    return {
-        name: frozenset(int(text[at : at + _DIGITS], 16) for at in range(0, len(text), _DIGITS))
-        for name, text in kept.items()
-    }
-
-
-def render_checksums(benchmarks: dict[str, frozenset[int]]) -> bytes:
-    """The text of the file for these benchmarks."""
-    texts = {name: "".join(f"{one:0{_DIGITS}x}" for one in sorted(found)) for name, found in benchmarks.items()}
-    return orjson.dumps(texts, option=orjson.OPT_INDENT_2) + b"\n"
-
-
-def _checksum(begin: list[str]) -> int:
-    return zlib.crc32(" ".join(begin).encode())
+    return re.match("".join(f".* {re.escape(choice)}(?= )" for choice in choices), text) is not None
 
 
 NONE = "none"
@@ -238,21 +147,19 @@ LOOKED_AT = 20
 
 
 class QuestionOrigin(NamedTuple):
-    """Whose questions were asked. known: the benchmark; None where they are taken as they are. found: for each reply
-    the id of its item, None for one that is none of the benchmark's. path: the benchmark's file, where it was given.
-    nearly: in words, of which benchmark most questions are that are taken as they are, because some are not."""
+    """Whose questions were asked."""
 
-    known: KnownBenchmark | None = None
-    found: Sequence[str | None] = ()
-    path: Path | None = None
-    nearly: str = ""
+    known: KnownBenchmark | None = None  # None where they are taken as they are
+    found: Sequence[str | None] = ()  # for each reply the id of its item, None for one that is none of the benchmark's
+    path: Path | None = None  # the benchmark's file, where it was given
+    nearly: str = ""  # of which benchmark most questions are that are taken as they are
 
 
 class BenchmarkFinder:
     """The benchmarks whose questions may have been asked, each loaded when it is first looked at.
 
-    named: which one the user names, NONE for none, None to find out. path: its file. listener: is told what takes long.
-    Raises ConfigError for a file without a benchmark.
+    named: which one the user names, NONE for none, None to find out. path: its file. Raises ConfigError for a file
+    without a benchmark.
     """
 
     def __init__(self, named: str | None, path: Path | None, listener: Listener) -> None:
@@ -270,8 +177,11 @@ class BenchmarkFinder:
             return QuestionOrigin()
         if self._named is None:
             return self._find_benchmark(samples)
-        known = self._known(self._named)
-        found = _match_samples(known, samples)
+        if (known := self._loaded.get(self._named)) is None:
+            self._listener.message(f"looking through the questions of {self._named}")
+            items = benchmarks.load(self._named, self._path, None, benchmarks.ALL)
+            known = self._loaded[self._named] = KnownBenchmark(benchmarks.get(self._named).name, items)
+        found = [known.find(one.asked, one.item) for one in samples]
         if not any(found):
             raise ConfigError(
                 f"--benchmark {self._named}: of {count_noun(len(found), 'question')} none is one of its items by story "
@@ -281,11 +191,17 @@ class BenchmarkFinder:
 
     def _find_benchmark(self, samples: ReplyBuffer) -> QuestionOrigin:
         nearly, some = "", [(one.asked, one.item) for one in samples.spread(LOOKED_AT)]
-        for name in likely_benchmarks(asked for asked, _ in some):
-            known = self._known(name)
-            if not any(known.find(asked, item) for asked, item in some):
+        shown = {beginning for text, _ in some for beginning in _beginnings(normal_words(text))}
+        for name in sorted(benchmarks.names(), key=lambda one: (-len(benchmarks.get(one).strategies), one)):
+            if name not in self._loaded:
+                with contextlib.suppress(ConfigError):  # it needs a file of its own
+                    items = list(benchmarks.load(name, None, None, benchmarks.ALL))
+                    if not shown.isdisjoint(map(_beginning, {item.story for item in items})):
+                        self._loaded[name] = KnownBenchmark(name, items)
+            known = self._loaded.get(name)
+            if known is None or not any(known.find(asked, item) for asked, item in some):
                 continue
-            found = _match_samples(known, samples)
+            found = [known.find(one.asked, one.item) for one in samples]
             if all(found):
                 return QuestionOrigin(known, found)
             place = next(one.place for one, item in zip(samples, found, strict=True) if item is None)
@@ -297,28 +213,7 @@ class BenchmarkFinder:
             )
         return QuestionOrigin(nearly=nearly)
 
-    def _known(self, name: str) -> KnownBenchmark:
-        if name not in self._loaded:
-            self._listener.message(f"looking through the questions of {name}")
-            items = benchmarks.load(name, self._path, None, benchmarks.ALL)
-            self._loaded[name] = KnownBenchmark(benchmarks.get(name).name, items)
-        return self._loaded[name]
 
-
-def _match_samples(known: KnownBenchmark, samples: ReplyBuffer) -> list[str | None]:
-    return [known.find(one.asked, one.item) for one in samples]
-
-
-def _write_checksums() -> None:
-    """Write the file anew, from the stories of all benchmarks that need no file of the user's."""
-    found: dict[str, frozenset[int]] = {}
-    for name in sorted(benchmarks.names(), key=lambda one: -len(benchmarks.get(one).strategies)):
-        with contextlib.suppress(ConfigError):  # it needs a file of its own
-            begin = story_checksums(benchmarks.load(name, None, None, benchmarks.ALL))
-            if begin not in found.values():
-                found[name] = begin
-    CHECKSUM_FILE.write_bytes(render_checksums(dict(sorted(found.items()))))
-
-
-if __name__ == "__main__":
-    _write_checksums()
+def _beginnings(words: Sequence[str]) -> Iterator[str]:
+    """All that the first words of a story may be where it begins somewhere in a text."""
+    return (" ".join(words[at : at + length]) for length in range(1, WORDS + 1) for at in range(len(words)))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ import orjson
 
 from tomserve import benchmarks
 from tomserve.content import digest, files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import digest_file
 from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError, MachineError
@@ -50,7 +48,6 @@ from tomserve.interop.samples import (
     decide_grade,
     differing_text_error,
     item_id,
-    make_factors,
     make_item,
     one_line,
     redact_text,
@@ -71,413 +68,16 @@ from tomserve.scoring.score import read_response
 from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
 from tomserve.status import LONGEST as LONGEST_STATUS
 
-MOST = 1000
-"""So many tasks are named in a manifest at most."""
-
-LONGEST = 200
-"""Most characters of a text in which a tool says something of itself."""
-
 ITEMS = "items.jsonl"
 
 _LEFT = frozenset({ITEMS, JOURNAL, ".lock", "log.txt"})
 """What an interrupted import may have left in a folder."""
 
-
-@dataclass
-class StrategyArm:
-    """One way of asking. repeats: how many replies to a question it has at most. ours: whether every reply is to a
-    question that tomserve exported, asked by its prompts."""
-
-    repeats: int = 1
-    ours: bool = True
-
-    def see(self, sample: Sample) -> None:
-        """Note a reply."""
-        self.repeats = max(self.repeats, sample.repeat + 1)
-        self.ours = self.ours and sample.item is not None
-
-
-def make_manifest(
-    group: Group, run: ImportedRun, items: ItemStore, arms: Mapping[str, StrategyArm], origin: QuestionOrigin
-) -> Manifest:
-    """The manifest of a run."""
-    whole = items if origin.known is None else origin.known.items
-    repeats = max((arm.repeats for arm in arms.values()), default=1)
-    fixed: dict[str, Any] = {
-        "benchmark": run.benchmark,
-        **({} if origin.path is None else {"benchmark_path": str(origin.path)}),
-        "benchmark_digest": whole.digest(),
-        "benchmark_items": len(whole),
-        "model": group.model,
-        "revision": None,
-        "sampling": {"repeats": repeats} if repeats > 1 else {},
-    }
-    fields = Manifest.new(run.folder, (), **fixed).to_dict()
-    about = group.about
-    lost = {f"is no question of {run.benchmark}": run.lost, "shares the grade of another reply": run.others}
-    record = ForeignRecord(
-        tool=about.tool,
-        version=_clip(about.version),
-        tasks=list(group.tasks)[:MOST],
-        files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in dict.fromkeys(group.origins)],
-        created=_clip(about.created),
-        samples=run.replies,
-        left_out={reason[:LONGEST]: count for reason, count in {**group.left_out, **lost}.items() if count},
-        matched=run.items if run.matched else 0,
-        counts=run.counts,
-        grades=list(group.grades),
-        other_grades=list(group.other_grades),
-        settings=dict(about.settings),
-    )
-    fields |= {
-        "strategies": {name: _strategy_record(name, arms[name], matched=run.matched) for name in sorted(arms)},
-        "foreign": record.model_dump(),
-        "limit": run.items if run.items < len(whole) else None,
-        "complete": True,
-    }
-    return Manifest.model_validate(fields)
-
-
-def _clip(text: str | None) -> str | None:
-    return None if text is None else files.one_line(text[:LONGEST])
-
-
-def _strategy_record(name: str, arm: StrategyArm, *, matched: bool) -> dict[str, Any]:
-    """What the manifest keeps of a way of asking. Where it is one of ours, by which another tool asked questions of
-    ours, a chain of beliefs was asked for as that strategy does. Whether letters were shown is kept with each reply."""
-    chain = matched and arm.ours and name in strategies() and Strategy.load(name).chain
-    return {"digest": None, "max_tokens": None, "chain": chain}
-
-
-def write_run(folder: Path, items: ItemStore, rows: Path, manifest: Manifest) -> bool:
-    """Write a run into its folder. Returns whether it was new; a folder that holds just this run stays as it is.
-
-    Raises ConfigError for a folder that holds anything else, JournalError and MachineError where it cannot be written.
-    """
-    if is_same_run(folder, items, rows, manifest):
-        return False
-    with runfolder.RunFolder(folder) as run:
-        if is_same_run(folder, items, rows, manifest):  # another process was quicker
-            return False
-        with rows.open("rb") as file:
-            write_chunks(folder / JOURNAL, iter(lambda: file.read(1 << 20), b""))
-        write_chunks(folder / ITEMS, (line + b"\n" for line in items.lines))
-        run.write_manifest(manifest)
-        foreign = manifest.foreign
-        assert foreign is not None
-        files_read = count_noun(len(foreign.files), "file")
-        run.log(f"{count_noun(foreign.samples, 'reply', 'replies')} brought from {files_read} of {foreign.tool}")
-    return True
-
-
-def is_same_run(folder: Path, items: ItemStore, rows: Path, manifest: Manifest) -> bool:
-    """Whether a folder holds just this run. Raises ConfigError where it holds another one, or anything else but what an
-    interrupted import has left."""
-    there = Manifest.read(folder) if folder.is_dir() else None
-    if there is None:
-        if folder.is_dir():
-            _check_left(folder)
-        return False
-    way_out = "bring these files into a new run by --run NEW"
-    if there.foreign is None:
-        raise ConfigError(f"{folder}: holds another run; {way_out}")
-    journal, wanted = journal_path(folder), manifest.foreign
-    assert wanted is not None
-    same = (
-        [one.digest for one in there.foreign.files] == [one.digest for one in wanted.files]
-        and (there.foreign.counts, there.benchmark) == (wanted.counts, manifest.benchmark)
-        and journal.exists()
-        and digest_file(journal) == digest_file(rows)
-        and _holds_just(folder / ITEMS, items)
-    )
-    if not same:
-        raise ConfigError(f"{folder}: holds an import of other files, or by other options; {way_out}")
-    return True
-
-
-def _holds_just(path: Path, items: ItemStore) -> bool:
-    """Whether a file holds these items in their order, and nothing else."""
-    if not path.exists() or path.stat().st_size != items.size:
-        return False
-    with files.open_for_reading(path) as file:
-        return all(line == own + b"\n" for line, own in zip(file, items.lines, strict=False))
-
-
-def _check_left(folder: Path) -> None:
-    """Raise ConfigError unless all in a folder without a manifest is what an interrupted import has left: nothing else
-    writes a manifest last, and every row of an import says what was asked."""
-    inside = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".tomserve-"))
-    strange = [name for name in inside if name not in _LEFT]
-    if not strange and JOURNAL in inside:
-        with files.open_for_reading(folder / JOURNAL) as file:
-            strange = [] if b'"asked":' in file.readline(1 << 26) else [JOURNAL]
-    elif not strange and ITEMS in inside:  # an import writes its rows before
-        strange = [ITEMS]
-    if strange:
-        raise ConfigError(
-            f"{folder}: is no run, but holds {strange[0]!r:.80}; bring the files into a new run by --run NEW, or move "
-            "it away"
-        )
-
-
 STRATEGY = "imported"
 """The way of asking where neither the file nor the user names one."""
 
-
-@dataclass
-class ImportedRun:
-    """A run that an import makes, and what was counted while its rows were made."""
-
-    folder: Path
-    replies: int = 0
-    items: int = 0
-    benchmark: str = ""  # what its questions are of
-    matched: bool = False  # whether that is a benchmark of ours
-    nearly: str = ""  # in words, why it is none although most questions are of one
-    lost: int = 0  # replies to other questions than those of the benchmark
-    lost_first: str = ""  # where the first of them stands
-    counts: Literal["tomserve", "tool"] = "tool"  # whose reading counts
-    grades: tuple[str, ...] = ()  # what the grades are called that were taken
-    other_grades: tuple[str, ...] = ()  # and those that were not
-    ungraded: int = 0  # replies whose grade should count and is missing
-    threshold: float | None = None  # from which number on a grade counts as right; None for 1
-    between: int = 0  # grades that are a number other than 0 and 1
-    highest: float = RIGHT  # the highest number
-    others: int = 0  # further replies that share the grade of one that is kept
-    cut: int = 0  # replies that were cut off, and that the tool counts as right
-    failed: int = 0  # replies that failed, and that the tool counts as right
-    differing: int = 0  # targets that differ from our answers
-    differs_first: str | None = None  # the first of these questions
-    factors: tuple[str, ...] = ()  # what questions can be split by
-    passed_over: tuple[str, ...] = ()  # facts that are no factors because they have too many values
-    repeated: int = 0  # replies that a later one to the same question replaced
-    empty: int = 0  # replies without a text
-    agreement: Agreement = field(default_factory=Agreement)  # of our reading with the tool's grade, where ours counts
-    fresh: bool = True  # whether it was made now, rather than found as it is
-
-
-@dataclass
-class PreparedRun:
-    """A run that can be written. made: what it is. items: its questions. rows: the file that holds its rows. manifest:
-    where it comes from."""
-
-    run: ImportedRun
-    items: ItemStore
-    rows: Path
-    manifest: Manifest
-
-    def write(self) -> None:
-        """Write the run, unless its folder holds just that. Raises ConfigError where it holds anything else,
-        JournalError and MachineError where it cannot be written."""
-        self.run.fresh = write_run(self.run.folder, self.items, self.rows, self.manifest)
-
-
-def prepare_run(folder: Path, group: Group, origin: QuestionOrigin, scratch: Path) -> PreparedRun:
-    """A run that is ready to be written, in an empty or new folder or one that holds just this run.
-
-    folder: where. group: what it is to hold. origin: whose questions were asked. scratch: a folder for temporary files.
-    Raises ConfigError where the folder holds something else, where one id names different questions, and where nothing
-    says whether any reply is right.
-    """
-    run = ImportedRun(folder, matched=origin.known is not None, nearly=origin.nearly, repeated=group.buffer.repeated)
-    run.threshold, run.grades, run.other_grades = group.options.threshold, tuple(group.grades), group.other_grades
-    run.benchmark = origin.known.name if origin.known is not None else _benchmark_name(group.task)
-    run.counts = group.options.counts or ("tomserve" if run.matched else "tool")
-    items = _choose_items(group, origin, run)
-    rows = scratch / f"rows-{digest(str(folder).encode())[7:23]}.jsonl"
-    writing = _Rows(group, origin, run)
-    write_chunks(rows, writing.lines())
-    if run.counts == "tool" and run.ungraded == run.replies:
-        raise _ungraded_error(group, run, items)
-    manifest = make_manifest(group, run, items, writing.arms, origin)
-    is_same_run(folder, items, rows, manifest)  # what is wrong with the folder is said before any run is written
-    return PreparedRun(run, items, rows, manifest)
-
-
-class UngradedError(ConfigError):
-    """Nothing says whether any reply of a run is right."""
-
-
-def _ungraded_error(group: Group, run: ImportedRun, items: ItemStore) -> UngradedError:
-    """The error for replies of which nothing says whether they are right."""
-    where = ", ".join(one.name for one in list(dict.fromkeys(group.origins))[:3]) or group.task
-    what = f"{where}: task {group.task!r:.80}: no reply carries a grade that says whether it is right"
-    mapped = group.about.tool in ("csv", "jsonl")
-    way = "name the column that says it by --map correct=COLUMN" if mapped else "have the tool grade the replies"
-    if run.matched or all(item.choices for item in items):
-        return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
-    return UngradedError(
-        f"{what}, and the questions are none that tomserve can read replies to; {way}, or name the questions' "
-        "benchmark by --benchmark NAME"
-    )
-
-
-def _benchmark_name(task: str) -> str:
-    """What the questions of a task are called as a benchmark: never like one of ours, whose rules would score them."""
-    slug = "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in task.lower()).split())[:80]
-    slug = slug or "imported"
-    return f"imported-{slug}" if slug in (*benchmarks.names(), benchmarks.ANYBODYS) else slug
-
-
-def _choose_items(group: Group, origin: QuestionOrigin, run: ImportedRun) -> ItemStore:
-    """The items that were asked, sorted by their ids."""
-    if origin.known is not None:
-        wanted, whole = set(origin.found), origin.known.items
-        items = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
-    else:
-        items = ItemStore(_make_items(group, run))
-        run.factors, run.passed_over = tuple(group.factors.values()), group.passed_over
-    run.items = len(items)
-    ids = list(items.ids)
-    return items.part(sorted(range(len(ids)), key=ids.__getitem__))
-
-
-def _make_items(group: Group, run: ImportedRun) -> Iterator[Item]:
-    """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same way of
-    asking tells it otherwise, and where our rules should read replies to an open question."""
-    seen, asked, texts, firsts = FirstPlaces(), FirstPlaces(), bytearray(), array("I")
-    for place, sample in enumerate(group.buffer):
-        name = item_id(group.prefix, sample)
-        if seen.add(name, place) == place:
-            item = make_item(sample, run.benchmark, group.prefix, make_factors(sample, group.factors))
-            if run.counts == "tomserve" and not item.choices:
-                raise ConfigError(
-                    f"--counts tomserve: {sample.place} has no choices that an answer could be read against; name them "
-                    "by --map choices=COLUMN, or leave --counts out, so that the tool's grade counts"
-                )
-            yield item
-        text = text_digest(sample)
-        first = asked.add(f"{sample.strategy}\0{name}", len(firsts))
-        if first == len(firsts):
-            firsts.append(place)
-            texts += text
-        elif texts[first * len(text) : (first + 1) * len(text)] != text:
-            raise differing_text_error(sample, group.buffer[firsts[first]])
-
-
-class _Rows:
-    """Makes the rows of a run, and counts in `run` what they are. arms: the ways of asking."""
-
-    def __init__(self, group: Group, origin: QuestionOrigin, run: ImportedRun) -> None:
-        self._group, self._origin, self._run = group, origin, run
-        self.arms: dict[str, StrategyArm] = {}
-
-    def lines(self) -> Iterator[bytes]:
-        """The rows, in the order in which the replies came."""
-        for sample, item in self._with_items():
-            yield orjson.dumps(self._row(sample, item)) + b"\n"
-
-    def _with_items(self) -> Iterator[tuple[Sample, str]]:
-        """Each reply with the id of its item."""
-        known, run, seen = self._origin.known, self._run, FirstPlaces()
-        if known is None:
-            yield from ((sample, item_id(self._group.prefix, sample)) for sample in self._group.buffer)
-            return
-        for sample, item in zip(self._group.buffer, self._origin.found, strict=True):
-            if item is None:
-                run.lost += 1
-                run.lost_first = run.lost_first or sample.place or sample.id
-                continue
-            run.repeated += f"{sample.strategy}\0{sample.repeat}\0{item}" in seen
-            seen.add(f"{sample.strategy}\0{sample.repeat}\0{item}", 0)
-            shown, ours = choice_order(sample, known.choices[item]), known.answers[item]
-            target = resolve_letter((sample.target or "").strip(), shown) or ""
-            if len(target) > 1 and target.casefold() != ours.casefold():
-                # so that nobody takes one benchmark's answers for another's
-                run.differing += 1
-                run.differs_first = run.differs_first or item
-            yield sample, item
-
-    def _row(self, sample: Sample, item: str) -> dict[str, Any]:
-        run, tool, known = self._run, self._group.about.tool, self._origin.known
-        run.replies += 1
-        run.others += sample.others
-        strategy = _strategy(self._group.options.strategy or sample.strategy)
-        arm = self.arms.setdefault(strategy, StrategyArm())
-        shown = choice_order(sample, choice_labels(sample) if known is None else known.choices[item])
-        arm.see(sample)
-        graded = self._row_grade(sample, shown)
-        status = _status(sample, graded)
-        run.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
-        run.failed += status == OK and sample.status not in (OK, REFUSAL)
-        row = {
-            "schema": 1,
-            "item": item,
-            "strategy": strategy,
-            "turn": 0,
-            **({"sample": sample.repeat} if sample.repeat else {}),
-            "key": digest(tool.encode(), sample.task.encode(), sample.id.encode(), sample.asked.encode())[7:39],
-            "status": status,
-            "text": sample.text or "" if status in ANSWERS else sample.text,
-            "reasoning": sample.reasoning,
-            "finish_reason": sample.finish,
-            "usage": dict(sample.usage) if sample.usage else None,
-            "error": sample.error if status == sample.status else sample.error or sample.status[:LONGEST_STATUS],
-            "timings": {} if sample.seconds is None else {"total_s": sample.seconds},
-            "attempts": 1,
-            "endpoint": tool,
-            "served_model": self._group.model,
-            "reused": False,
-            "asked": sample.asked,
-            "offered": list(shown),
-            **({} if graded is None else {"graded": graded}),
-        }
-        self._compare(sample, row)
-        return row
-
-    def _compare(self, sample: Sample, row: Mapping[str, Any]) -> None:
-        """Note whether our reading, where it counts, is that of the tool's grade."""
-        known, graded = self._origin.known, row.get("graded")
-        if graded is None or graded["counts"] or graded["correct"] is None or row["status"] not in ANSWERS:
-            return
-        name = row["item"]
-        if known is not None:
-            item = known.items[known.places[name]]
-        else:
-            item = make_item(sample, self._run.benchmark, self._group.prefix, {})
-        answer = read_response(item, row, benchmarks.scoring_of(item.benchmark).lettered).answer
-        self._run.agreement.add(name, answer, graded=graded["correct"], right=answer == item.answer)
-
-    def _row_grade(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
-        """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a
-        choice is that choice. shown: the choices as they were shown. An empty reply that is not right has no answer."""
-        run, grade = self._run, sample.grade
-        counts = run.counts == "tool"
-        if grade is not None and grade.correct is None and grade.value is not None:
-            run.between += grade.value not in (0.0, RIGHT)
-            run.highest = max(run.highest, grade.value)
-            grade = decide_grade(grade, self._group.options.threshold)
-        run.ungraded += counts and (grade is None or grade.correct is None)
-        if grade is None:
-            return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
-        empty = sample.text is not None and not sample.text.strip() and sample.status in ANSWERS
-        empty = empty and grade.correct is not True
-        run.empty += empty
-        return {
-            "by": one_line(grade.by, LONGEST_NAME),
-            "correct": grade.correct,
-            "answer": None if empty else resolve_letter(grade.answer, shown),
-            "value": grade.value,
-            "counts": counts,
-            **({"unread": "the reply is empty"} if empty else {}),
-        }
-
-
-def _status(sample: Sample, graded: Mapping[str, Any] | None) -> str:
-    """The status of a reply. One that the tool counts as right is an answer, even where a limit or a filter ended it or
-    an error followed, so that as many are right as the tool says. Only a limit cuts a text off."""
-    status = sample.status if known(sample.status) else MALFORMED
-    if status in ANSWERS or graded is None or not graded["counts"] or graded["correct"] is not True:
-        return status
-    return LENGTH if status == TIMEOUT else OK
-
-
-@lru_cache(maxsize=256)
-def _strategy(name: str | None) -> str:
-    """What the way of asking is called: as the manifest takes it, and never a path."""
-    found = "".join(c for c in one_line(name or "", LONGEST_NAME) if c.isprintable()).replace("/", "-").strip()
-    return STRATEGY if found in ("", ".", "..") else found
-
+MOST_TASKS, LONGEST = 1000, 200
+"""So many tasks are named in a manifest at most, and so many characters kept of what a tool says of itself."""
 
 TELL_EVERY = 50_000
 """After so many replies it is said how many there were."""
@@ -525,26 +125,50 @@ class ImportOptions:
 
 
 @dataclass
-class ImportSummary:
-    """What was imported. runs: those that were made, in the order of their names. left_out: for each reason, how many
-    replies were not read and where the first stands. other: replies of other models or tasks than were wanted. unread:
-    of files that were found in a folder why they hold nothing that can be read, and of tasks why they make no run where
-    others do."""
+class ImportedRun:
+    """A run that an import makes, and what was counted while its rows were made."""
 
-    runs: list[ImportedRun] = field(default_factory=list)
-    left_out: LeftOut = field(default_factory=LeftOut)
-    other: int = 0
-    unread: list[str] = field(default_factory=list)
+    folder: Path
+    replies: int = 0
+    items: int = 0
+    benchmark: str = ""  # what its questions are of
+    matched: bool = False  # whether that is a benchmark of ours
+    nearly: str = ""  # in words, why it is none although most questions are of one
+    lost: int = 0  # replies to other questions than those of the benchmark
+    lost_first: str = ""  # where the first of them stands
+    counts: Literal["tomserve", "tool"] = "tool"  # whose reading counts
+    grades: tuple[str, ...] = ()  # what the grades are called that were taken
+    other_grades: tuple[str, ...] = ()  # and those that were not
+    ungraded: int = 0  # replies whose grade should count and is missing
+    threshold: float | None = None  # from which number on a grade counts as right; None for 1
+    between: int = 0  # grades that are a number other than 0 and 1
+    highest: float = RIGHT  # the highest number
+    others: int = 0  # further replies that share the grade of one that is kept
+    cut: int = 0  # replies that were cut off, and that the tool counts as right
+    failed: int = 0  # replies that failed, and that the tool counts as right
+    differing: int = 0  # targets that differ from our answers
+    differs_first: str | None = None  # the first of these questions
+    factors: tuple[str, ...] = ()  # what questions can be split by
+    passed_over: tuple[str, ...] = ()  # facts that are no factors because they have too many values
+    repeated: int = 0  # replies that a later one to the same question replaced
+    empty: int = 0  # replies without a text
+    agreement: Agreement = field(default_factory=Agreement)  # of our reading with the tool's grade, where ours counts
+    fresh: bool = True  # whether it was made now, rather than found as it is
+
+
+@dataclass
+class ImportSummary:
+    """What was imported."""
+
+    runs: list[ImportedRun] = field(default_factory=list)  # in the order of their names
+    left_out: LeftOut = field(default_factory=LeftOut)  # replies that were not read
+    other: int = 0  # replies of other models or tasks than were wanted
+    unread: list[str] = field(default_factory=list)  # why files in a folder, or tasks, make no run where others do
 
 
 @dataclass
 class Group:
-    """The replies of one task by one model, which become a run, and what their files say of themselves.
-
-    options: what the user wants. settings: of each of these files what it records of how the model was asked. left_out:
-    how many replies were not read, by reason. tasks: as the tool names them. grades: the names of the grades that
-    count; others: those of all. factors: which facts become which factors, once all replies were read.
-    """
+    """The replies of one task by one model, which become a run, and what their files say of themselves."""
 
     task: str
     model: str
@@ -552,133 +176,116 @@ class Group:
     buffer: ReplyBuffer
     about: SourceAbout
     facts: Facts
-    settings: dict[int, Any] = field(default_factory=dict)
+    settings: dict[int, Any] = field(default_factory=dict)  # of each file how the model was asked
     origins: list[Origin] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
-    tasks: dict[str, None] = field(default_factory=dict)
-    grades: dict[str, None] = field(default_factory=dict)
-    others: dict[str, None] = field(default_factory=dict)
-    factors: Mapping[str, str] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)  # replies that were not read, by reason
+    tasks: dict[str, None] = field(default_factory=dict)  # as the tool names them
+    grades: dict[str, None] = field(default_factory=dict)  # the names of the grades that count
+    others: dict[str, None] = field(default_factory=dict)  # the names of all grades
 
     @property
     def prefix(self) -> str:
         """The beginning of the items' ids."""
         return "" if self.options.together else self.task
 
-    @property
-    def passed_over(self) -> tuple[str, ...]:
-        """The facts that are no factors because they have too many values."""
-        return tuple(name for name in self.facts.passed_over() if name != self.options.cluster)
-
-    def see_grades(self, counts: Grade | None, there: Iterable[str]) -> None:
-        """Note what the grades of a reply are called. counts: the one that counts. there: the names of all."""
-        if counts is not None and len(self.grades) < MOST_GRADES:
-            self.grades[_clean_name(counts.by)] = None
-        for name in there:
+    def add(self, sample: Sample, grades: Iterable[str], source: int, about: SourceAbout) -> None:
+        """Keep a reply. grades: the names of all its grades. source, about: the number of its file, and what that says
+        of itself. Raises ConfigError where a file before it asked the same in another way."""
+        settings = self.settings.setdefault(source, _lasting(about))
+        self.tasks[_clean_name(sample.task)] = None
+        self.facts.see(sample.id, sample.facts)
+        if sample.grade is not None and len(self.grades) < MOST_GRADES:
+            self.grades[_clean_name(sample.grade.by)] = None
+        for name in grades:
             if len(self.others) < MOST_GRADES:
                 self.others[_clean_name(name)] = None
+        before = self.buffer.add(sample, source)
+        if before is not None and self.settings[before] != settings:
+            raise ConfigError(
+                f"{sample.place}: question {sample.id!r:.80} was answered before by the same model, asked in another "
+                f"way ({_difference(self.settings[before], settings)}); bring the files one by one, each with --run "
+                "NAME"
+            )
 
-    @property
-    def other_grades(self) -> tuple[str, ...]:
-        """The names of the grades that do not count."""
-        return tuple(name for name in self.others if name not in self.grades)
+
+Groups = dict[tuple[str, str], Group]
+"""The replies that are wanted, by task and model."""
 
 
-class Groups:
-    """Reads sources, and keeps the replies that are wanted by task and model.
-
-    options: what the user wants. summary: counts what is left out. scratch: a folder for temporary files. stack: what
-    closes them. listener: is told how many replies there were. known: the groups.
-    """
-
-    def __init__(
-        self,
-        options: ImportOptions,
-        summary: ImportSummary,
-        scratch: Path,
-        stack: contextlib.ExitStack,
-        listener: Listener,
-    ) -> None:
-        self._options, self._summary = options, summary
-        self._scratch, self._stack, self._listener = scratch, stack, listener
-        self._sources, self._count = 0, 0
-        self.known: dict[tuple[str, str], Group] = {}
-
-    def read(self, source: Source, *, lenient: bool) -> None:
-        """Keep the replies of a source. lenient: whether one of which nothing can be read is passed over. Raises
-        ConfigError."""
-        options, touched = self._options, dict[tuple[str, str], None]()
-        self._sources += 1
+def _read_sources(
+    sources: Sequence[Source],
+    options: ImportOptions,
+    summary: ImportSummary,
+    scratch: Path,
+    stack: contextlib.ExitStack,
+    listener: Listener,
+    found: Collection[Path],
+) -> Groups:
+    """Keep the replies of the sources that are wanted, and count the others. scratch: a folder for temporary files.
+    stack: closes them. found: the files that nobody named, which are passed over where nothing of them can be read."""
+    groups, count = Groups(), 0
+    for number, source in enumerate(sources):
+        touched, other = dict[tuple[str, str], None](), summary.other
         try:
             about = source.about()
             samples = iter(source.samples())
             first = next(samples, None)
         except ConfigError as error:
-            if not lenient:
+            if source.path not in found or len(sources) == 1:
                 raise
-            self._summary.unread.append(str(error))
-            return
-        other = self._summary.other
+            summary.unread.append(str(error))
+            continue
         for sample in chain(() if first is None else (first,), samples):
             if options.model not in (None, sample.model) or options.task not in (None, sample.task):
-                self._summary.other += 1
+                summary.other += 1
                 continue
             if not 0 <= sample.repeat < MOST_REPEATS:
-                self._summary.left_out.count(f"has no number of a repeat below {MOST_REPEATS:,}", sample.place)
+                summary.left_out.count(f"has no number of a repeat below {MOST_REPEATS:,}", sample.place)
                 continue
             key = options.together or _clean_name(sample.task) or "imported", _clean_name(sample.model) or "model"
             touched[key] = None
-            self._keep(key, about, _annotate(sample, options), sample.grades)
-            self._count += 1
-            if self._count % TELL_EVERY == 0:
-                self._listener.message(f"{self._count:,} replies read so far")
-        if not touched and self._summary.other > other:  # a file about something else
-            return
-        for reason, (number, place) in source.left_out.items():
-            self._summary.left_out.count(reason, place, number)
+            if key not in groups:
+                buffer = ReplyBuffer(scratch / f"{len(groups)}.jsonl")
+                stack.callback(buffer.close)
+                facts = Facts(options.factors, ("task",) if options.together else ())
+                groups[key] = Group(*key, options, buffer, about, facts)
+            groups[key].add(_annotate(sample, options), sample.grades, number, about)
+            count += 1
+            if count % TELL_EVERY == 0:
+                listener.message(f"{count:,} replies read so far")
+        if not touched and summary.other > other:  # a file about something else
+            continue
+        for reason, (several, place) in source.left_out.items():
+            summary.left_out.count(reason, place, several)
         for key in touched:
-            self.known[key].origins += source.origins()
-            self.known[key].left_out.update({reason: number for reason, (number, _) in source.left_out.items()})
+            groups[key].origins.append(source.origin())
+            groups[key].left_out.update({reason: several for reason, (several, _) in source.left_out.items()})
+    return groups
 
-    def _keep(self, key: tuple[str, str], about: SourceAbout, sample: Sample, grades: Iterable[str]) -> None:
-        if (group := self.known.get(key)) is None:
-            buffer = ReplyBuffer(self._scratch / f"{len(self.known)}.jsonl")
-            self._stack.callback(buffer.close)
-            facts = Facts(self._options.factors, ("task",) if self._options.together else ())
-            group = self.known[key] = Group(*key, self._options, buffer, about, facts)
-        settings = group.settings.setdefault(self._sources, _lasting(about))
-        group.tasks[_clean_name(sample.task)] = None
-        group.facts.see(sample.id, sample.facts)
-        group.see_grades(sample.grade, grades)
-        before = group.buffer.add(sample, self._sources)
-        if before is not None and group.settings[before] != settings:
-            raise ConfigError(
-                f"{sample.place}: question {sample.id!r:.80} was answered before by the same model, asked in another "
-                f"way ({_difference(group.settings[before], settings)}); bring the files one by one, each with --run "
-                "NAME"
-            )
 
-    def folders(self) -> list[tuple[Group, Path]]:
-        """Each group with the folder of its run, in the order of their names. Raises ConfigError where they are several
-        and the user wants one, and where two would have the same folder."""
-        options, keys = self._options, sorted(self.known)
-        if options.run is not None and len(keys) > 1:
-            listed = "; ".join(f"task {task!r:.60}, model {model!r:.60}" for task, model in keys[:6])
+def _folders(groups: Groups, options: ImportOptions) -> list[tuple[Group, Path]]:
+    """Each group with the folder of its run, in the order of their names. Raises ConfigError where they are several and
+    the user wants one, and where two would have the same folder."""
+    keys = sorted(groups)
+    if options.run is not None and len(keys) > 1:
+        listed = "; ".join(f"task {task!r:.60}, model {model!r:.60}" for task, model in keys[:6])
+        raise ConfigError(
+            f"--run {options.run}: the files hold {len(keys)} runs ({listed}); choose one by --task and --model, "
+            "take tasks together by --as NAME, or leave --run out"
+        )
+    found: dict[Path, tuple[str, str]] = {}
+    for key in keys:
+        task, model = key
+        name = (re.sub(r"[^A-Za-z0-9_-]+", "-", task).strip("-") or "imported")[:80]
+        folder = runfolder.run_path(options.run or runfolder.default_name(name, model))
+        if folder in found:
+            first, second = (f"task {task!r:.60} of model {model!r:.60}" for task, model in (found[folder], key))
             raise ConfigError(
-                f"--run {options.run}: the files hold {len(keys)} runs ({listed}); choose one by --task and --model, "
-                "take tasks together by --as NAME, or leave --run out"
+                f"{folder}: would be the run of {first} and of {second}; bring them one by one by --task, --model "
+                "and --run NAME"
             )
-        found: dict[Path, tuple[str, str]] = {}
-        for key in keys:
-            folder = _run_folder(options, *key)
-            if folder in found:
-                first, second = (f"task {task!r:.60} of model {model!r:.60}" for task, model in (found[folder], key))
-                raise ConfigError(
-                    f"{folder}: would be the run of {first} and of {second}; bring them one by one by --task, --model "
-                    "and --run NAME"
-                )
-            found[folder] = key
-        return [(self.known[key], folder) for folder, key in found.items()]
+        found[folder] = key
+    return [(groups[key], folder) for folder, key in found.items()]
 
 
 @lru_cache(maxsize=256)
@@ -734,11 +341,308 @@ def _choose_grade(sample: Sample, options: ImportOptions) -> Grade | None:
     return sample.grades[options.scorer if options.scorer in found else found[0]] if found else None
 
 
-def _run_folder(options: ImportOptions, task: str, model: str) -> Path:
-    if options.run is not None:
-        return runfolder.run_path(options.run)
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", task).strip("-") or "imported"
-    return runfolder.run_path(runfolder.default_name(name[:80], model))
+class _PreparedRun:
+    """A run that is ready to be written, in an empty or new folder or one that holds just this run.
+
+    folder: where. group: what it is to hold. origin: whose questions were asked. scratch: a folder for temporary files.
+    Raises ConfigError where the folder holds something else, where one id names different questions, and where nothing
+    says whether any reply is right.
+    """
+
+    def __init__(self, folder: Path, group: Group, origin: QuestionOrigin, scratch: Path) -> None:
+        self._group, self._origin, self._known = group, origin, origin.known
+        self.run = run = ImportedRun(folder, matched=origin.known is not None, nearly=origin.nearly)
+        run.repeated, run.threshold, run.grades = group.buffer.repeated, group.options.threshold, tuple(group.grades)
+        run.other_grades = tuple(name for name in group.others if name not in group.grades)
+        run.benchmark = _benchmark_name(group.task) if self._known is None else self._known.name
+        run.counts = group.options.counts or ("tomserve" if run.matched else "tool")
+        self._factors = group.facts.choose()
+        self._repeats: dict[str, int] = {}  # of each way of asking, how many replies to a question it has at most
+        self._asked_by_others: set[str] = (
+            set()
+        )  # ways of asking with replies to a question that no export of ours names
+        self._place = scratch / digest(str(folder).encode())[7:23]
+        items = self._choose_items()
+        write_chunks(self._place / ITEMS, (line + b"\n" for line in items.lines))
+        write_chunks(self._place / JOURNAL, (orjson.dumps(row) + b"\n" for row in self._rows()))
+        if run.counts == "tool" and run.ungraded == run.replies:
+            raise _ungraded_error(group, run, items)
+        self._manifest = self._make_manifest(items)
+        self._is_there()  # what is wrong with the folder is said before any run is written
+
+    def _choose_items(self) -> ItemStore:
+        """The items that were asked, sorted by their ids."""
+        run = self.run
+        if self._known is not None:
+            items = ItemStore(self._known.items[name] for name in {*self._origin.found} - {None} if name is not None)
+        else:
+            items = ItemStore(self._make_items())
+            run.factors = tuple(self._factors.values())
+            cluster = self._group.options.cluster
+            run.passed_over = tuple(name for name in self._group.facts.passed_over() if name != cluster)
+        run.items = len(items)
+        ids = list(items.ids)
+        return items.part(sorted(range(len(ids)), key=ids.__getitem__))
+
+    def _make_items(self) -> Iterator[Item]:
+        """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same
+        way of asking tells it otherwise, and where our rules should read replies to an open question."""
+        group, run, seen = self._group, self.run, set[str]()
+        asked: dict[tuple[str | None, str], tuple[bytes, str]] = {}
+        for sample in group.buffer:
+            name = item_id(group.prefix, sample)
+            if name not in seen:
+                seen.add(name)
+                item = make_item(sample, run.benchmark, group.prefix, self._factors)
+                if run.counts == "tomserve" and not item.choices:
+                    raise ConfigError(
+                        f"--counts tomserve: {sample.place} has no choices that an answer could be read against; name "
+                        "them by --map choices=COLUMN, or leave --counts out, so that the tool's grade counts"
+                    )
+                yield item
+            text = text_digest(sample)
+            before, place = asked.setdefault((sample.strategy, name), (text, sample.place))
+            if before != text:
+                raise differing_text_error(sample, place)
+
+    def _make_manifest(self, items: ItemStore) -> Manifest:
+        group, run, about = self._group, self.run, self._group.about
+        whole = items if self._known is None else ItemStore(self._known.items.values())
+        repeats = max(self._repeats.values(), default=1)
+        fixed: dict[str, Any] = {
+            "benchmark": run.benchmark,
+            **({} if self._origin.path is None else {"benchmark_path": str(self._origin.path)}),
+            "benchmark_digest": whole.digest(),
+            "benchmark_items": len(whole),
+            "model": group.model,
+            "revision": None,
+            "sampling": {"repeats": repeats} if repeats > 1 else {},
+        }
+        lost = {f"is no question of {run.benchmark}": run.lost, "shares the grade of another reply": run.others}
+        record = ForeignRecord(
+            tool=about.tool,
+            version=_clip(about.version),
+            tasks=list(group.tasks)[:MOST_TASKS],
+            files=[ForeignFile(**one._asdict()) for one in dict.fromkeys(group.origins)],
+            created=_clip(about.created),
+            samples=run.replies,
+            left_out={reason[:LONGEST]: count for reason, count in {**group.left_out, **lost}.items() if count},
+            matched=run.items if run.matched else 0,
+            counts=run.counts,
+            grades=list(group.grades),
+            other_grades=list(run.other_grades),
+            settings=dict(about.settings),
+        )
+        fields = Manifest.new(run.folder, (), **fixed).to_dict() | {
+            "strategies": {name: self._strategy_record(name) for name in sorted(self._repeats)},
+            "foreign": record.model_dump(),
+            "limit": run.items if run.items < len(whole) else None,
+            "complete": True,
+        }
+        return Manifest.model_validate(fields)
+
+    def _strategy_record(self, name: str) -> dict[str, Any]:
+        """What the manifest keeps of a way of asking. Where it is one of ours, by which another tool asked questions of
+        ours, a chain of beliefs was asked for as that strategy does."""
+        ours = self.run.matched and name not in self._asked_by_others and name in strategies()
+        return {"digest": None, "max_tokens": None, "chain": ours and Strategy.load(name).chain}
+
+    def write(self) -> None:
+        """Write the run, unless its folder holds just that. Raises ConfigError where it holds anything else,
+        JournalError and MachineError where it cannot be written."""
+        if self._is_there():
+            self.run.fresh = False
+            return
+        with runfolder.RunFolder(self.run.folder) as folder:
+            if self._is_there():  # another process was quicker
+                self.run.fresh = False
+                return
+            for name in (JOURNAL, ITEMS):
+                with (self._place / name).open("rb") as file:
+                    write_chunks(self.run.folder / name, iter(lambda: file.read(1 << 20), b""))
+            folder.write_manifest(self._manifest)
+            replies = count_noun(self.run.replies, "reply", "replies")
+            folder.log(
+                f"{replies} brought from {count_noun(len({*self._group.origins}), 'file')} of {self._group.about.tool}"
+            )
+
+    def _is_there(self) -> bool:
+        """Whether the folder holds just this run. Raises ConfigError where it holds another one, or anything else but
+        what an interrupted import has left."""
+        folder, way_out = self.run.folder, "bring these files into a new run by --run NEW"
+        if not folder.is_dir():
+            return False
+        if (there := Manifest.read(folder)) is None:
+            _check_left(folder)
+            return False
+        if there.foreign is None:
+            raise ConfigError(f"{folder}: holds another run; {way_out}")
+        wanted = self._manifest.foreign
+        assert wanted is not None
+        same = [one.digest for one in there.foreign.files] == [one.digest for one in wanted.files]
+        same = same and (there.foreign.counts, there.benchmark) == (wanted.counts, self._manifest.benchmark)
+        for name, path in ((JOURNAL, journal_path(folder)), (ITEMS, folder / ITEMS)):
+            same = same and path.exists() and digest_file(path) == digest_file(self._place / name)
+        if not same:
+            raise ConfigError(f"{folder}: holds an import of other files, or by other options; {way_out}")
+        return True
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """The rows, in the order in which the replies came."""
+        run, seen = self.run, set[tuple[str | None, int, str]]()
+        for place, sample in enumerate(self._group.buffer):
+            if self._known is None:
+                yield self._row(sample, item_id(self._group.prefix, sample))
+                continue
+            if (name := self._origin.found[place]) is None:
+                run.lost += 1
+                run.lost_first = run.lost_first or sample.place or sample.id
+                continue
+            run.repeated += (sample.strategy, sample.repeat, name) in seen
+            seen.add((sample.strategy, sample.repeat, name))
+            item = self._known.items[name]
+            target = resolve_letter((sample.target or "").strip(), choice_order(sample, item.choices)) or ""
+            if len(target) > 1 and target.casefold() != item.answer.casefold():
+                # so that nobody takes one benchmark's answers for another's
+                run.differing += 1
+                run.differs_first = run.differs_first or name
+            yield self._row(sample, name)
+
+    def _row(self, sample: Sample, item: str) -> dict[str, Any]:
+        run, tool = self.run, self._group.about.tool
+        run.replies += 1
+        run.others += sample.others
+        strategy = _strategy(self._group.options.strategy or sample.strategy)
+        self._repeats[strategy] = max(self._repeats.get(strategy, 1), sample.repeat + 1)
+        if sample.item is None:
+            self._asked_by_others.add(strategy)
+        shown = choice_order(sample, choice_labels(sample) if self._known is None else self._known.items[item].choices)
+        graded = self._row_grade(sample, shown)
+        status = _status(sample, graded)
+        run.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
+        run.failed += status == OK and sample.status not in (OK, REFUSAL)
+        row = {
+            "schema": 1,
+            "item": item,
+            "strategy": strategy,
+            "turn": 0,
+            **({"sample": sample.repeat} if sample.repeat else {}),
+            "key": digest(tool.encode(), sample.task.encode(), sample.id.encode(), sample.asked.encode())[7:39],
+            "status": status,
+            "text": sample.text or "" if status in ANSWERS else sample.text,
+            "reasoning": sample.reasoning,
+            "finish_reason": sample.finish,
+            "usage": dict(sample.usage) if sample.usage else None,
+            "error": sample.error if status == sample.status else sample.error or sample.status[:LONGEST_STATUS],
+            "timings": {} if sample.seconds is None else {"total_s": sample.seconds},
+            "attempts": 1,
+            "endpoint": tool,
+            "served_model": self._group.model,
+            "reused": False,
+            "asked": sample.asked,
+            "offered": list(shown),
+            **({} if graded is None else {"graded": graded}),
+        }
+        self._compare(sample, row)
+        return row
+
+    def _compare(self, sample: Sample, row: Mapping[str, Any]) -> None:
+        """Note whether our reading, where it counts, is that of the tool's grade."""
+        graded = row.get("graded")
+        if graded is None or graded["counts"] or graded["correct"] is None or row["status"] not in ANSWERS:
+            return
+        if self._known is not None:
+            item = self._known.items[row["item"]]
+        else:
+            item = make_item(sample, self.run.benchmark, self._group.prefix, {})
+        answer = read_response(item, row, benchmarks.scoring_of(item.benchmark).lettered).answer
+        self.run.agreement.add(item.id, answer, graded=graded["correct"], right=answer == item.answer)
+
+    def _row_grade(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
+        """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a
+        choice is that choice. shown: the choices as they were shown. An empty reply that is not right has no answer."""
+        run, grade = self.run, sample.grade
+        counts = run.counts == "tool"
+        if grade is not None and grade.correct is None and grade.value is not None:
+            run.between += grade.value not in (0.0, RIGHT)
+            run.highest = max(run.highest, grade.value)
+            grade = decide_grade(grade, self._group.options.threshold)
+        run.ungraded += counts and (grade is None or grade.correct is None)
+        if grade is None:
+            return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
+        empty = sample.text is not None and not sample.text.strip() and sample.status in ANSWERS
+        empty = empty and grade.correct is not True
+        run.empty += empty
+        return {
+            "by": one_line(grade.by, LONGEST_NAME),
+            "correct": grade.correct,
+            "answer": None if empty else resolve_letter(grade.answer, shown),
+            "value": grade.value,
+            "counts": counts,
+            **({"unread": "the reply is empty"} if empty else {}),
+        }
+
+
+def _status(sample: Sample, graded: Mapping[str, Any] | None) -> str:
+    """The status of a reply. One that the tool counts as right is an answer, even where a limit or a filter ended it or
+    an error followed, so that as many are right as the tool says. Only a limit cuts a text off."""
+    status = sample.status if known(sample.status) else MALFORMED
+    if status in ANSWERS or graded is None or not graded["counts"] or graded["correct"] is not True:
+        return status
+    return LENGTH if status == TIMEOUT else OK
+
+
+@lru_cache(maxsize=256)
+def _strategy(name: str | None) -> str:
+    """What the way of asking is called: as the manifest takes it, and never a path."""
+    found = "".join(c for c in one_line(name or "", LONGEST_NAME) if c.isprintable()).replace("/", "-").strip()
+    return STRATEGY if found in ("", ".", "..") else found
+
+
+def _check_left(folder: Path) -> None:
+    """Raise ConfigError unless all in a folder without a manifest is what an interrupted import has left: nothing else
+    writes a manifest last, and every row of an import says what was asked."""
+    inside = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".tomserve-"))
+    strange = [name for name in inside if name not in _LEFT]
+    if not strange and JOURNAL in inside:
+        with files.open_for_reading(folder / JOURNAL) as file:
+            strange = [] if b'"asked":' in file.readline(1 << 26) else [JOURNAL]
+    elif not strange and ITEMS in inside:  # an import writes its rows before
+        strange = [ITEMS]
+    if strange:
+        raise ConfigError(
+            f"{folder}: is no run, but holds {strange[0]!r:.80}; bring the files into a new run by --run NEW, or move "
+            "it away"
+        )
+
+
+def _clip(text: str | None) -> str | None:
+    return None if text is None else files.one_line(text[:LONGEST])
+
+
+class UngradedError(ConfigError):
+    """Nothing says whether any reply of a run is right."""
+
+
+def _ungraded_error(group: Group, run: ImportedRun, items: ItemStore) -> UngradedError:
+    """The error for replies of which nothing says whether they are right."""
+    where = ", ".join(one.name for one in list(dict.fromkeys(group.origins))[:3]) or group.task
+    what = f"{where}: task {group.task!r:.80}: no reply carries a grade that says whether it is right"
+    mapped = group.about.tool in ("csv", "jsonl")
+    way = "name the column that says it by --map correct=COLUMN" if mapped else "have the tool grade the replies"
+    if run.matched or all(item.choices for item in items):
+        return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
+    return UngradedError(
+        f"{what}, and the questions are none that tomserve can read replies to; {way}, or name the questions' "
+        "benchmark by --benchmark NAME"
+    )
+
+
+def _benchmark_name(task: str) -> str:
+    """What the questions of a task are called as a benchmark: never like one of ours, whose rules would score them."""
+    slug = "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in task.lower()).split())[:80]
+    slug = slug or "imported"
+    return f"imported-{slug}" if slug in (*benchmarks.names(), benchmarks.ANYBODYS) else slug
 
 
 def import_replies(
@@ -746,29 +650,22 @@ def import_replies(
 ) -> ImportSummary:
     """Import the replies of these sources into runs.
 
-    sources: the files, each with its reader. options: what the user wants. found: the files that nobody named, because
-    they lay in a folder; what cannot be read of these is left out, where others can. Raises TomserveError: nothing was
-    written then, unless the disk failed while the runs were.
+    found: the files that nobody named, because they lay in a folder; what cannot be read of these is left out, where
+    others can. Raises TomserveError: nothing was written then, unless the disk failed while the runs were.
     """
     listener = listener or SilentListener()
     if options.threshold is not None and not math.isfinite(options.threshold):
         raise ConfigError(f"--threshold {options.threshold}: expected a number")
     if options.run is not None:
         runfolder.run_path(options.run)  # a name that is none is said before anything is read
-    benchmarks = BenchmarkFinder(options.benchmark, options.path, listener)
-    summary = ImportSummary()
+    finder, summary = BenchmarkFinder(options.benchmark, options.path, listener), ImportSummary()
     try:
         with files.temporary_folder() as scratch, contextlib.ExitStack() as stack:
-            groups = Groups(options, summary, scratch, stack, listener)
-            for source in sources:
-                groups.read(source, lenient=source.path in found and len(sources) > 1)
-            if not groups.known:
-                raise ConfigError(_nothing_found(sources, options, summary))
+            groups = _read_sources(sources, options, summary, scratch, stack, listener, found)
             ready = []
-            for group, folder in (pairs := groups.folders()):
+            for group, folder in (pairs := _folders(groups, options)):
                 try:
-                    group.factors = group.facts.choose()
-                    ready.append(prepare_run(folder, group, benchmarks.of(group.buffer), scratch))
+                    ready.append(_PreparedRun(folder, group, finder.of(group.buffer), scratch))
                 except UngradedError as error:
                     if len(pairs) == 1:
                         raise
@@ -777,9 +674,9 @@ def import_replies(
                 raise ConfigError(_nothing_found(sources, options, summary))
             for one in ready:  # only now is anything written
                 one.write()
-            summary.runs += [one.run for one in ready]
-            for lost in (one.run for one in ready if one.run.lost):
-                summary.left_out.count(f"is no question of {lost.benchmark}", lost.lost_first, lost.lost)
+                summary.runs.append(one.run)
+                if one.run.lost:
+                    summary.left_out.count(f"is no question of {one.run.benchmark}", one.run.lost_first, one.run.lost)
     except OSError as error:
         raise MachineError(
             f"{error.filename or 'the folder for temporary files'}: cannot be written ({error.strerror}); free space, "

@@ -10,24 +10,23 @@ null. Nothing is written to disk, so that the names of members can lead nowhere.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import copy
 import io
+import json
 import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
-import ijson
 import orjson
 import zstandard
 
-from tomserve.content import files
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import Grade, LeftOut, Origin, Sample, SourceAbout, parse_grade, redact_settings
+from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, open_source, parse_grade, redact_settings
 from tomserve.items.item import Factor
 from tomserve.status import LENGTH, MALFORMED, TIMEOUT, finished
 
@@ -197,23 +196,13 @@ LARGEST = 1 << 27
 """The most bytes of one part that is held in memory. A sample with all its events has rarely more than a few
 megabytes."""
 
-DEEPEST = 1000
-"""How deeply values may lie in each other. ijson names each by the names of all around it, so that a small file of
-nothing but brackets would take all memory."""
-
-_BLOCK, _MORE = 1 << 16, 1 << 12
-"""How many bytes a block has, and how many more so that it does not end in the middle of a number."""
-
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.S)
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|-?(?:NaN|Infinity)|(?<![\d.])\d{19,}(?![\d.eE])', re.S)
-_ODD = re.compile(rb"[NI]|\d{19}")
-"""What is in a block, outside of texts, only where it holds a number that is none, or one of more than 64 bits."""
-
-_SPLIT = frozenset(b"NaInfity-\\0123456789.")
-"""Bytes at which a block does not end, since what follows may belong to them."""
-
-_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_BLOCK = 1 << 16
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder(
+    parse_constant=lambda name: None,
+    parse_int=lambda text: int(text) if len(text) < 21 and -(2**63) <= int(text) < 2**63 else float(text),
+)
+"""Reads JSON also where Inspect wrote NaN or Infinity, which become null, or a number of more than 64 bits."""
 
 
 def parse_json(data: bytes) -> Any:
@@ -221,95 +210,87 @@ def parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        if b"NaN" not in data and b"Infinity" not in data:
-            raise ValueError("is no JSON") from None
-    try:
-        return orjson.loads(_TOKEN.sub(_null, data))
-    except orjson.JSONDecodeError:
-        raise ValueError("is no JSON") from None
-
-
-def _null(found: re.Match[bytes]) -> bytes:
-    text = found[0]
-    if text.startswith(b'"'):
-        return text
-    if not text.isdigit():
-        return b"null"
-    return text if len(text) < 20 and int(text) < 2**63 else text + b".0"
-
-
-def open_json(path: Path) -> IO[bytes]:
-    """The file, opened. Raises ConfigError where it cannot be, or is no regular file."""
-    files.refuse_hole(path)
-    try:
-        return files.open_for_reading(path)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def stream_values(path: Path, place: str) -> Iterator[Any]:
-    """The values at a place of a large file of JSON, such as ``samples.item``, one at a time.
-
-    Raises ConfigError where the file cannot be opened, and ValueError, after the values that stand before it, where it
-    is no JSON, or a value is longer than LARGEST or deeper than DEEPEST.
-    """
-    with open_json(path) as file:
-        source = _Blocks(file)
         try:
-            for value in ijson.items(source, place, use_float=True):
-                source.held = 0
-                yield value
-        except (ijson.JSONError, UnicodeDecodeError) as error:
-            raise ValueError(" ".join(str(error).split("(right here)")[0].split())[:100]) from None
+            return _DECODER.decode(data.decode())
+        except (ValueError, RecursionError):
+            raise ValueError("is no JSON") from None
 
 
-class _Blocks:
-    """A file as ijson reads it, in blocks. held: how many bytes were read since the last value was complete."""
+class _JsonStream:
+    """A large file of JSON, of which one value after the other is read. What it does not hold raises ValueError."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._inside, self._depth = file, False, 0
-        self.held = 0
+        self._file = io.TextIOWrapper(file, "utf-8")
+        self._text, self._at = "", 0
 
-    def read(self, size: int = -1) -> bytes:
-        """The next block, with null for numbers that JSON has no name for. Raises ValueError where a value is too long
-        or too deep."""
-        if size == 0:  # asked first, to see what kind of file it is
-            return b""
-        block = bytearray(self._file.read(_BLOCK))
-        while block and block[-1] in _SPLIT and len(block) < _BLOCK + _MORE and (more := self._file.read(1)):
-            block += more
-        if not block:
-            return b""
-        self.held += len(block)
-        if self.held > LARGEST:
+    def _read_more(self) -> bool:
+        if (left := len(self._text) - self._at) > LARGEST:
             raise ValueError(f"has more than {LARGEST >> 20:,} MB in one part")
-        starts_inside = self._inside
-        text = b'"' + block if starts_inside else bytes(block)
-        plain = _STRING.sub(b"", text)  # all but texts
-        self._inside = (at := plain.find(b'"')) >= 0
-        plain = plain[:at] if self._inside else plain
-        self._go_deeper(plain)
-        if _ODD.search(plain):
-            text = _TOKEN.sub(_null, text)
-        return text[1:] if starts_inside else text
+        block = self._file.read(max(_BLOCK, left))
+        self._text, self._at = self._text[self._at :] + block, 0
+        return bool(block)
 
-    def _go_deeper(self, plain: bytes) -> None:
-        depths = list(accumulate(map(_STEPS.__getitem__, plain.translate(None, _NO_BRACKETS)), initial=self._depth))
-        if max(depths) > DEEPEST:
-            raise ValueError(f"has values that lie more than {DEEPEST:,} deep in each other")
-        self._depth = depths[-1]
+    def peek(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            self._at = found.end() if found is not None else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._read_more():
+                return ""
+
+    def take(self, expected: str) -> str:
+        """The next character, which has to be one of these."""
+        if not (found := self.peek()) or found not in expected:
+            raise ValueError(f"expected {expected[0]!r}, found {found!r}" if found else "is cut off")
+        self._at += 1
+        return found
+
+    def value(self) -> Any:
+        """The next value."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except RecursionError:
+                raise ValueError("has values that lie too deep in each other") from None
+            except json.JSONDecodeError as error:
+                if not self._read_more():
+                    raise ValueError(f"{error.msg}, or is cut off") from None
+                continue
+            if end < len(self._text) or not self._read_more():  # else a number may go on
+                self._at = end
+                return value
+
+    def elements(self, opening: str, closing: str) -> Iterator[None]:
+        """Steps to each element of a list, or each field of an object, whose value has to be read then."""
+        self.take(opening)
+        if self.peek() == closing:
+            self.take(closing)
+            return
+        yield
+        while self.take(f",{closing}") == ",":
+            yield
 
 
-def digest_origin(path: Path, file: IO[bytes]) -> Origin:
-    """An open file with the digest of its content."""
-    file.seek(0)
-    sha, size = hashlib.sha256(), 0
-    for block in iter(lambda: file.read(1 << 20), b""):
-        sha.update(block)
-        size += len(block)
-    return Origin(path.name, size, f"sha256:{sha.hexdigest()}")
+def read_fields(path: Path) -> Iterator[tuple[str, Any]]:
+    """The fields of the object in a large file of JSON, one after the other; of `samples` each sample by itself.
+
+    Raises ConfigError where the file cannot be opened, and ValueError, after the values that stand before it, where it
+    is no JSON, or a value is longer than LARGEST.
+    """
+    with open_source(path) as file:
+        stream = _JsonStream(file)
+        if stream.peek() != "{":
+            return
+        for _ in stream.elements("{", "}"):
+            name = stream.value()
+            stream.take(":")
+            if name == "samples" and stream.peek() == "[":
+                yield from ((name, stream.value()) for _ in stream.elements("[", "]"))
+            else:
+                yield name, stream.value()
 
 
 ZSTANDARD = 93
@@ -321,23 +302,14 @@ RATIO, SMALL = 1000, 1 << 24
 MEMBERS = 2_000_000
 """The most members of a log."""
 
-_LOCAL = struct.Struct("<4s5H3L2H")
-_ZIP_BLOCK = 1 << 20
 
-
-class Members:
-    """The members of a zip file, each of which is read as a whole when it is asked for.
-
-    path: the file. Raises ConfigError where it is no zip file, is torn off or has too many members.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: IO[bytes] = open_json(path)
+@contextlib.contextmanager
+def open_members(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip file. Raises ConfigError where it is none, is torn off or has too many members."""
+    with open_source(path) as file:
         try:
-            listed = zipfile.ZipFile(self._file).infolist()
-        except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, UnicodeDecodeError) as error:
-            self._file.close()
+            members = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as error:
             if path.suffix != ".eval":
                 raise ConfigError(
                     f"{path}: no log of Inspect, which ends in .eval or .json; give one, or read spreadsheets by "
@@ -347,70 +319,44 @@ class Members:
                 f"{path}: no whole zip file ({error}); expected a log of Inspect (.eval) whose copying was not broken "
                 "off; copy it again, or convert it by `inspect log convert --to json`"
             ) from None
-        if len(listed) > MEMBERS:
-            raise ConfigError(f"{path}: has {len(listed):,} members; expected at most {MEMBERS:,}")
-        self._members = {one.filename: one for one in listed}  # of two of one name the later counts, as in Inspect
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the members in the order of the file."""
-        return list(self._members)
-
-    def json(self, name: str) -> Any:
-        """What a member holds as JSON. Raises ValueError that says what is wrong with it."""
-        return parse_json(self._unpack(self._members[name]))
-
-    def _unpack(self, member: zipfile.ZipInfo) -> bytes:
-        if member.flag_bits & 1:
-            raise ValueError("is encrypted")
-        size, packed = member.file_size, member.compress_size
-        if max(size, packed) > LARGEST or (size > SMALL and size > RATIO * max(packed, 1)):
-            raise ValueError(f"would have {size >> 20:,} MB, unpacked from {packed >> 10:,} kB")
-        self._file.seek(member.header_offset)
-        head = self._file.read(_LOCAL.size)
-        if len(head) < _LOCAL.size or not head.startswith(b"PK\3\4"):
-            raise ValueError("does not lie where the list of members says")
-        *_, name_length, extra_length = _LOCAL.unpack(head)
-        self._file.seek(name_length + extra_length, io.SEEK_CUR)
-        data = self._file.read(packed)
-        if len(data) < packed:
-            raise ValueError("is torn off")
-        text = _plain(data, member.compress_type, size)
-        if len(text) != size or zlib.crc32(text) != member.CRC:
-            raise ValueError("does not have the length and checksum that the list of members says")
-        return text
-
-    def origin(self) -> Origin:
-        """The file with the digest of its content."""
-        return digest_origin(self.path, self._file)
-
-    def samples(self) -> Iterator[str]:
-        """The names of the members that hold samples."""
-        return (name for name in self._members if name.startswith("samples/") and name.endswith(".json"))
+        if len(members.filelist) > MEMBERS:
+            raise ConfigError(f"{path}: has {len(members.filelist):,} members; expected at most {MEMBERS:,}")
+        yield members
 
 
-def _plain(data: bytes, method: int, size: int) -> bytes:
-    """The bytes of a member, of which no more than one above the promised size are unpacked."""
+def read_member(members: zipfile.ZipFile, name: str) -> Any:
+    """What a member holds as JSON; of two of one name the later counts, as in Inspect. Raises ValueError that says what
+    is wrong with it."""
+    member = members.getinfo(name)
+    if member.flag_bits & 1:
+        raise ValueError("is encrypted")
+    size, packed = member.file_size, member.compress_size
+    if max(size, packed) > LARGEST or (size > SMALL and size > RATIO * max(packed, 1)):
+        raise ValueError(f"would have {size >> 20:,} MB, unpacked from {packed >> 10:,} kB")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD):
+        raise ValueError(f"is packed by a method that is not known (number {member.compress_type})")
     try:
-        if method == zipfile.ZIP_STORED:
-            return data
-        if method == zipfile.ZIP_DEFLATED:
-            return zlib.decompressobj(-15).decompress(data, size + 1)
-        if method == ZSTANDARD:
-            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-                data, read_across_frames=True
-            ) as file:
-                found = bytearray()
-                while len(found) <= size and (block := file.read(min(_ZIP_BLOCK, size + 1 - len(found)))):
-                    found += block
-                return bytes(found)
-    except (zlib.error, zstandard.ZstdError) as error:
+        if member.compress_type != ZSTANDARD:
+            return parse_json(members.read(member))
+        stored = copy.copy(member)  # so that the zip file hands out the bytes as they are
+        stored.compress_type, stored.file_size = zipfile.ZIP_STORED, packed
+        del stored.CRC
+        with members.open(stored) as file:
+            text = unpack_zstandard(file, size)
+    except (zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, NotImplementedError) as error:
         raise ValueError(f"cannot be unpacked ({error})") from None
-    raise ValueError(f"is packed by a method that is not known (number {method})")
+    if len(text) != size or zlib.crc32(text) != member.CRC:
+        raise ValueError("does not have the length and checksum that the list of members says")
+    return parse_json(text)
+
+
+def unpack_zstandard(file: IO[bytes], size: int) -> bytes:
+    """What a file holds that is packed so, of which no more than one byte above the promised size is unpacked."""
+    found = bytearray()
+    with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file, read_across_frames=True) as unpacked:
+        while len(found) <= size and (block := unpacked.read(min(1 << 20, size + 1 - len(found)))):
+            found += block
+    return bytes(found)
 
 
 HEADS = ("header.json", "_journal/start.json")
@@ -422,44 +368,30 @@ _RECORDED = ("task_args", "model_args", "model_generate_config", "config", "data
 _KEPT_OF_DATASET = ("name", "location", "samples", "shuffled")
 
 
-class InspectLog:
+class InspectLog(Source):
     """The replies of one log. path: the file, which ends in .eval or .json."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._head: dict[str, Any] | None = None
-        self.left_out = LeftOut()
-        self._origin: Origin | None = None
-
-    @property
-    def _zipped(self) -> bool:
-        return self.path.suffix != ".json"
-
-    def origins(self) -> tuple[Origin, ...]:
-        """The file with its digest, after all samples were read."""
-        return (self._origin,) if self._origin is not None else ()
+    _head: dict[str, Any] | None = None
 
     def about(self) -> SourceAbout:
         """What the log says of itself. Raises ConfigError where it is no log of Inspect."""
         head = self._read_head()
         asked = head["eval"]
         packages = asked.get("packages")
-        version = packages.get("inspect_ai") if isinstance(packages, dict) else None
         settings = {name: asked[name] for name in _RECORDED if asked.get(name)}
         if isinstance(dataset := settings.get("dataset"), dict):
             settings["dataset"] = {name: dataset.get(name) for name in _KEPT_OF_DATASET}
         status = {"status": head["status"]} if isinstance(head.get("status"), str) else {}
-        created = asked.get("created")
         return SourceAbout(
             "inspect",
-            version if isinstance(version, str) else None,
-            created if isinstance(created, str) else None,
+            _text(packages.get("inspect_ai")) if isinstance(packages, dict) else None,
+            _text(asked.get("created")),
             redact_settings({**status, **settings}),
         )
 
     def _read_head(self) -> dict[str, Any]:
         if self._head is None:
-            head = self._zip_head() if self._zipped else self._json_head()
+            head = self._json_head() if self.path.suffix == ".json" else self._zip_head()
             asked = head.get("eval") if isinstance(head, dict) else None
             if not isinstance(asked, dict) or not isinstance(asked.get("model"), str) or not asked.get("task"):
                 raise ConfigError(
@@ -470,40 +402,39 @@ class InspectLog:
         return self._head
 
     def _zip_head(self) -> Any:
-        members = Members(self.path)
-        try:
-            for name in HEADS:
-                if name in members.names:
-                    return members.json(name)
-        except ValueError as error:
-            raise ConfigError(f"{self.path}: its head {error}; run the evaluation again or restore the file") from None
-        finally:
-            members.close()
-        return None
+        with open_members(self.path) as members:
+            try:
+                return next((read_member(members, name) for name in HEADS if name in members.namelist()), None)
+            except ValueError as error:
+                raise ConfigError(
+                    f"{self.path}: its head {error}; run the evaluation again or restore the file"
+                ) from None
 
     def _json_head(self) -> Any:
         found: dict[str, Any] = {}
-        for name in ("status", "eval", "plan"):
-            try:
-                found[name] = next(stream_values(self.path, name), None)
-            except ValueError as error:
+        try:
+            for name, value in read_fields(self.path):
+                if name in ("status", "eval", "plan"):
+                    found[name] = value
+                if len(found) == 3 or (name == "samples" and "eval" in found):
+                    break
+        except ValueError as error:
+            if "eval" not in found:
                 raise ConfigError(f"{self.path}: not JSON ({error}); restore the file") from None
-            if name == "eval" and found[name] is None:  # another file of JSON, which need not be read once more
-                break
         return found
 
     def samples(self) -> Iterator[Sample]:
         """The replies, one for each sample and epoch, in the order of the log. Raises ConfigError as `about` does."""
         head = self._read_head()
         count = 0
-        for place, data in self._zip_samples() if self._zipped else self._json_samples():
+        for place, data in self._json_samples() if self.path.suffix == ".json" else self._zip_samples():
             if not isinstance(data, dict) or "id" not in data:
-                self._leave("is no sample of Inspect", place)
+                self.leave("is no sample of Inspect", place)
                 continue
             try:
                 sample = read_sample(data, head, f"{self.path.name}, {place}")
             except WRONG_TYPE:
-                self._leave("has fields of other types than Inspect writes", place)
+                self.leave("has fields of other types than Inspect writes", place)
                 continue
             count += 1
             yield sample
@@ -523,29 +454,23 @@ class InspectLog:
             reason = f"is not in the log, because the evaluation did not end (status {str(status)[:20]!r})"
             self.left_out[reason] = (missing, self.path.name)
 
-    def _leave(self, reason: str, place: str) -> None:
-        self.left_out.count(reason, f"{self.path.name}, {place}")
-
     def _zip_samples(self) -> Iterator[tuple[str, Any]]:
-        members = Members(self.path)
-        try:
-            for name in members.samples():
-                try:
-                    data = members.json(name)
-                except ValueError as error:
-                    self._leave(str(error), name)
-                    continue
-                yield name, data
-            self._origin = members.origin()
-        finally:
-            members.close()
+        with open_members(self.path) as members:
+            for name in dict.fromkeys(members.namelist()):
+                if name.startswith("samples/") and name.endswith(".json"):
+                    try:
+                        data = read_member(members, name)
+                    except ValueError as error:
+                        self.leave(str(error), name)
+                    else:
+                        yield name, data
 
     def _json_samples(self) -> Iterator[tuple[str, Any]]:
         number = 0
         try:
-            for number, data in enumerate(stream_values(self.path, "samples.item"), 1):
-                yield f"sample {number}", data
+            for name, data in read_fields(self.path):
+                if name == "samples":
+                    number += 1
+                    yield f"sample {number}", data
         except ValueError as error:
-            self._leave(f"cannot be read, nor what follows ({error})", f"sample {number + 1}")
-        with open_json(self.path) as file:
-            self._origin = digest_origin(self.path, file)
+            self.leave(f"cannot be read, nor what follows ({error})", f"sample {number + 1}")

@@ -25,7 +25,7 @@ import orjson
 from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time
-from tomserve.interop.samples import Grade, LeftOut, Origin, Sample, SourceAbout, parse_grade, redact_settings
+from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, open_source, parse_grade, redact_settings
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
 from tomserve.items.item import Factor
 from tomserve.runs.progress import Listener
@@ -202,18 +202,16 @@ def as_text(value: Any) -> str | None:
 _NAME = re.compile(r"samples_(?P<task>.+?)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 
 
-class LmEvalSamples:
-    """The replies of one file of samples. path: the file. model: who answered, where no results lie beside the file.
+class LmEvalSamples(Source):
+    """The replies of one file of samples. model: who answered, where no results lie beside the file.
     scorer: which grade the user wants, so that those of other filters need not be held."""
 
     def __init__(self, path: Path, model: str | None = None, scorer: str | None = None) -> None:
-        self.path = path
+        super().__init__(path)
         self._named = _NAME.fullmatch(path.name)
         self.task = self._named["task"] if self._named else path.stem.removeprefix("samples_")
         self._model, self._scorer = model, scorer
         self._results: dict[str, Any] | None = None
-        self.left_out = LeftOut()
-        self._origins: list[Origin] = []
 
     def about(self) -> SourceAbout:
         """What the results beside the file say. Raises ConfigError where they cannot be read."""
@@ -229,10 +227,6 @@ class LmEvalSamples:
             str(created) if isinstance(created, str | int | float) else None,
             redact_settings({**asked, **seeds, "n-shot": as_mapping(results.get("n-shot")).get(self.task)}),
         )
-
-    def origins(self) -> tuple[Origin, ...]:
-        """The files that were read, after all samples were."""
-        return tuple(self._origins)
 
     def _read_results(self) -> dict[str, Any]:
         """The results of the same evaluation; nothing where there are none."""
@@ -278,10 +272,9 @@ class LmEvalSamples:
             if row_filter(row) != chosen:
                 more.see(row)
         if chosen is None:
-            told = "; ".join(f"{reason}: {count} (first: {place})" for reason, (count, place) in self.left_out.items())
             raise ConfigError(
                 f"{self.path}: no line is a sample of lm-eval, with doc_id, doc and resps"
-                f"{f' ({told})' if told else ''}; give a file that `lm_eval --log_samples` wrote"
+                f"{f' ({self.left_out})' if self.left_out else ''}; give a file that `lm_eval --log_samples` wrote"
             )
         for number, row in self._rows():
             if row_filter(row) == chosen:
@@ -327,31 +320,18 @@ class LmEvalSamples:
             )
 
     def _rows(self, *, count: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The lines that are samples, each with its number. count: whether to count what is none, and take the
-        digest."""
-        sha, size = hashlib.sha256(), 0
+        """The lines that are samples, each with its number. count: whether to count what is none."""
         passes: Counter[tuple[str, int]] = Counter()
-        files.refuse_hole(self.path)
-        try:
-            with files.open_for_reading(self.path) as file:
-                for number, line in enumerate(files.read_lines(file, self.path), 1):
-                    if count:
-                        sha.update(line)
-                        size += len(line)
-                    row = parse_row(line)
-                    if isinstance(row, dict):
-                        if "filter" not in row:  # as lm-eval wrote until 0.4.4: the same reply once for each filter
-                            passes[reply := (str(row["doc_id"]), hash(orjson.dumps(row["resps"])))] += 1
-                            row |= {"filter": f"filter {passes[reply]}"} if passes[reply] > 1 else {}
-                        yield number, row
-                    elif count and line.strip():
-                        self.left_out.count(row, f"{self.path.name}, line {number}")
-        except FileNotFoundError:
-            raise ConfigError(f"{self.path}: no such file") from None
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be read ({error.strerror})") from None
-        if count:
-            self._origins.append(Origin(self.path.name, size, f"sha256:{sha.hexdigest()}"))
+        with open_source(self.path) as file:
+            for number, line in enumerate(files.read_lines(file, self.path), 1):
+                row = parse_row(line)
+                if isinstance(row, dict):
+                    if "filter" not in row:  # as lm-eval wrote until 0.4.4: the same reply once for each filter
+                        passes[reply := (str(row["doc_id"]), hash(orjson.dumps(row["resps"])))] += 1
+                        row |= {"filter": f"filter {passes[reply]}"} if passes[reply] > 1 else {}
+                    yield number, row
+                elif count and line.strip():
+                    self.leave(row, f"line {number}")
 
 
 class _More:

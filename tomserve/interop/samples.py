@@ -1,12 +1,11 @@
 r"""Samples of other tools in one form: prompt, reply, grade and the item that they make, with secrets masked.
 
-A reader (`inspect_reader`, `lm_eval_files`, `csv_reader`) yields a `Sample` for each reply of a file; `importer`
-makes a run folder of them, and ReplyBuffer keeps them on disk meanwhile. A question whose choices the file holds
-becomes an item with these choices; any other is an open item, which any text may answer. Keys, tokens, headers and
-passwords are masked.
+A reader (`inspect_reader`, `lm_eval_files`, `csv_reader`) yields a `Sample` for each reply of a file, and `importer`
+makes a run folder of them. A question whose choices the file holds becomes an item with these choices; any other is an
+open item, which any text may answer.
 
 >>> sample = Sample(id="7", task="sums", model="m", asked="Ann has 3 pens.\n\nHow many has she?", text="3", target="3")
->>> made = make_item(sample, "sums", "sums", {"kind": "count"})
+>>> made = make_item(sample, "sums", "sums", {})
 >>> made.id, made.story, made.question, made.answer, made.choices
 ('sums/7', ('Ann has 3 pens.',), 'How many has she?', '3', ())
 >>> decide_grade(Grade("f1", value=0.25), threshold=0.2).correct
@@ -19,21 +18,22 @@ True
 
 from __future__ import annotations
 
+import abc
 import hashlib
+import json
 import math
 import re
-from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 import pydantic
 
-from tomserve.content import digest
-from tomserve.content.compact_index import FirstPlaces
+from tomserve.content import digest, files
 from tomserve.errors import ConfigError
 from tomserve.items import Item, wrong_factor
 from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
@@ -46,14 +46,12 @@ MOST_REPEATS = 2**15
 
 @dataclass(frozen=True)
 class Grade:
-    """How another tool graded a reply. by: the name of its scorer or metric. correct: whether it counts the reply as
-    right, None where it says only how good it is, or nothing. answer: what it read as the answer, None where it does
-    not say. value: the score as a number, usually from 0 to 1; where it is left out, 1 for right and 0 for wrong."""
+    """How another tool graded a reply."""
 
-    by: str
-    correct: bool | None = None
-    answer: str | None = None
-    value: float | None = None
+    by: str  # the name of its scorer or metric
+    correct: bool | None = None  # None where it says only how good the reply is, or nothing
+    answer: str | None = None  # what it read as the answer
+    value: float | None = None  # usually from 0 to 1; where it is left out, 1 for right and 0 for wrong
 
     def __post_init__(self) -> None:
         if self.value is None and self.correct is not None:
@@ -104,8 +102,7 @@ class Sample:
     place: str = ""  # where it stands, such as "line 12", for messages
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """A file that was read: its name without a folder, its length in bytes, and the SHA-256 digest of its content."""
 
     name: str
@@ -115,14 +112,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class SourceAbout:
-    """What a source says of itself. tool: "inspect", "lm-eval", "csv" or "jsonl". version: of the tool, where it is
-    known. created: when the tool wrote it, as it says. settings: what it records of how the model was asked, such as
-    the temperature, as JSON can hold it; never an address with a key."""
+    """What a source says of itself."""
 
-    tool: str
+    tool: str  # inspect, lm-eval, csv or jsonl
     version: str | None = None
-    created: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    created: str | None = None  # when the tool wrote it, as it says
+    settings: Mapping[str, Any] = field(default_factory=dict)  # how the model was asked; never an address with a key
 
 
 class LeftOut(dict[str, tuple[int, str]]):
@@ -137,23 +132,39 @@ class LeftOut(dict[str, tuple[int, str]]):
         return "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self.items())
 
 
-class Source(Protocol):
-    """A file, or several that belong together, of another tool."""
+class Source(abc.ABC):
+    """A file of another tool. What cannot be read of it is counted in `left_out`."""
 
-    path: Path
-    """The file that messages name."""
+    def __init__(self, path: Path) -> None:
+        self.path, self.left_out = path, LeftOut()
 
-    left_out: LeftOut
-
+    @abc.abstractmethod
     def about(self) -> SourceAbout:
         """What the source says of itself. Raises ConfigError where it cannot be read."""
 
+    @abc.abstractmethod
     def samples(self) -> Iterator[Sample]:
-        """Its replies, in the order of the file. What cannot be read is counted in `left_out`. Raises ConfigError where
-        nothing of it can be read, naming file, place, what was found, what was expected and the way out."""
+        """Its replies, in the order of the file. Raises ConfigError where nothing of it can be read, naming file,
+        place, what was found, what was expected and the way out."""
 
-    def origins(self) -> tuple[Origin, ...]:
-        """The files that were read, with their digests; known after `samples` has ended."""
+    def origin(self) -> Origin:
+        """The file with its digest."""
+        return Origin(self.path.name, *files.digest_file(self.path))
+
+    def leave(self, reason: str, place: str) -> None:
+        """Count a sample that cannot be read."""
+        self.left_out.count(reason, f"{self.path.name}, {place}")
+
+
+def open_source(path: Path) -> IO[bytes]:
+    """The file, opened. Raises ConfigError where it cannot be, or is no regular file."""
+    files.refuse_hole(path)
+    try:
+        return files.open_for_reading(path)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 NO_TARGET = "(no target given)"
@@ -225,30 +236,24 @@ class Facts:
 
     wanted: Sequence[str] = ()
     always: Sequence[str] = ()
-    _values: dict[str, set[Factor]] = field(default_factory=dict)
-    _counts: dict[str, int] = field(default_factory=dict)
-    _questions: FirstPlaces = field(default_factory=FirstPlaces)
+    _values: dict[str, Counter[Factor]] = field(default_factory=dict)
+    _questions: set[str] = field(default_factory=set)
 
     def see(self, question: str, facts: Mapping[str, Factor]) -> None:
         """Note the facts of one reply, and their values where it is the first to its question."""
         first = question not in self._questions
-        self._questions.add(question, 0)
+        self._questions.add(question)
         for name, value in facts.items():
-            if (seen := self._values.get(name)) is None:
-                if len(self._values) >= MOST_FACTS and name not in self.wanted:
-                    continue
-                seen = self._values[name] = set()
+            if name not in self._values and len(self._values) >= MOST_FACTS and name not in self.wanted:
+                continue
+            seen = self._values.setdefault(name, Counter())
             if first and len(seen) <= MOST_VALUES and (known := factor_value(value)) is not None:
-                seen.add(known)
-                self._counts[name] = self._counts.get(name, 0) + 1
+                seen[known] += 1
 
     def _recurs(self, name: str) -> bool:
         """Whether each value of a fact is told of two questions on average."""
         values = len(self._values[name])
-        return 2 <= values <= MOST_VALUES and 2 * values <= self._counts[name]
-
-    def _few(self, name: str) -> bool:
-        return len(self._values[name]) <= LEVELS and self._recurs(name)
+        return 2 <= values <= MOST_VALUES and 2 * values <= self._values[name].total()
 
     def passed_over(self) -> list[str]:
         """The facts that recur, and are no factors only because they have more than LEVELS values."""
@@ -264,23 +269,18 @@ class Facts:
                 raise ConfigError(f"--factor {name!r:.80}: no sample tells it; the file tells: {known[:500]}")
             if factor_name(name) is None:
                 raise ConfigError(f"--factor {name!r:.80}: a factor needs a letter or a digit in its name; rename it")
-        names = set(self.wanted or (name for name in self._values if self._few(name)))
+        few = (name for name, values in self._values.items() if len(values) <= LEVELS and self._recurs(name))
         found: dict[str, str] = {}
-        for name in sorted(names | (set(self.always) & set(self._values))):
+        for name in sorted({*(self.wanted or few), *(set(self.always) & set(self._values))}):
             factor = factor_name(name)
             if factor is not None and factor not in found.values():
                 found[name] = factor
         return found
 
 
-def make_factors(sample: Sample, chosen: Mapping[str, str]) -> dict[str, Factor]:
-    """The factors of a sample's question. chosen: as Facts.chosen gives them."""
-    return {factor: factor_value(sample.facts.get(name)) for name, factor in chosen.items()}
-
-
-def make_item(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str, Factor]) -> Item:
-    """The item of a sample's question. benchmark: what it is called. prefix: the beginning of its id. Raises
-    ConfigError where the question has no text at all."""
+def make_item(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str, str]) -> Item:
+    """The item of a sample's question. benchmark: what it is called. prefix: the beginning of its id. factors: those of
+    its facts that are factors, as Facts.choose gives them. Raises ConfigError where the question has no text at all."""
     story, question = _parts(sample)
     choices, answer = _choices(sample)
     identity = item_id(prefix, sample)
@@ -289,7 +289,7 @@ def make_item(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str,
         "benchmark": benchmark,
         "story": story,
         "question": question,
-        "factors": dict(factors),
+        "factors": {factor: factor_value(sample.facts.get(name)) for name, factor in factors.items()},
         "cluster": (one_line(sample.cluster, LONGEST_ID) if sample.cluster else "") or identity,
     }
     try:
@@ -346,12 +346,13 @@ def resolve_letter(answer: str | None, choices: Sequence[str | None]) -> str | N
     return answer if named is None else one_line(named)
 
 
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half of a pair that together is a character; JSON can name it, and no file can hold it."""
+class _Kept(NamedTuple):
+    """Where a reply stands in the file of a ReplyBuffer, the number of the file that it is from, and a digest of its
+    question."""
 
-_SAMPLE_FIELDS = tuple(one.name for one in fields(Sample))
-_DIGEST = 8
-"""How many bytes of a digest say whether two texts are the same."""
+    offset: int
+    source: int
+    text: bytes
 
 
 class ReplyBuffer:
@@ -363,11 +364,8 @@ class ReplyBuffer:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
-        self._offsets, self._sources = array("Q"), array("I")
-        self._places = FirstPlaces()
-        self._texts = bytearray()
-        self._end = 0
-        self.repeated = 0
+        self._kept: dict[tuple[str, int, str | None], _Kept] = {}
+        self._end = self.repeated = 0
 
     def add(self, sample: Sample, source: int = 0) -> int | None:
         """Keep a reply. source: the number of the file that it is from. Returns that of the file whose reply it
@@ -376,39 +374,32 @@ class ReplyBuffer:
         Raises ConfigError where that one answers another question, although both have the same id, and OSError where
         the disk is full.
         """
-        sample, line = _encode(sample)
-        name = orjson.dumps([sample.id, sample.repeat, sample.strategy]).decode()
-        text = text_digest(sample)
-        place = self._places.add(name, len(self._offsets))
-        before: int | None = None
-        if place == len(self._offsets):
-            self._offsets.append(self._end)
-            self._sources.append(source)
-            self._texts += text
-        elif self._texts[_DIGEST * place : _DIGEST * (place + 1)] != text:
-            raise differing_text_error(sample, self[place])
-        else:
-            before = self._sources[place]
-            self._offsets[place], self._sources[place] = self._end, source
-            self.repeated += 1
+        line = _encode(sample)
+        key, kept = (sample.id, sample.repeat, sample.strategy), _Kept(self._end, source, text_digest(sample))
+        before = self._kept.get(key)
+        if before is not None and before.text != kept.text:
+            raise differing_text_error(sample, self._read(before).place)
+        self.repeated += before is not None
+        self._kept[key] = kept
         self._file.seek(self._end)
         self._file.write(line)
         self._end += len(line)
-        return before
-
-    def __len__(self) -> int:
-        return len(self._offsets)
+        return None if before is None else before.source
 
     def __iter__(self) -> Iterator[Sample]:
-        return map(self.__getitem__, range(len(self._offsets)))
+        return map(self._read, self._kept.values())
 
     def spread(self, count: int) -> Iterator[Sample]:
         """Some of the replies, about so many, spread over all."""
-        return map(self.__getitem__, range(0, len(self), max(1, len(self) // count)))
+        return map(self._read, list(self._kept.values())[:: max(1, len(self._kept) // count)])
 
-    def __getitem__(self, place: int) -> Sample:
-        self._file.seek(self._offsets[place])
-        return _sample(orjson.loads(self._file.readline()))
+    def _read(self, kept: _Kept) -> Sample:
+        self._file.seek(kept.offset)
+        values = orjson.loads(self._file.readline())
+        values |= {name: tuple(values[name]) for name in ("choices", "story")}
+        values["grade"] = None if values["grade"] is None else Grade(**values["grade"])
+        values["grades"] = {name: Grade(**one) for name, one in values["grades"].items()}
+        return Sample(**values)
 
     def close(self) -> None:
         """Close the file."""
@@ -417,52 +408,34 @@ class ReplyBuffer:
 
 def text_digest(sample: Sample) -> bytes:
     """Says whether two replies are to the same question: a digest of the question as the task states it."""
-    return hashlib.blake2b((sample.given or sample.asked).encode(), digest_size=_DIGEST).digest()
+    text = (sample.given or sample.asked).encode("utf-8", "replace")
+    return hashlib.blake2b(text, digest_size=8).digest()
 
 
-def differing_text_error(sample: Sample, before: Sample) -> ConfigError:
+def differing_text_error(sample: Sample, before: str) -> ConfigError:
     """The error for two questions of one id that ask different things."""
     return ConfigError(
-        f"{sample.place}: question {sample.id!r:.80} has another text than at {before.place}; give every question an "
+        f"{sample.place}: question {sample.id!r:.80} has another text than at {before}; give every question an "
         "id of its own, or bring the files one by one, each with --run NAME"
     )
 
 
-def _encode(sample: Sample) -> tuple[Sample, bytes]:
-    """The sample as JSON can hold it, and its line."""
+def _encode(sample: Sample) -> bytes:
+    """The sample as a line of JSON, in which half characters are signs, and numbers too long for it are texts."""
     try:
-        return sample, orjson.dumps(sample) + b"\n"
-    except TypeError:  # half of a surrogate pair, a number of more than 64 bits, a name that is no text
-        plain = _plain({name: _raw(sample, name) for name in _SAMPLE_FIELDS})
-        return _sample(dict(plain)), orjson.dumps(plain) + b"\n"
-
-
-def _raw(sample: Sample, name: str) -> Any:
-    value = vars(sample)[name]
-    if isinstance(value, Grade):
-        return vars(value)
-    return {key: vars(one) for key, one in value.items()} if name == "grades" else value
+        return orjson.dumps(sample) + b"\n"
+    except TypeError:
+        return json.dumps(_plain(asdict(sample)), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: half characters become signs, and numbers that are too long become texts."""
-    if isinstance(value, str):
-        return _HALF.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict):
-        return {str(_plain(str(name))): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return f"{value:.6g}" if abs(value) < 10**300 else "a number of more than 300 digits"
-    return value if isinstance(value, bool | int | float) else None
-
-
-def _sample(values: dict[str, Any]) -> Sample:
-    for name in ("choices", "story"):
-        values[name] = tuple(values[name])
-    values["grade"] = None if values["grade"] is None else Grade(**values["grade"])
-    values["grades"] = {name: Grade(**one) for name, one in values["grades"].items()}
-    return Sample(**{name: values[name] for name in _SAMPLE_FIELDS})
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _SECRET = re.compile(r"key|token(?!s|iz)|secret|passw|auth|header|cookie|credential", re.I)
