@@ -362,7 +362,7 @@ def test_measurements_are_handed_on_and_scores_of_answers_are_not(tmp_path: Path
     assert (tmp_path / "copies/inside/scores.parquet").exists()
     (runs[0] / "scores.parquet").write_bytes(b"forged")
     with copy_runs(list(map(str, runs))) as copies:
-        assert {name for name, _ in copies.files() if "scores" in name} == {"inside/scores.parquet"}
+        assert {name for name in copies.taken if "scores" in name} == {"inside/scores.parquet"}
 
 
 def test_imported_replies_and_published_data_are_said_to_be_others(

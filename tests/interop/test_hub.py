@@ -17,7 +17,7 @@ from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve import benchmarks
-from tomserve.interop import hub
+from tomserve.interop import artefact, hub
 from tomserve.items import write_items
 
 _READ = """
@@ -252,7 +252,7 @@ def test_every_published_benchmark_says_whose_it_is() -> None:
         if found.terms:
             assert "licence: " in found.terms
             assert found.terms in str(hub.benchmark_holding(name, Path("x")).others)
-        assert all(hub.render_bibtex(found.papers).count("@misc{") == len(found.papers) for _ in found.papers)
+        assert all(artefact.render_bibtex(found.papers).count("@misc{") == len(found.papers) for _ in found.papers)
 
 
 def test_runs_that_do_not_fit_together_are_refused(cli, tmp_path: Path) -> None:

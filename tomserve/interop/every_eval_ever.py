@@ -41,19 +41,8 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?", re.I)
 _LONGEST = 120
 
 
-@dataclass(frozen=True)
-class SampleContext:
-    """What a sample repeats of its evaluation. evaluation: its id. result: the id of the result that it counts in.
-    name: what that result is called. model: the id of the model."""
-
-    evaluation: str
-    result: str
-    name: str
-    model: str
-
-
 def path_component(name: str) -> str:
-    """A name as that of a folder which every system can have, as the schema's own checks ask for.
+    """A name as that of a folder which every system can have.
 
     >>> path_component("azure/gpt-4o:free"), path_component("data"), path_component("..")
     ('azure_gpt-4o_free', 'data_', 'unknown')
@@ -81,31 +70,30 @@ def model_id(name: str, developer: str | None) -> str:
     return "/".join(parts) if len(parts) > 1 else f"{developer or UNKNOWN}/{parts[0] if parts else UNKNOWN}"
 
 
-def make_sample(one: ScoredReply, context: SampleContext, transcript: Transcript | None) -> dict[str, Any]:
-    """A reply as the schema has it. context: what it repeats of its evaluation. transcript: the whole conversation of a
-    strategy that asks several times, else None."""
+def make_sample(one: ScoredReply, repeated: Mapping[str, str], transcript: Transcript | None) -> dict[str, Any]:
+    """A reply as the schema has it. repeated: what it repeats of its evaluation. transcript: the whole conversation of
+    a strategy that asks several times, else None."""
     sentences = () if one.item.story == (one.item.question,) else one.item.story  # a question that stands alone
     raw = "\n".join((*sentences, one.item.question))
-    reference = [one.item.answer]
     score, row = one.score, one.row
     rows = list(transcript.rows.values()) if transcript is not None else [row]
     replies = sum(message.turn is not None for message in transcript.messages) if transcript is not None else 0
+    thoughts = row.get("reasoning")
     return {
         "schema_version": SCHEMA,
-        "evaluation_id": context.evaluation,
-        "model_id": context.model,
-        "evaluation_name": context.name,
-        "evaluation_result_id": context.result,
+        **repeated,
         "sample_id": one.item.id,
-        "sample_hash": hashlib.sha256((raw + "".join(reference)).encode()).hexdigest(),
+        "sample_hash": hashlib.sha256((raw + one.item.answer).encode()).hexdigest(),
         "interaction_type": "single_turn" if transcript is None else "multi_turn",
         "input": {
             "raw": raw,
             "formatted": "\n\n".join(message["content"] for message in one.messages) if transcript is None else None,
-            "reference": reference,
+            "reference": [one.item.answer],
             "choices": list(one.item.choices) or None,
         },
-        "output": _output(row) if transcript is None else None,
+        "output": {"raw": [row.get("text") or ""], "reasoning_trace": [thoughts] if thoughts else None}
+        if transcript is None
+        else None,
         "messages": None if transcript is None else _messages(transcript),
         "answer_attribution": _read(one, transcript),
         "evaluation": {
@@ -118,11 +106,6 @@ def make_sample(one: ScoredReply, context: SampleContext, transcript: Transcript
         "error": None if score["status"] == OK else f"{score['status']}: {score['reason'] or 'no reply'}",
         "metadata": _metadata(one),
     }
-
-
-def _output(row: Mapping[str, Any]) -> dict[str, Any]:
-    thoughts = row.get("reasoning")
-    return {"raw": [row.get("text") or ""], "reasoning_trace": [thoughts] if thoughts else None}
 
 
 def _messages(transcript: Transcript) -> list[dict[str, Any]]:
@@ -198,11 +181,10 @@ TELL_EVERY = 20_000
 
 @dataclass
 class _ResultCounts:
-    """The replies that one result counts. right: of each question, by its id and cluster, what is right of its replies.
-    failed: replies without an answer."""
+    """The replies that one result counts."""
 
-    right: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    failed: int = 0
+    right: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))  # by id and cluster
+    failed: int = 0  # replies without an answer
 
     @property
     def repeats(self) -> int:
@@ -216,7 +198,6 @@ class _ResultCounts:
         by_cluster: dict[str, list[float]] = defaultdict(list)
         for (_, cluster), value in means.items():
             by_cluster[cluster].append(value)
-        error = math.sqrt(sum(sum(one - mean for one in values) ** 2 for values in by_cluster.values())) / len(means)
         if self.repeats > 1:
             sums = np.array([math.fsum(values) for values in by_cluster.values()])
             interval = repeated_share(sums, np.array([len(values) for values in by_cluster.values()]))
@@ -227,25 +208,29 @@ class _ResultCounts:
             low, high, method = found["ci_low"], found["ci_high"], found["method"]
         uncertainty: dict[str, Any] = {"num_samples": len(means)}
         if len(by_cluster) > 1:  # one cluster says nothing of how clusters differ
+            error = math.sqrt(sum(sum(one - mean for one in values) ** 2 for values in by_cluster.values())) / len(
+                means
+            )
             robust = f"analytic, robust to {len(by_cluster)} clusters of questions"
             uncertainty["standard_error"] = {"value": error, "method": robust}
         if math.isfinite(low) and math.isfinite(high):
-            uncertainty["confidence_interval"] = {
-                "lower": low,
-                "upper": high,
-                "confidence_level": 0.95,
-                "method": method,
-            }
-        counts = {"questions": len(means), "replies": sum(map(len, self.right.values())), "failed": self.failed}
-        details = {name: str(count) for name, count in (*counts.items(), ("clusters", len(by_cluster)))}
+            between = {"lower": low, "upper": high, "confidence_level": 0.95, "method": method}
+            uncertainty["confidence_interval"] = between
+        details = {
+            "questions": str(len(means)),
+            "replies": str(sum(map(len, self.right.values()))),
+            "failed": str(self.failed),
+            "clusters": str(len(by_cluster)),
+        }
         return {"score": mean, "details": details, "uncertainty": uncertainty}
 
 
 class Evaluation:
-    """One strategy of a run as an evaluation. replies: of the run. strategy: the way of asking. organization: who
-    evaluates. relationship: one of RELATIONSHIPS. developer: who made the model, where its name does not say so.
+    """One strategy of a run as an evaluation.
 
-    model: the model's id. Raises ConfigError where nothing says when the run was asked."""
+    organization: who evaluates. relationship: one of RELATIONSHIPS. developer: who made the model, where its name does
+    not say so. Raises ConfigError where nothing says when the run was asked.
+    """
 
     def __init__(
         self, replies: ScoredReplies, strategy: str, organization: str, relationship: str, developer: str | None = None
@@ -296,13 +281,18 @@ class Evaluation:
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
         return path, samples
 
-    def _count(self, one: ScoredReply) -> SampleContext:
+    def _count(self, one: ScoredReply) -> dict[str, str]:
         """Count a reply in its result; returns what joins both."""
         variant = str(one.item.factors.get("variant") or "") if one.item.base is not None else ""
         counts = self._counted.setdefault(variant, _ResultCounts())
         counts.right[(one.item.id, one.item.cluster)].append(float(one.score["correct"]))
         counts.failed += one.score["answer"] is None and not one.score["correct"]
-        return SampleContext(self.id, self._result(variant), self._name(variant), self.model)
+        return {
+            "evaluation_id": self.id,
+            "model_id": self.model,
+            "evaluation_name": self._name(variant),
+            "evaluation_result_id": self._result(variant),
+        }
 
     def _result(self, variant: str) -> str:
         of = f"/{variant}" if variant else ""
@@ -398,13 +388,12 @@ class Evaluation:
             "score_details": counts.details(),
             "generation_config": {
                 "generation_args": arguments,
-                "additional_details": _texts({"strategy": self._strategy, "prompts_digest": asked.digest}),
+                "additional_details": {
+                    "strategy": self._strategy,
+                    **({"prompts_digest": asked.digest} if asked.digest else {}),
+                },
             },
         }
-
-
-def _texts(given: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in given.items() if value}
 
 
 def _hub_name(preset: str | None) -> str | None:

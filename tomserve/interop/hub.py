@@ -15,11 +15,12 @@ import shutil
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jinja2
 import orjson
 import polars as pl
 import yaml
@@ -27,8 +28,7 @@ import yaml
 from tomserve import benchmarks, content
 from tomserve._version import __version__
 from tomserve.content import output_path
-from tomserve.content.compact_index import FirstPlaces
-from tomserve.content.files import temporary_folder
+from tomserve.content.files import digest_file, temporary_folder
 from tomserve.content.paths import run_name
 from tomserve.content.text import mark_hidden
 from tomserve.errors import ConfigError
@@ -46,6 +46,7 @@ AT_A_TIME = 10_000
 SHOWN = 6
 """How many values of a factor the card lists at most."""
 
+_CANARY = "A text that marks data on which no model must be trained."
 ITEM = {
     "id": "What the question is called; it never changes.",
     "benchmark": "The benchmark that the question belongs to.",
@@ -56,7 +57,7 @@ ITEM = {
     "gold": "The gold rationale as JSON: which labels are right after each sentence. Empty where there is none.",
     "cluster": "The task or story that the question comes from, which is the unit of statistics.",
     "base": "The question that this one is a version of. Empty for an original.",
-    "canary": "A text that marks data on which no model must be trained.",
+    "canary": _CANARY,
 }
 REPLY = {
     "run": "The run that the reply belongs to.",
@@ -69,16 +70,14 @@ REPLY = {
     "reasoning": "What a reasoning model thought before, where the server told it apart.",
     "answer": "What was read of it as the answer.",
     "correct": "Whether the answer is right; a failure is wrong.",
-    "canary": "A text that marks data on which no model must be trained.",
+    "canary": _CANARY,
 }
 _LISTS = ("story", "choices")
 _KINDS: dict[type, Any] = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String}
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table that was written. path: of its Parquet file. rows: how many it has. schema: the types of its columns, in
-    their order. told: what each holds, in words."""
+class Table(NamedTuple):
+    """A table that was written: its Parquet file, and the types of its columns and what each holds, in their order."""
 
     path: Path
     rows: int
@@ -86,67 +85,46 @@ class Table:
     descriptions: Mapping[str, str]
 
 
-@dataclass
-class _Factor:
-    """What is known of a factor. kinds: the types of its values. values: some of them, in words."""
-
-    kinds: set[type] = field(default_factory=set)
-    values: set[str] = field(default_factory=set)
-
-    def see(self, value: Any) -> None:
-        if value is None:
-            return
-        self.kinds.add(type(value))
-        if len(self.values) <= SHOWN:
-            self.values.add(_word(value))
-
-    @property
-    def kind(self) -> Any:
-        """The type of its column: text where its values are of several types, but for numbers."""
-        if len(self.kinds) == 1:
-            return _KINDS.get(next(iter(self.kinds)), pl.String)
-        return pl.Float64 if self.kinds == {int, float} else pl.String
-
-    @property
-    def description(self) -> str:
-        short = sorted(one for one in self.values if len(one) <= 40)
-        if not short or len(self.values) > SHOWN or len(short) < len(self.values):
-            return "A factor of the design: where the question stands in it."
-        return f"A factor of the design: {', '.join(short)}."
-
-
 def items_table(items: Sequence[Item], path: Path, canary: str) -> Table:
-    """Write the table of the questions. items: all of them; they are read twice. path: the file to write, which need
-    not be there. canary: that of rows which have none. Raises ConfigError where there are no questions."""
-    factors: dict[str, _Factor] = defaultdict(_Factor)
+    """Write the table of the questions, which are read twice. canary: that of rows which have none. Raises ConfigError
+    where there are no questions."""
+    kinds, values = defaultdict[str, set[type]](set), defaultdict[str, set[str]](set)
     for item in items:
         for name, value in item.factors.items():
-            factors[name].see(value)
+            kinds[name] |= set() if value is None else {type(value)}
+            if value is not None and len(values[name]) <= SHOWN:
+                values[name].add(_word(value))
+    factors = {name: _column_type(kinds[name]) for name in sorted(kinds)}
     schema: dict[str, Any] = {name: pl.List(pl.String) if name in _LISTS else pl.String for name in ITEM}
-    schema |= {f"factor_{name}": factors[name].kind for name in sorted(factors)}
-    descriptions = {**ITEM, **{f"factor_{name}": factors[name].description for name in sorted(factors)}}
+    schema |= {f"factor_{name}": kind for name, kind in factors.items()}
+    descriptions = {**ITEM, **{f"factor_{name}": _describe_factor(values[name]) for name in factors}}
     count = _write_rows((_question(item, factors, canary) for item in items), schema, path)
     if not count:
         raise ConfigError("there are no questions to publish")
     return Table(path, count, schema, descriptions)
 
 
-def _question(item: Item, factors: Mapping[str, _Factor], canary: str) -> Row:
-    row: Row = {
-        "id": item.id,
-        "benchmark": item.benchmark,
-        "story": list(item.story),
-        "question": item.question,
-        "choices": list(item.choices),
-        "answer": item.answer,
-        "gold": orjson.dumps(item.gold.to_dict()).decode() if item.gold is not None else None,
-        "cluster": item.cluster,
-        "base": item.base,
-        "canary": item.canary or canary,
-    }
-    for name, known in factors.items():
+def _column_type(kinds: set[type]) -> Any:
+    """The type of a factor's column: text where its values are of several types, but for numbers."""
+    if len(kinds) == 1:
+        return _KINDS.get(next(iter(kinds)), pl.String)
+    return pl.Float64 if kinds == {int, float} else pl.String
+
+
+def _describe_factor(values: set[str]) -> str:
+    if not values or len(values) > SHOWN or any(len(one) > 40 for one in values):
+        return "A factor of the design: where the question stands in it."
+    return f"A factor of the design: {', '.join(sorted(values))}."
+
+
+def _question(item: Item, factors: Mapping[str, Any], canary: str) -> Row:
+    row: Row = {name: getattr(item, name) for name in ITEM}
+    row |= {name: list(row[name]) for name in _LISTS}
+    row["gold"] = None if item.gold is None else orjson.dumps(item.gold.to_dict()).decode()
+    row["canary"] = item.canary or canary
+    for name, kind in factors.items():
         value = item.factors.get(name)
-        row[f"factor_{name}"] = _word(value) if known.kind == pl.String and value is not None else value
+        row[f"factor_{name}"] = _word(value) if kind == pl.String and value is not None else value
     return row
 
 
@@ -154,16 +132,10 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def replies_table(runs: Sequence[ScoredReplies], names: Sequence[str], path: Path, canary: str) -> Table:
-    """Write the table of the replies of these runs. names: what the runs are called, in their order. path, canary: as
-    for `items_table`."""
+def replies_table(runs: Iterable[tuple[str, ScoredReplies]], path: Path, canary: str) -> Table:
+    """Write the table of the replies of these runs, each with what it is called. canary: as for `items_table`."""
     schema = dict.fromkeys(REPLY, pl.String) | {"sample": pl.Int64, "correct": pl.Boolean}
-    rows = (
-        _reply(one, name, canary)
-        for run, name in zip(runs, names, strict=True)
-        for strategy in run.strategies
-        for one in run.of(strategy)
-    )
+    rows = (_reply(one, name, canary) for name, run in runs for strategy in run.strategies for one in run.of(strategy))
     return Table(path, _write_rows(rows, schema, path), schema, REPLY)
 
 
@@ -187,29 +159,27 @@ def _reply(one: ScoredReply, run: str, canary: str) -> Row:
 def _write_rows(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> int:
     """Write rows into a Parquet file, some thousand at a time. Returns how many there are."""
     waiting, parts, count = iter(rows), list[Path](), 0
-    while batch := list(islice(waiting, AT_A_TIME)):
-        part = path.with_name(f"{path.stem}-{len(parts)}.part")
-        pl.DataFrame(batch, schema=schema).write_parquet(part, compression="zstd", row_group_size=AT_A_TIME)
-        parts.append(part)
+    while (batch := list(islice(waiting, AT_A_TIME))) or not parts:
+        parts.append(path.with_name(f"{path.stem}-{len(parts)}.part"))
+        frame = pl.DataFrame(batch, schema=schema)
+        frame.write_parquet(parts[-1], compression="zstd", row_group_size=AT_A_TIME)
         count += len(batch)
-    if len(parts) > 1:
-        whole = pl.scan_parquet(parts, glob=False)
-        whole.sink_parquet(path, compression="zstd", row_group_size=AT_A_TIME, maintain_order=True)
-        for part in parts:
-            part.unlink()
-    elif parts:
+    if len(parts) == 1:
         parts[0].replace(path)
-    else:
-        pl.DataFrame(schema=schema).write_parquet(path, compression="zstd")
+        return count
+    whole = pl.scan_parquet(parts, glob=False)
+    whole.sink_parquet(path, compression="zstd", row_group_size=AT_A_TIME, maintain_order=True)
+    for part in parts:
+        part.unlink()
     return count
 
 
 _TYPES = {pl.String: "sc:Text", pl.Boolean: "sc:Boolean", pl.Int64: "sc:Integer", pl.Float64: "sc:Float"}
 
 
-def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table], digests: Mapping[str, str]) -> bytes:
+def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> bytes:
     """The file's text. about: the fields of the dataset itself, by the names of schema.org; None for what is not known.
-    tables: by name. digests: the SHA-256 digest of each table's file."""
+    tables: by name."""
     distribution = [
         {
             "@type": "cr:FileObject",
@@ -217,9 +187,9 @@ def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table], dige
             "name": f"{name}-parquet",
             "contentUrl": f"data/{name}.parquet",
             "encodingFormat": "application/x-parquet",
-            "sha256": digests[name],
+            "sha256": digest_file(table.path)[1].removeprefix("sha256:"),
         }
-        for name in tables
+        for name, table in tables.items()
     ]
     records = [
         {
@@ -248,7 +218,7 @@ def _field(table: str, column: str, kind: Any, description: str) -> dict[str, An
         "@id": f"{table}/{column}",
         "name": column,
         "description": description,
-        "dataType": next((name for one, name in _TYPES.items() if inner == one), "sc:Text"),
+        "dataType": _TYPES[inner],
         **({"repeated": True} if isinstance(kind, pl.List) else {}),
         "source": {"fileObject": {"@id": f"{table}-parquet"}, "extract": {"column": column}},
     }
@@ -292,10 +262,9 @@ MOST = 1 << 20
 """Most bytes of the text of a licence."""
 
 
-@dataclass(frozen=True)
-class Holding:
-    """What a benchmark or a run holds. benchmark: its name. others: a sentence that says why it may be somebody else's;
-    None for data that come with tomserve."""
+class Holding(NamedTuple):
+    """What a benchmark or a run holds: the name of a benchmark, and a sentence that says why the data may be somebody
+    else's; None for data that come with tomserve."""
 
     benchmark: str
     others: str | None
@@ -305,77 +274,37 @@ def benchmark_holding(name: str, path: Path | None) -> Holding:
     """Whose the questions of a benchmark are. name: its name or file. path: the user's file of them. Raises ConfigError
     for an unknown one."""
     found = benchmarks.get(name)
+    others = None
     if found.terms:
-        return Holding(found.name, f"the questions of {found.name} are others': {found.terms}")
-    if path is not None:
-        return Holding(found.name, f"the questions of {found.name} come from {path.name}")
-    if found.file is not None:
-        return Holding(found.name, f"the benchmark {found.name} is declared in a file of its own, {found.file.name}")
-    return Holding(found.name, None)
+        others = f"the questions of {found.name} are others': {found.terms}"
+    elif path is not None:
+        others = f"the questions of {found.name} come from {path.name}"
+    elif found.file is not None:
+        others = f"the benchmark {found.name} is declared in a file of its own, {found.file.name}"
+    return Holding(found.name, others)
 
 
 def run_holding(name: str, manifest: Manifest) -> Holding:
     """Whose the questions and replies of a run are. name: of the run. What a manifest says is never looked for."""
     benchmark = mark_hidden(manifest.benchmark)[:100]
-    known = benchmarks.find(manifest.benchmark)
+    known, others = benchmarks.find(manifest.benchmark), None
     if manifest.foreign is not None:
         tool = mark_hidden(manifest.foreign.tool)[:40]
-        return Holding(benchmark, f"the questions and replies of {name} were brought from files of {tool}")
-    if known is None or known.file is not None:
-        return Holding(benchmark, f"the benchmark {benchmark} of {name} is none of tomserve's")
-    if known.terms:
-        return Holding(benchmark, f"the questions of {name} are others': {known.terms}")
-    if manifest.benchmark_path is not None or known.mixed:
+        others = f"the questions and replies of {name} were brought from files of {tool}"
+    elif known is None or known.file is not None:
+        others = f"the benchmark {benchmark} of {name} is none of tomserve's"
+    elif known.terms:
+        others = f"the questions of {name} are others': {known.terms}"
+    elif manifest.benchmark_path is not None or known.mixed:
         file = mark_hidden(Path(manifest.benchmark_path or "items").name)[:100]
-        return Holding(benchmark, f"the questions of {name} come from a file, {file}")
-    return Holding(benchmark, None)
+        others = f"the questions of {name} come from a file, {file}"
+    return Holding(benchmark, others)
 
 
 def list_papers(names: Iterable[str]) -> list[str]:
     """The papers of the benchmarks of these names, as far as tomserve knows them, each once."""
     found = (benchmarks.find(name) for name in sorted(set(names)))
     return list(dict.fromkeys(paper for one in found if one is not None for paper in one.papers))
-
-
-def render_bibtex(titles: Iterable[str]) -> str:
-    """BibTeX entries of papers, each given as ``Title (arXiv:NUMBER)`` or ``Title (doi:DOI)``.
-
-    >>> print(render_bibtex(["Hi-ToM (arXiv:2310.16755)"]))
-    @misc{arXiv.2310.16755,
-      title = {Hi-ToM},
-      author = {{The authors of arXiv:2310.16755}},
-      eprint = {2310.16755},
-      archivePrefix = {arXiv},
-      url = {https://arxiv.org/abs/2310.16755}
-    }
-    <BLANKLINE>
-    """
-    entries = []
-    for number, paper in enumerate(titles, 1):
-        match = re.fullmatch(r"(.*) \((arXiv|doi):([\w./-]+)\)", paper)
-        title, kind, place = match.groups() if match else (paper, "", "")
-        fields = {"title": _tex(title)}
-        if kind:
-            fields["author"] = f"{{The authors of {kind}:{_tex(place)}}}"
-        if kind == "arXiv":
-            fields |= {"eprint": place, "archivePrefix": "arXiv", "url": f"https://arxiv.org/abs/{place}"}
-        if kind == "doi":
-            fields |= {"doi": place, "url": f"https://doi.org/{place}"}
-        key = f"{kind}.{place.replace('/', '-')}" if kind else f"paper.{number}"
-        entries.append(bibtex_entry("misc", key, fields))
-    return "\n".join(entries)
-
-
-def bibtex_entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
-    """A BibTeX entry. fields: their values as TeX, by name."""
-    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    return f"@{kind}{{{key},\n{lines}\n}}\n"
-
-
-def _tex(text: str) -> str:
-    """The text as TeX, of which nothing is a command or ends the field."""
-    kept = re.sub(r"[{}\\]", "", mark_hidden(text))
-    return re.sub(r"([&%$#_])", r"\\\1", kept).replace("~", " ").replace("^", " ")
 
 
 def licence_id(given: str) -> str:
@@ -391,11 +320,6 @@ def licence_id(given: str) -> str:
             "with --license-file FILE"
         )
     return licence
-
-
-def licence_page(licence: str) -> str:
-    """Where the licence of that identifier is explained, or the identifier itself where that is not known."""
-    return _PAGES.get(licence, licence)
 
 
 def are_own_benchmarks(names: Iterable[str]) -> bool:
@@ -437,29 +361,22 @@ _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<
 _LARGER = "10M<n<100M"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What is to be written.
-
-    title: of the dataset. licence: its identifier, such as cc-by-4.0. terms: the text of the licence file. source: what
-    the data are, in sentences. own: whether the questions come with tomserve. items: the questions. replies: of runs,
-    with what these are called. papers: to be cited, as titles. languages: codes such as en, empty where that is not
-    known. url, date: where and when it is published, where that is known. benchmark: whether the questions are those
-    of a benchmark on Theory of Mind.
-    """
+    """What is to be written."""
 
     title: str
-    licence: str
-    terms: str
-    source: str
-    own: bool
+    licence: str  # its identifier, such as cc-by-4.0
+    terms: str  # the text of the licence file
+    source: str  # what the data are, in sentences
+    own: bool  # whether the questions come with tomserve
     items: ItemStore
-    replies: Sequence[tuple[str, ScoredReplies]] = ()
-    papers: Sequence[str] = ()
-    languages: Sequence[str] = ()
-    url: str | None = None
+    replies: Sequence[tuple[str, ScoredReplies]] = ()  # of runs, with what these are called
+    papers: Sequence[str] = ()  # to be cited
+    languages: Sequence[str] = ()  # codes such as en; empty where that is not known
+    url: str | None = None  # where and when it is published
     date: str | None = None
-    benchmark: bool = True
+    benchmark: bool = True  # whether the questions are those of a benchmark on Theory of Mind
 
     @property
     def canary(self) -> str:
@@ -483,15 +400,6 @@ def describe_data(benchmarks: Sequence[str], runs: Sequence[str], others: Sequen
     return markdown(" ".join(sentences))
 
 
-@dataclass
-class _Parts:
-    """What was made of a dataset. tables: by name. canaries: all of them, sorted. digests: of the tables' files."""
-
-    tables: dict[str, Table] = field(default_factory=dict)
-    canaries: tuple[str, ...] = ()
-    digests: dict[str, str] = field(default_factory=dict)
-
-
 def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -> list[Path]:
     """Write the folder. inputs: what must not be overwritten. Returns the files.
 
@@ -501,27 +409,32 @@ def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -
     _refuse_leftovers(dataset, folder)
     try:
         with temporary_folder() as scratch:
-            parts = _tables(dataset, scratch)
-            files = {f"data/{name}.parquet": table.path for name, table in parts.tables.items()}
+            tables = {"items": items_table(dataset.items, scratch / "items.parquet", dataset.canary)}
+            if dataset.replies:
+                tables["replies"] = replies_table(dataset.replies, scratch / "replies.parquet", dataset.canary)
+            canaries = sorted({item.canary or dataset.canary for item in dataset.items})
+            written = []
+            for name, table in tables.items():
+                written.append(folder / f"data/{name}.parquet")
+                with table.path.open("rb") as source, _open(written[-1], inputs) as file:
+                    shutil.copyfileobj(source, file, 1 << 20)
             texts = {
-                "README.md": _card(dataset, parts),
-                "LICENSE": f"{dataset.terms.rstrip()}\n\nThese data must not be used to train models.\n",
+                "README.md": _card(dataset, tables, canaries).encode(),
+                "LICENSE": f"{dataset.terms.rstrip()}\n\nThese data must not be used to train models.\n".encode(),
+                "croissant.json": _metadata(dataset, tables, canaries),
             }
             for name, text in texts.items():
-                files[name] = scratch / name
-                files[name].write_text(text, "utf-8")
-            files["croissant.json"] = scratch / "croissant.json"
-            files["croissant.json"].write_bytes(_metadata(dataset, parts))
-            return [_copy_into(source, folder / name, inputs) for name, source in files.items()]
+                written.append(folder / name)
+                with _open(written[-1], inputs) as file:
+                    file.write(text)
+            return written
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
 
 
-def _copy_into(source: Path, path: Path, inputs: Sequence[Path]) -> Path:
+def _open(path: Path, inputs: Sequence[Path]) -> contextlib.AbstractContextManager[Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as read, output_path.open_output(path, *inputs) as file:
-        shutil.copyfileobj(read, file, 1 << 20)
-    return path
+    return output_path.open_output(path, *inputs)
 
 
 def _refuse_leftovers(dataset: Dataset, folder: Path) -> None:
@@ -536,97 +449,52 @@ def _refuse_leftovers(dataset: Dataset, folder: Path) -> None:
             )
 
 
-def _tables(dataset: Dataset, scratch: Path) -> _Parts:
-    parts = _Parts()
-    parts.tables["items"] = items_table(dataset.items, scratch / "items.parquet", dataset.canary)
-    if dataset.replies:
-        names, runs = zip(*dataset.replies, strict=True)
-        parts.tables["replies"] = replies_table(runs, names, scratch / "replies.parquet", dataset.canary)
-    parts.canaries = tuple(sorted({item.canary or dataset.canary for item in dataset.items}))
-    for name, table in parts.tables.items():
-        with table.path.open("rb") as file:
-            parts.digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return parts
-
-
-def _card(dataset: Dataset, parts: _Parts) -> str:
+def _card(dataset: Dataset, tables: Mapping[str, Table], canaries: Sequence[str]) -> str:
     title = " ".join(dataset.title.split())
-    front = _front(dataset, parts, title)
-    chapters = [
-        f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n",
-        f"# {markdown(title)}\n",
-        f"{dataset.source} Written by tomserve {__version__}.\n",
-        f"Version {dataset.version}. Digest of all questions: `{dataset.items.digest()}`.\n",
-        "```python\nfrom datasets import load_dataset\n\n"
-        + "".join(f'{name} = load_dataset("FOLDER_OR_REPOSITORY", "{name}", split="test")\n' for name in parts.tables)
-        + "```\n",
-        "## Not for training\n",
-        "These data measure models. Whoever trains on them takes away what they measure. Every row carries "
-        + ("this canary" if len(parts.canaries) == 1 else "one of these canaries")
-        + ", by which leaks can be found:\n",
-        *(f"```text\n{one}\n```\n" for one in parts.canaries),
-    ]
-    for name, table in parts.tables.items():
-        chapters.append(f"## {name}: {table.rows:,} rows\n")
-        chapters.append("| column | holds |\n|---|---|")
-        chapters.append(
-            "\n".join(f"| `{column}` | {markdown(table.descriptions[column])} |" for column in table.schema) + "\n"
-        )
-    if "replies" in parts.tables:
-        chapters.append(
-            "`item` of a reply is the `id` of its question; a question may have no reply. The terms of whoever served "
-            "the model may limit what can be done with its replies.\n"
-        )
-    chapters += [
-        "## Limits\n",
-        "A share of right answers says what was answered, not why. Constant answers and simple rules solve some of the "
-        "questions: report what they score beside every accuracy (`tomserve analyze` does).\n",
-        *_citation_chapter(dataset),
-        f"## Licence\n\n{dataset.licence}; the text is in `LICENSE`.\n",
-    ]
-    return "\n".join(chapters)
-
-
-def _front(dataset: Dataset, parts: _Parts, title: str) -> dict[str, Any]:
-    """What stands at the head of the card, by which a hub finds and shows the dataset."""
-    rows = max(table.rows for table in parts.tables.values())
-    other = {"license_name": "other", "license_link": "LICENSE"} if dataset.licence == "other" else {}
-    return {
+    rows = max(table.rows for table in tables.values())
+    front = {  # by which a hub finds and shows the dataset
         "license": dataset.licence,
-        **other,
+        **({"license_name": "other", "license_link": "LICENSE"} if dataset.licence == "other" else {}),
         **({"language": list(dataset.languages)} if dataset.languages else {}),
         "pretty_name": title,
         "task_categories": ["question-answering"],
         "size_categories": [next((name for name, most in _SIZES if rows < most), _LARGER)],
         "tags": [*(["theory-of-mind"] if dataset.benchmark else []), "evaluation", "croissant"],
         "configs": [
-            {"config_name": name, "data_files": [{"split": "test", "path": f"data/{name}.parquet"}]}
-            for name in parts.tables
+            {"config_name": name, "data_files": [{"split": "test", "path": f"data/{name}.parquet"}]} for name in tables
         ],
     }
+    return render(
+        "dataset.md",
+        front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
+        title=markdown(title),
+        dataset=dataset,
+        tables=tables,
+        canaries=canaries,
+    )
 
 
-def _citation_chapter(dataset: Dataset) -> list[str]:
-    """The chapter on what to cite."""
-    lines = [f"- {markdown(paper)}" for paper in dataset.papers]
-    lines.append("- tomserve, with its version and the digest above")
-    if not dataset.own and not dataset.papers:
-        lines.insert(0, "- the paper of the questions")
-    return ["## Citation\n", "\n".join(lines) + "\n"]
+def render(name: str, **values: Any) -> str:
+    """The text of a template of this package with these values; values of strangers go through the filter markdown."""
+    files = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    environment = jinja2.Environment(
+        loader=files, trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["markdown"] = markdown
+    return environment.get_template(f"{name}.jinja").render(tomserve=__version__, **values)
 
 
-def _metadata(dataset: Dataset, parts: _Parts) -> bytes:
-    cited = "; ".join((*dataset.papers, f"tomserve {__version__}; data {dataset.items.digest()}"))
+def _metadata(dataset: Dataset, tables: Mapping[str, Table], canaries: Sequence[str]) -> bytes:
     about: Mapping[str, Any] = {
         "name": " ".join(dataset.title.split()),
-        "description": f"{dataset.source} These data must not be used to train models. {' '.join(parts.canaries)}",
-        "license": licence_page(dataset.licence),
+        "description": f"{dataset.source} These data must not be used to train models. {' '.join(canaries)}",
+        "license": _PAGES.get(dataset.licence, dataset.licence),
         "url": dataset.url,
         "version": dataset.version,
         "datePublished": dataset.date,
-        "citeAs": cited,
+        "citeAs": "; ".join((*dataset.papers, f"tomserve {__version__}; data {dataset.items.digest()}")),
     }
-    return render_croissant(about, parts.tables, parts.digests)
+    return render_croissant(about, tables)
 
 
 WAY_OUT = "export them one by one"
@@ -640,14 +508,14 @@ def collect_run_items(runs: Sequence[ScoredReplies]) -> ItemStore:
 
 
 def _each_once(runs: Sequence[ScoredReplies]) -> Iterator[Item]:
-    ids, lines = FirstPlaces(), list[int]()
+    seen: dict[str, int] = {}
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):
-            place, checksum = ids.add(item.id, len(lines)), hash(item.to_json())
-            if place == len(lines):
-                lines.append(checksum)
+            checksum = hash(item.to_json())
+            if item.id not in seen:
+                seen[item.id] = checksum
                 yield item
-            elif lines[place] != checksum:
+            elif seen[item.id] != checksum:
                 raise ConfigError(
                     f"{run.folder}: calls another question {item.id!r:.80} than a run before it does, so that nobody "
                     f"could tell which one a reply answers; {WAY_OUT}"
@@ -658,10 +526,10 @@ def collect_benchmark_items(name: str, path: Path | None, runs: Sequence[ScoredR
     """All questions of a benchmark. runs: what answered some of them. Raises ConfigError where one of these asked
     something else."""
     items = ItemStore(benchmarks.load(name, path, None, benchmarks.ALL))
-    places = FirstPlaces(items.ids)
+    places = {one: place for place, one in enumerate(items.ids)}
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):
-            place = places.find(item.id)
+            place = places.get(item.id)
             if place is None or items[place] != item:
                 how = "is not among" if place is None else "is told otherwise by"
                 raise ConfigError(
