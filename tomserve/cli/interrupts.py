@@ -167,7 +167,7 @@ async def _ask(evaluation: Stoppable, caught: list[int], numbers: list[signal.Si
     def insist(number: int, came: float) -> None:
         time.sleep(1.2 * BUSY)
         if came in unheard:
-            _thread.interrupt_main(number)
+            _thread.interrupt_main(signal.Signals(number))
 
     def on_heard(number: int) -> None:
         unheard.clear()

@@ -174,7 +174,12 @@ def _write_rows(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> i
     return count
 
 
-_TYPES = {pl.String: "sc:Text", pl.Boolean: "sc:Boolean", pl.Int64: "sc:Integer", pl.Float64: "sc:Float"}
+_TYPES: dict[Any, str] = {
+    pl.String: "sc:Text",
+    pl.Boolean: "sc:Boolean",
+    pl.Int64: "sc:Integer",
+    pl.Float64: "sc:Float",
+}
 
 
 def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> bytes:
