@@ -47,7 +47,7 @@ SECOND = "from tomserve.scoring import parallel, table; table.PART, parallel.MAN
 
 PHASES = {
     "eval": {
-        "finds the server": "tomserve.serving.probe:Probe.__enter__",
+        "finds the server": "tomserve.serving.probe:Probe.choose",
         "writes the manifest": "tomserve.content.files:put_in_place",
         "scores": "tomserve.runs.scores:write_score_table",
         "prints": "tomserve.reporting.tables:show_analysis",
