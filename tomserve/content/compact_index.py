@@ -32,11 +32,8 @@ MASK = 2**64 - 1
 
 
 class Index:
-    """A multimap from unsigned integers to unsigned integers.
-
-    keys, values: how many bits they have. Keys should be spread evenly, as hashes are: their first bits choose the
-    bucket.
-    """
+    """A multimap from unsigned integers to unsigned integers. keys, values: how many bits they have. Keys should be
+    spread evenly, as hashes are: their first bits choose the bucket."""
 
     def __init__(self, keys: Literal[32, 64], values: Literal[32, 64]) -> None:
         self._shift = keys - BUCKETS.bit_length() + 1
@@ -69,8 +66,7 @@ class Index:
 
     def has(self, key: int, value: int) -> bool:
         """Whether that key has that value. It is quicker than a look into what `get` returns, and is asked of every
-        question of a run that is resumed.
-        """
+        question of a run that is resumed."""
         bucket = key >> self._shift
         keys = self._keys[bucket]
         at = bisect_left(keys, key)
@@ -89,8 +85,7 @@ class Index:
 
     def first(self, key: int, value: int, same: int) -> int:
         """The value of that key that agrees with this one in the bits of `same`; this one, which is added, where there
-        is none. It is quicker than `get` and `add`.
-        """
+        is none. It is quicker than `get` and `add`."""
         keys, values, at = self._found(key)
         while at < len(keys) and keys[at] == key:
             if not (values[at] ^ value) & same:
@@ -119,13 +114,9 @@ _CHECKSUM = _PLACE << 32
 
 
 class FirstPlaces:
-    """The place at which each of many texts came first, where texts come one after the other.
-
-    It keeps 96 bits of each text that is new: Python's hash of it, and a checksum. The probability that any two of a
-    million different texts agree in all of them is less than 1 in 10**16.
-
-    texts: the first of them, at the places from 0.
-    """
+    """The place at which each of many texts came first, where texts come one after the other. It keeps 96 bits of each
+    text that is new: Python's hash of it, and a checksum. The probability that any two of a million different texts
+    agree in all of them is less than 1 in 10**16. texts: the first of them, at the places from 0."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._index = Index(64, 64)

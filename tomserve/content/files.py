@@ -49,11 +49,9 @@ def one_line(text: str) -> str:
 
 
 def check_regular(path: Path, *, alone: bool = False) -> None:
-    """Raise ConfigError unless `path` is a regular file or nothing is there.
-
-    alone: refuse a file with a second name (hard link), too. This is for files that are changed in place, where whoever
-        knows the file by its other name would find it changed.
-    """
+    """Raise ConfigError unless `path` is a regular file or nothing is there. alone: refuse a file with a second name
+    (hard link), too. This is for files that are changed in place, where whoever knows the file by its other name would
+    find it changed."""
     try:
         status = path.lstat()
     except OSError:
@@ -73,15 +71,10 @@ def check_regular(path: Path, *, alone: bool = False) -> None:
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open the regular file `path` and return its file descriptor.
-
-    A new file gets the permissions that the user's umask leaves.
-
-    flags: those of `os.open`, but not O_TRUNC; to empty a file use `open_for_writing`.
-
-    Raises ConfigError for a link or anything else that is no regular file, and, where the flags allow writing, for a
-    file with a second name; OSError where it cannot be opened.
-    """
+    """Open the regular file `path` and return its file descriptor. A new file gets the permissions that the user's
+    umask leaves. flags: those of `os.open`, but not O_TRUNC; to empty a file use `open_for_writing`. Raises ConfigError
+    for a link or anything else that is no regular file, and, where the flags allow writing, for a file with a second
+    name; OSError where it cannot be opened."""
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
     check_regular(path, alone=writing)
     # Another process may have put something else there since: O_NOFOLLOW refuses a link, and O_NONBLOCK does not wait
@@ -113,19 +106,16 @@ def read_tail(path: Path, most: int) -> str:
 
 def open_for_writing(path: Path) -> IO[bytes]:
     """Open the regular file `path` for writing, created where it is missing and emptied where it is not. Raises
-    ConfigError and OSError as `open_regular` does.
-    """
+    ConfigError and OSError as `open_regular` does."""
     file = os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT), "wb")
     file.truncate(0)
     return file
 
 
 def create_file(path: Path) -> IO[bytes]:
-    """Create a new file and open it for writing, under a name that is not taken.
-
-    The name is `path`, or where something has that name, the same with a number before the suffix (``log-2.txt``). The
-    file's attribute `name` holds the path. Raises OSError where it cannot be created.
-    """
+    """Create a new file and open it for writing, under a name that is not taken. The name is `path`, or where something
+    has that name, the same with a number before the suffix (``log-2.txt``). The file's attribute `name` holds the path.
+    Raises OSError where it cannot be created."""
     number, name = 1, path
     while True:
         try:
@@ -143,14 +133,10 @@ def _without_links(path: str, flags: int) -> int:
 @contextlib.contextmanager
 def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Yield a new file that takes the place of `path` in one step when the block ends: readers see the old file or the
-    new one.
-
-    The file's attribute `name` holds its temporary path, for code that has to write it by name. What stood at `path`
-    before, even a link, is replaced and not written to. If the block raises, the new file is removed. mode: the new
-    file's permissions, before the umask.
-
-    Raises ConfigError where `path` is a folder, a device or the like, OSError where the file cannot be written.
-    """
+    new one. The file's attribute `name` holds its temporary path, for code that has to write it by name. What stood at
+    `path` before, even a link, is replaced and not written to. If the block raises, the new file is removed. mode: the
+    new file's permissions, before the umask. Raises ConfigError where `path` is a folder, a device or the like, OSError
+    where the file cannot be written."""
     check_replaceable(path)
     with temporary_file(path.parent, mode) as file:
         yield file
@@ -159,11 +145,8 @@ def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
     """Take the lock of an open file or folder until it is closed, if no other process holds it; returns whether it was
-    taken. Raises OSError where the file system has no locks.
-
-    (The library filelock knows no shared locks, opens the file by itself and follows links, and would empty it, where
-    the process that holds it has written its number.)
-    """
+    taken. Raises OSError where the file system has no locks. (The library filelock knows no shared locks, opens the
+    file by itself and follows links, and would empty it, where the process that holds it has written its number.)"""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -196,10 +179,8 @@ _in_use: set[str] = set()
 
 @contextlib.contextmanager
 def temporary_file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A new file in a folder, open for writing. If it still has its name when the block ends, it is removed.
-
-    mode: its permissions, before the umask. The file's attribute `name` is its path. Raises OSError where it cannot be
-    created.
+    """A new file in a folder, open for writing. If it still has its name when the block ends, it is removed. mode: its
+    permissions, before the umask. The file's attribute `name` is its path. Raises OSError where it cannot be created.
     """
     _sweep(parent)
     path = str(parent / f".tomserve-{secrets.token_hex(8)}.part")
@@ -217,10 +198,8 @@ def temporary_file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def temporary_folder(within: Path | None = None) -> Iterator[Path]:
-    """A new folder that nobody else can read, which is removed with all that is in it when the block ends.
-
-    within: where it is made; None for the system's folder for temporary files. Raises OSError where it cannot be made.
-    """
+    """A new folder that nobody else can read, which is removed with all that is in it when the block ends. within:
+    where it is made; None for the system's folder for temporary files. Raises OSError where it cannot be made."""
     parent = Path(tempfile.gettempdir()) if within is None else within
     _sweep(parent)
     path = str(parent / f".tomserve-{secrets.token_hex(8)}.work")
@@ -320,10 +299,8 @@ HOLE = 1 << 30
 
 
 def read_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    """The lines of an open file, with their ends.
-
-    path: for messages. Raises ConfigError by file and line for one that is longer than LONGEST_LINE.
-    """
+    """The lines of an open file, with their ends. path: for messages. Raises ConfigError by file and line for one that
+    is longer than LONGEST_LINE."""
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), 1):
         if len(line) > LONGEST_LINE:
             raise line_too_long(path, number)
@@ -352,11 +329,9 @@ def refuse_hole(path: Path) -> None:
 
 
 def read_json(path: Path, way_out: str) -> Any:
-    """What a small file of JSON holds.
-
-    way_out: what to do about a broken one. Raises ConfigError by file and line where it is no JSON, too long, or a
-    link, a pipe or the like; FileNotFoundError where it is missing, and OSError where it cannot be read.
-    """
+    """What a small file of JSON holds. way_out: what to do about a broken one. Raises ConfigError by file and line
+    where it is no JSON, too long, or a link, a pipe or the like; FileNotFoundError where it is missing, and OSError
+    where it cannot be read."""
     with open_for_reading(path) as file:
         text = file.read(LONGEST_LINE + 1)
     if len(text) > LONGEST_LINE:
@@ -376,14 +351,11 @@ _LINE = 2048
 
 class FileSnapshot:
     """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
-
     A run may be scored while it is still being asked: only the beginning of its journal is read, as long as it was when
-    it was opened, and the digest that is recorded is that of exactly these bytes.
-
-    path: the file. size: how many of its bytes to read, None for all that it has now; a file that has become shorter is
-    read to its end. The attribute `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for
-    these bytes, and `count` the number of lines; both are known once `lines` has been read to its end.
-    """
+    it was opened, and the digest that is recorded is that of exactly these bytes. path: the file. size: how many of its
+    bytes to read, None for all that it has now; a file that has become shorter is read to its end. The attribute
+    `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for these bytes, and `count` the
+    number of lines; both are known once `lines` has been read to its end."""
 
     def __init__(self, path: Path, size: int | None = None) -> None:
         self.path, self.digest, self.count = path, "", 0

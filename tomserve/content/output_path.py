@@ -51,11 +51,9 @@ def parse_folder(text: str) -> Path:
 
 
 def check_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> None:
-    """Raise ConfigError where `path` must not be written.
-
-    inputs: files that are read, and folders whose files are; None is passed over. own: names of files of a run that may
-    be replaced after all, because this is what the command makes.
-    """
+    """Raise ConfigError where `path` must not be written. inputs: files that are read, and folders whose files are;
+    None is passed over. own: names of files of a run that may be replaced after all, because this is what the command
+    makes."""
     for name in _names(path):
         _refuse_run(path, name, own)
     number = _stream(path)
@@ -76,11 +74,9 @@ def check_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) ->
 
 @contextlib.contextmanager
 def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> Iterator[IO[bytes]]:
-    """Yield a new file whose content takes the place of `path`, or goes to where that leads, when the block ends.
-
-    The file's attribute `name` holds its path, for code that has to write it by name. If the block raises, nothing is
-    written. inputs, own: as for `check_output`. Raises ConfigError as that does, OSError where it cannot be written.
-    """
+    """Yield a new file whose content takes the place of `path`, or goes to where that leads, when the block ends. The
+    file's attribute `name` holds its path, for code that has to write it by name. If the block raises, nothing is
+    written. inputs, own: as for `check_output`. Raises ConfigError as that does, OSError where it cannot be written."""
     check_output(path, *inputs, own=own)
     number, status = _stream(path), None
     with contextlib.suppress(OSError):
@@ -127,8 +123,7 @@ def _stream(path: Path) -> int | None:
 
 
 def _names(path: Path) -> list[str]:
-    """All names by which a path leads to what it stands for: its own, and those of the links that it is, in order. All
-    are absolute, and only their last parts are links."""
+    """All names by which a path leads to what it stands for: its own, and those of the links that it is, in order."""
     found: list[str] = []
     name = os.path.abspath(path)
     while len(found) < _LINKS:

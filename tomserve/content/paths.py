@@ -73,10 +73,7 @@ def require(relative: str) -> Path:
 
 def names(folder: str, suffix: str) -> dict[str, Path]:
     """All files ``<name><suffix>`` in `folder` of any root, by name and sorted by it; the first root that has a name
-    wins.
-
-    `suffix` may reach into folders: ``names("prompts", "/strategy.yaml")`` lists the strategies.
-    """
+    wins. `suffix` may reach into folders: ``names("prompts", "/strategy.yaml")`` lists the strategies."""
     paths: dict[str, Path] = {}
     for root in roots():
         for path in sorted((root / folder).glob(f"*{suffix}")):
@@ -87,9 +84,7 @@ def names(folder: str, suffix: str) -> dict[str, Path]:
 
 def data_file(name: str) -> Path | None:
     """The path of a data file that others published and that is not shipped with tomserve; None where it is not there.
-
-    It is looked for in the folder TOMSERVE_DATA, or else in ``../shared/data`` beside the checkout.
-    """
+    It is looked for in the folder TOMSERVE_DATA, or else in ``../shared/data`` beside the checkout."""
     chosen, here = os.environ.get("TOMSERVE_DATA"), checkout()
     folder = Path(chosen).expanduser() if chosen else here.parent / "shared/data" if here else None
     return folder / name if folder is not None and (folder / name).is_file() else None
@@ -97,8 +92,7 @@ def data_file(name: str) -> Path | None:
 
 def digest(*parts: bytes | Path) -> str:
     """SHA-256 of byte strings and of files' contents, as ``sha256:<64 hex>``. The length of each part is included, so
-    that moving a byte from one part to the next changes it. Raises OSError for a file that cannot be read.
-    """
+    that moving a byte from one part to the next changes it. Raises OSError for a file that cannot be read."""
     data = [part for part in parts if isinstance(part, bytes)]
     if len(data) < len(parts):
         return digest_of(parts)  # files are read one after the other, and what is in memory is digested at once
@@ -120,8 +114,7 @@ CODE = frozenset((".py", ".js", ".css", ".j2", ".json"))
 
 def code_digest(places: Iterable[Path]) -> str:
     """The `digest` of all code in these folders or files; file names count, relative to the folder that holds the
-    place, so that a renamed file changes it.
-    """
+    place, so that a renamed file changes it."""
     parts: list[bytes | Path] = []
     for place in places:
         paths = place.rglob("*") if place.is_dir() else [place]
@@ -157,10 +150,8 @@ def state_root() -> Path:
 
 
 def run_name(folder: Path) -> str:
-    """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``.
-
-    A run that lies elsewhere is called like its folder.
-    """
+    """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``. A run
+    that lies elsewhere is called like its folder."""
     whole, root = folder.resolve(), absolute_runs_root()
     return whole.relative_to(root).as_posix() if root in whole.parents else whole.name
 

@@ -19,12 +19,8 @@ from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveErro
 
 def load_module(path: Path, kind: str) -> ModuleType:
     """Run the file as a module of its own and return it; while it loads it may import modules beside it, as a script
-    may.
-
-    kind: what the file is, in one word ("benchmark"), for messages and for the module's name.
-
-    Raises ConfigError where there is no such file, ContentError with file and line where it cannot be loaded.
-    """
+    may. kind: what the file is, in one word ("benchmark"), for messages and for the module's name. Raises ConfigError
+    where there is no such file, ContentError with file and line where it cannot be loaded."""
     if not path.is_file():
         raise ConfigError(f"{kind} {str(path)!r}: no such file")
     name = f"tomserve_{kind}_{path.stem}"
@@ -61,10 +57,8 @@ def _siblings(folder: Path) -> Iterator[None]:
 
 
 def describe_failure(error: BaseException, path: Path, what: str) -> ContentError:
-    """The error as one line, with the line of that file that was reached last.
-
-    error: what was raised. path: the user's file. what: what went wrong, such as "cannot be loaded".
-    """
+    """The error as one line, with the line of that file that was reached last. error: what was raised. path: the user's
+    file. what: what went wrong, such as "cannot be loaded"."""
     own = path.resolve()
     line = None
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == own:

@@ -22,23 +22,16 @@ _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 
 class SignatureCheck(NamedTuple):
-    """What came of checking a signature.
+    """What came of checking a signature."""
 
-    is_valid: whether it is one of this text; where signers are given, whether it is by one of them, too.
-    message: who signed it, or what is wrong with it, to follow the word "signature".
-    """
-
-    is_valid: bool
-    message: str
+    is_valid: bool  # whether it is one of this text; where signers are given, whether it is by one of them, too
+    message: str  # who signed it, or what is wrong with it, to follow the word "signature"
 
 
 def sign_text(text: str, key: Path) -> str:
     """The signature of a text. Where the key has a passphrase and no agent holds it, ssh-keygen asks for it in the
-    terminal.
-
-    key: a file with a private key, or with the public one of a key that ssh-agent holds. Raises ConfigError where there
-    is no such key, or ssh-keygen does not sign with it; MachineError where ssh-keygen is missing.
-    """
+    terminal. key: a file with a private key, or with the public one of a key that ssh-agent holds. Raises ConfigError
+    where there is no such key, or ssh-keygen does not sign with it; MachineError where ssh-keygen is missing."""
     path = key.expanduser()
     if not path.is_file():
         raise ConfigError(f"{path}: there is no key; make one by `ssh-keygen -t ed25519 -f FILE`, or name another")
@@ -49,15 +42,10 @@ def sign_text(text: str, key: Path) -> str:
 
 
 def check_signature(text: str, signature: str, signers: Path | None = None) -> SignatureCheck:
-    """Check a signature of a text.
-
-    signature: as `sign_text` gives it; it may come from anybody.
-    signers: the keys that are believed: a file of OpenSSH's "allowed signers" (each line a name and a public key), or a
-        single public key (``.pub``). None to tell only which key it was.
-
-    Raises ConfigError where the file of signers cannot be read or has a mistake in it, MachineError where ssh-keygen is
-    missing.
-    """
+    """Check a signature of a text. signature: as `sign_text` gives it; it may come from anybody. signers: the keys that
+    are believed: a file of OpenSSH's "allowed signers" (each line a name and a public key), or a single public key
+    (``.pub``). None to tell only which key it was. Raises ConfigError where the file of signers cannot be read or has a
+    mistake in it, MachineError where ssh-keygen is missing."""
     if not _is_signature(signature):
         return SignatureCheck(False, "is no signature of OpenSSH")
     with files.temporary_folder() as scratch:

@@ -46,9 +46,7 @@ _PATTERNS = {
 
 def check_part(data: Mapping[str, Any], model: type[pydantic.BaseModel]) -> None:
     """Check a part of a record that is held as plain values. For a validator of the record, which then names the field.
-
-    Raises ValueError that says in words what of it does not fit the model.
-    """
+    Raises ValueError that says in words what of it does not fit the model."""
     try:
         model.model_validate(data)
     except pydantic.ValidationError as error:
@@ -58,17 +56,14 @@ def check_part(data: Mapping[str, Any], model: type[pydantic.BaseModel]) -> None
 
 def choose_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
     """The error to show first. A misspelt key appears twice, as unknown and as missing; the unknown one is what the
-    author has to see.
-    """
+    author has to see."""
     errors = error.errors(include_url=False)
     return next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
 
 
 def place_of(error: Mapping[str, Any], data: Any) -> Loc:
-    """The path to the value that an error is about, as far as it is in the data.
-
-    pydantic adds to the path which of several types it tried; an author knows nothing of these.
-    """
+    """The path to the value that an error is about, as far as it is in the data. pydantic adds to the path which of
+    several types it tried; an author knows nothing of these."""
     loc: Loc = tuple(error["loc"])
     if data is None or error["type"] in ("missing", "extra_forbidden"):
         return loc
@@ -91,9 +86,7 @@ def validation_error(
 
 def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:
     """One pydantic error as one line: what was expected, what was found, and for an unknown key those that are known.
-
-    error: an entry of `ValidationError.errors()`; data: what was validated; model: what it was validated as.
-    """
+    error: an entry of `ValidationError.errors()`; data: what was validated; model: what it was validated as."""
     kind, context = error["type"], error.get("ctx", {})
     loc = place_of(error, data)
     wanted = _type_at(loc, model)
@@ -254,10 +247,8 @@ class YamlLines(dict[Loc, int]):
 
 def load_yaml(path: Path, *, own: bool = True) -> tuple[Any, YamlLines]:
     """Read a YAML file and return its data with the lines of all keys. Raises ContentError for an unreadable, empty or
-    endless file, broken YAML, an alias, values within values without end, or a key that is given twice.
-
-    own: whether it is the user's own. Somebody else's may be no link and no pipe, and has at most MOST bytes.
-    """
+    endless file, broken YAML, an alias, values within values without end, or a key that is given twice. own: whether it
+    is the user's own. Somebody else's may be no link and no pipe, and has at most MOST bytes."""
     most = files.LONGEST_LINE if own else MOST
     try:
         with path.open("rb") if own else files.open_for_reading(path) as file:
@@ -331,10 +322,7 @@ def _dot_path(loc: Loc) -> str:
 
 def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool = True) -> Model:
     """Read a YAML file as a `model`. Raises ContentError for the first mistake, with its line and the nearest known
-    key.
-
-    context: handed to the model's validators. own: whether the file is the user's own, see `load_yaml`.
-    """
+    key. context: handed to the model's validators. own: whether the file is the user's own, see `load_yaml`."""
     data, lines = load_yaml(path, own=own)
     return validate(data, model, path=path, lines=lines, context=context)
 
@@ -343,12 +331,8 @@ def validate(
     data: Any, model: type[Model], *, path: Path, lines: YamlLines | None = None, context: Any = None
 ) -> Model:
     """Validate data that has been read as a `model`. Raises ContentError with file, line and field of the first
-    mistake.
-
-    path: the file to name in the message.
-    lines: the lines of the data's keys, as `load_yaml` returns them; without them no line is named.
-    context: handed to the model's validators.
-    """
+    mistake. path: the file to name in the message. lines: the lines of the data's keys, as `load_yaml` returns them;
+    without them no line is named. context: handed to the model's validators."""
     try:
         return model.model_validate(data, context=context)
     except pydantic.ValidationError as error:
@@ -371,7 +355,6 @@ def check_name(given: str) -> str:
 
 def check_no_file(given: str) -> str:
     """The same, where no command takes it for the file of a program or a preset, as the id of a model may have a slash.
-
     Raises ValueError."""
     if given.endswith(CODE):
         raise ValueError(_path_refusal(given))

@@ -47,25 +47,19 @@ Build = Callable[[Identity, Turn], Request]
 
 @dataclass(slots=True)
 class _Conversation:
-    """An open conversation.
-
-    expected: how many requests it is taken to have. failed: how many of its open turns have no reply in this session.
-    program: whether only its program knows how many requests it takes.
-    """
+    """An open conversation."""
 
     conversation: Conversation
-    expected: int
-    program: bool
-    failed: int = 0
+    expected: int  # how many requests it is taken to have
+    program: bool  # whether only its program knows how many requests it takes
+    failed: int = 0  # how many of its open turns have no reply in this session
 
 
 class Conversations:
-    """The open conversations of one phase of a run; it is the runner's Follower (see tomserve.engine.runner).
-
-    build: makes the request of a turn. had: tells how many requests a conversation, given by strategy, item and sample,
-    had in earlier sessions.
-    ahead: how many conversations of programs are still to be begun, whose number of requests nobody knows.
-    """
+    """The open conversations of one phase of a run; it is the runner's Follower (see tomserve.engine.runner). build:
+    makes the request of a turn. had: tells how many requests a conversation, given by strategy, item and sample, had in
+    earlier sessions. ahead: how many conversations of programs are still to be begun, whose number of requests nobody
+    knows."""
 
     def __init__(self, build: Build, had: Callable[[Asker, str, int], int] = lambda *of: 0) -> None:
         self._build, self._had = build, had
@@ -77,10 +71,7 @@ class Conversations:
 
     @property
     def extra_requests(self) -> int:
-        """How many more requests are wanted than were announced.
-
-        Conversations of programs that have not begun are expected to take as many as those that have ended.
-        """
+        """How many more requests are wanted than were announced."""
         expected = self._extra / self._ended * self.ahead if self._ended else 0.0
         return self._more + round(expected)
 
@@ -90,10 +81,8 @@ class Conversations:
 
     def begin(self, strategy: Asker, item: Item, sample: int = 0) -> Iterable[Request]:
         """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
-
-        sample: which one it is, where the same is asked several times.
-        Raises ConfigError where the strategy's program makes a mistake.
-        """
+        sample: which one it is, where the same is asked several times. Raises ConfigError where the strategy's program
+        makes a mistake."""
         if not strategy.is_multi_turn:
             return (self._build(Identity(item.id, strategy.name, 0, sample), strategy.turn(item)),)
         conversation = strategy.conversation(item)
@@ -119,11 +108,9 @@ class Conversations:
         self._open.pop(identity.question, None)
 
     def follow(self, row: Row) -> list[Request]:
-        """Take a reply, and return the requests that follow from it (see tomserve.engine.runner.Follower).
-
-        A reply that is no answer and never will be ends the conversation. Where there is no reply at all, the
-        conversation waits for another session, once the other turns of its list have had theirs.
-        """
+        """Take a reply, and return the requests that follow from it (see tomserve.engine.runner.Follower). A reply that
+        is no answer and never will be ends the conversation. Where there is no reply at all, the conversation waits for
+        another session, once the other turns of its list have had theirs."""
         question = (row["item"], row["strategy"], row.get("sample") or 0)
         if (entry := self._open.get(question)) is None:
             return []
@@ -170,10 +157,8 @@ class Conversations:
 def replay_conversation(
     build: Build, strategy: Asker, item: Item, sample: int, rows: Mapping[int, Mapping[str, Any]]
 ) -> None:
-    """Lead a conversation once more with the replies that it had; `build` is called for every turn that it asks.
-
-    rows: the last row of each turn. Raises ConfigError where the strategy's program makes a mistake.
-    """
+    """Lead a conversation once more with the replies that it had; `build` is called for every turn that it asks. rows:
+    the last row of each turn. Raises ConfigError where the strategy's program makes a mistake."""
     conversations = Conversations(build)
     waiting = list(conversations.begin(strategy, item, sample))
     while waiting:
@@ -199,19 +184,14 @@ QuestionFilter = Callable[[Question], bool]
 
 
 class RequestCount(NamedTuple):
-    """How many requests are left to ask, and how many there are in all.
-
-    A program says only in the course of a conversation how many requests it takes, so that each of its conversations
-    that is not finished counts as one request more than it has had.
-
-    open: how many conversations of programs are not finished.
-    several: whether any question takes a conversation rather than one request.
-    """
+    """How many requests are left to ask, and how many there are in all. A program says only in the course of a
+    conversation how many requests it takes, so that each of its conversations that is not finished counts as one
+    request more than it has had."""
 
     left: int
     total: int
-    open: int = 0
-    several: bool = False
+    open: int = 0  # how many conversations of programs are not finished
+    several: bool = False  # whether any question takes a conversation rather than one request
 
 
 @dataclass(frozen=True)
@@ -237,10 +217,8 @@ class Questions:
         )
 
     def count(self, journal: Journal) -> RequestCount:
-        """How many requests of these questions are left, and how many there are in all.
-
-        Before a run asks its first question this is wanted several times, and so it is kept until the journal grows.
-        """
+        """How many requests of these questions are left, and how many there are in all. Before a run asks its first
+        question this is wanted several times, and so it is kept until the journal grows."""
         for known, size, count in self._counts:
             if known is journal and size == journal.size:
                 return count
@@ -263,10 +241,8 @@ class Questions:
         self, conversations: Conversations, wanted: QuestionFilter = lambda question: True
     ) -> Iterator[Request]:
         """Make the first requests one by one, in an order in which prompts that share a long beginning come together.
-
-        conversations: makes the requests, and holds the conversations that these requests begin.
-        wanted: tells which questions are to be asked, so that a resumed run renders only those that are left.
-        """
+        conversations: makes the requests, and holds the conversations that these requests begin. wanted: tells which
+        questions are to be asked, so that a resumed run renders only those that are left."""
         for strategy in self.strategies:
             for place in self._in_order(strategy, wanted):
                 for question in self._samples(self.items.ids[place], strategy):
@@ -345,28 +321,18 @@ def count_turns(journal: Journal, question: Question) -> int:
 
 @dataclass(frozen=True)
 class Phase:
-    """What is asked in one phase.
+    """What is asked in one phase. requests: returns the first requests to send, each made when it is needed, given what
+    holds the conversations."""
 
-    journal: keeps the rows.
-    questions: returns everything that is to be answered.
-    requests: returns the first requests to send, each made when it is needed, given what holds the conversations.
-    build: makes the request of a turn.
-    announcement: the message for the user, from the number of requests left and of all.
-    concurrency: how many requests are in flight; None to find it out.
-    hedge: seconds after which a second endpoint is asked, too; None for never.
-    what: ends messages such as "5 of 10 left to ask".
-    session: the record in which the phase notes what it found out, if any.
-    """
-
-    journal: Journal
-    questions: Callable[[], Iterable[Question]]
+    journal: Journal  # keeps the rows
+    questions: Callable[[], Iterable[Question]]  # returns everything that is to be answered
     requests: Callable[[Conversations], Iterable[Request]]
-    build: Build
-    announcement: Callable[[int, int], str]
-    concurrency: int | None = None
-    hedge: float | None = None
-    what: str = "to ask"
-    session: Session | None = None
+    build: Build  # makes the request of a turn
+    announcement: Callable[[int, int], str]  # the message for the user, from the number of requests left and of all
+    concurrency: int | None = None  # how many requests are in flight; None to find it out
+    hedge: float | None = None  # seconds after which a second endpoint is asked, too; None for never
+    what: str = "to ask"  # ends messages such as "5 of 10 left to ask"
+    session: Session | None = None  # the record in which the phase notes what it found out, if any
 
     def count(self) -> RequestCount:
         """How many requests are left, and how many there are in all (see tomserve.runs.conversations.RequestCount)."""
@@ -383,36 +349,22 @@ class Phase:
 
 @dataclass
 class PhaseRunner:
-    """Asks phases; it holds what is the same for all phases of an evaluation.
+    """Asks phases; it holds what is the same for all phases of an evaluation. alive: returns a reason once the process
+    of an embedded server has ended, else None."""
 
-    endpoints: the addresses of the servers, each ``.../v1``.
-    model: the id of the model.
-    listener: told what happens.
-    stop: ends the asking early.
-    log: writes a line to the run's log.
-    save: writes the manifest with everything noted so far.
-    timeout: seconds that one request may take.
-    transport: one of tomserve.engine.transports.TRANSPORTS.
-    policy: how often and when to ask again.
-    alive: returns a reason once the process of an embedded server has ended, else None.
-    answering: compares the models that replies name.
-    watch: looks every now and then whether the server is still the same.
-    added: how many rows all phases have added.
-    """
-
-    endpoints: Sequence[str]
-    model: str
-    listener: Listener
-    stop: Stop
-    log: Callable[[str], None]
-    save: Callable[[], None]
-    timeout: float
-    transport: str = transports.DEFAULT
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    endpoints: Sequence[str]  # the addresses of the servers, each ``.../v1``
+    model: str  # the id of the model
+    listener: Listener  # told what happens
+    stop: Stop  # ends the asking early
+    log: Callable[[str], None]  # writes a line to the run's log
+    save: Callable[[], None]  # writes the manifest with everything noted so far
+    timeout: float  # seconds that one request may take
+    transport: str = transports.DEFAULT  # one of tomserve.engine.transports.TRANSPORTS
+    policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often and when to ask again
     alive: Callable[[], str | None] = lambda: None
-    answering: ModelGuard = field(default_factory=ModelGuard)
-    watch: ServerWatch | None = None
-    added: int = 0
+    answering: ModelGuard = field(default_factory=ModelGuard)  # compares the models that replies name
+    watch: ServerWatch | None = None  # looks every now and then whether the server is still the same
+    added: int = 0  # how many rows all phases have added
 
     async def ask(self, phase: Phase) -> None:
         """Ask what is left of a phase, if anything is. Raises TomserveError; everything that completed is kept."""
@@ -441,10 +393,7 @@ class PhaseRunner:
                 )
 
     async def _run(self, phase: Phase, counter: RowCounter, count: RequestCount) -> None:
-        """Ask what is left of a phase, and note in its session what was found out.
-
-        Raises StoppedError where the asking was ended early.
-        """
+        """Ask what is left of a phase, and note in its session what was found out."""
         timeouts = Timeouts(stall=self.timeout, total=self.timeout)
         transport = transports.make_transport(self.transport, keys.api_key(), timeouts)
         conversations = phase.open_conversations(count)

@@ -75,15 +75,11 @@ class Servers:
 def start_server(
     stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None], share: float = 1.0
 ) -> tuple[Server, Target]:
-    """Start a server on this machine: of the small reference model on the CPU, or of the model that was named.
-
-    stack: stops the server when it is closed.
-    chosen: the target, which has no server yet.
-    folder: the run's folder; the server writes its output to ``server.log`` there.
-    note: called every few seconds with a sentence on how far the start is; an error that it raises ends the waiting.
-    share: how much of each GPU's memory the server may take of what it otherwise would.
-
-    Returns the server, and the target with the server's address. Raises ServerError, MachineError.
+    """Start a server on this machine: of the small reference model on the CPU, or of the model that was named. stack:
+    stops the server when it is closed. chosen: the target, which has no server yet. folder: the run's folder; the
+    server writes its output to ``server.log`` there. note: called every few seconds with a sentence on how far the
+    start is; an error that it raises ends the waiting. share: how much of each GPU's memory the server may take of what
+    it otherwise would. Returns the server, and the target with the server's address. Raises ServerError, MachineError.
     """
     from tomserve.serving import serve  # most runs are asked of a server that runs
 
@@ -129,15 +125,12 @@ def check_endpoints(
     waiting: WaitPolicy | None = None,
     note: Callable[[str], None] = lambda message: None,
 ) -> int | None:
-    """Ask every endpoint something small, and check that the longest prompts fit into the model's context.
-
-    chosen: the servers and the model. questions: what will be asked. sampling: fields of each request.
-    timeout: seconds that one request may take. waiting: how to wait where an endpoint is busy; None for not at all.
-    note: called with a warning where a server that counts no tokens by itself cuts the longest prompt off.
-
-    Returns the tokens of the longest prompt, None where the server does not count tokens. Raises ServerError where an
-    endpoint does not answer as it should, ConfigError where a prompt and its reply are longer than the context.
-    """
+    """Ask every endpoint something small, and check that the longest prompts fit into the model's context. chosen: the
+    servers and the model. questions: what will be asked. sampling: fields of each request. timeout: seconds that one
+    request may take. waiting: how to wait where an endpoint is busy; None for not at all. note: called with a warning
+    where a server that counts no tokens by itself cuts the longest prompt off. Returns the tokens of the longest
+    prompt, None where the server does not count tokens. Raises ServerError where an endpoint does not answer as it
+    should, ConfigError where a prompt and its reply are longer than the context."""
     longest = None
     for address in chosen.endpoints:
         probe = Probe(address, keys.api_key(), timeout, waiting)
@@ -171,12 +164,7 @@ Prompt = tuple[str, str, Sequence[Message], int]
 
 
 def _longest_prompts(questions: Questions) -> Iterator[Prompt]:
-    """The longest prompts of every strategy.
-
-    A template shows the texts of an item, and something around every sentence and choice. So the longest prompts are
-    those of the items with the most text, or with the most sentences and choices. Only these are rendered here, because
-    rendering all prompts just to measure them would take as long as rendering them to be asked.
-    """
+    """The longest prompts of every strategy."""
     items = questions.items
     text, parts = items.characters, items.parts
     by_text = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: (text[place], parts[place]))
@@ -199,23 +187,17 @@ def _own_fields(questions: Questions) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 @dataclass
 class ServerChanges:
-    """Records the changes of the server, or of the model that answers, in one session.
+    """Records the changes of the server, or of the model that answers, in one session. say: functions that are called
+    with a sentence for each change, such as that which writes the run's log."""
 
-    session: the record of the session in the manifest.
-    accepted: whether the user goes on in spite of changes (`--accept-change`).
-    say: functions that are called with a sentence for each change, such as that which writes the run's log.
-    """
-
-    session: Session
-    accepted: bool
+    session: Session  # the record of the session in the manifest
+    accepted: bool  # whether the user goes on in spite of changes (`--accept-change`)
     say: tuple[Callable[[str], None], ...]
 
     def check(self, folder: Path, manifest: Manifest) -> None:
-        """Compare the server with that of the last session that had answers, and record each difference.
-
-        folder: the run's folder, for messages. manifest: holds the earlier sessions. Raises RunMismatchError where the
-        server is another one, unless the user accepts that.
-        """
+        """Compare the server with that of the last session that had answers, and record each difference. folder: the
+        run's folder, for messages. manifest: holds the earlier sessions. Raises RunMismatchError where the server is
+        another one, unless the user accepts that."""
         sessions = [session.to_dict() for session in manifest.sessions]
         for change in provenance.check_same_server(folder, sessions, self.session.to_dict(), accepted=self.accepted):
             self.note(change)
@@ -249,10 +231,8 @@ class ServerChanges:
 
 def refuse_changed_prompts(folder: Path, old: Manifest, asked: Collection[str], strategies: Sequence[Strategy]) -> None:
     """Raise RunMismatchError where strategies have got other prompts since the run began, and its own another name.
-
     folder: the run's folder, for messages. old: its manifest. asked: the strategies that have answers in it.
-    strategies: those that are to be asked now.
-    """
+    strategies: those that are to be asked now."""
     renamed = {}
     for strategy in strategies:
         was = old.strategies.get(strategy.name)
@@ -270,56 +250,37 @@ def refuse_changed_prompts(folder: Path, old: Manifest, asked: Collection[str], 
 
 @dataclass(frozen=True)
 class EvalResult:
-    """What an evaluation did.
+    """What an evaluation did."""
 
-    folder: of the run. total: how many requests were wanted, one for each item and turn of each strategy.
-    added: how many rows this evaluation added, those of questions asked again among them.
-    failures: how many of the wanted rows are no answer, by status.
-    seconds: how long the evaluation took.
-    """
-
-    folder: Path
-    total: int
-    added: int
-    failures: dict[str, int]
-    seconds: float
+    folder: Path  # of the run
+    total: int  # how many requests were wanted, one for each item and turn of each strategy
+    added: int  # how many rows this evaluation added, those of questions asked again among them
+    failures: dict[str, int]  # how many of the wanted rows are no answer, by status
+    seconds: float  # how long the evaluation took
 
 
 @dataclass
 class Evaluation:
-    """An evaluation whose run folder is locked and whose server has been checked: `ask` asks what is left.
+    """An evaluation whose run folder is locked and whose server has been checked: `ask` asks what is left. folder,
+    journal, manifest: the run's folder, its rows and its record. alive: returns a reason once the process of an
+    embedded server has ended, else None."""
 
-    plan: what is to be asked.
-    folder, journal, manifest: the run's folder, its rows and its record.
-    known: the ids of all items that the run was ever to ask, in this session or an earlier one.
-    listener: told what happens.
-    stop: ends the asking early.
-    began: when the evaluation began, in seconds of the monotonic clock.
-    target: the server and model that are asked; once it runs, the embedded server.
-    alive: returns a reason once the process of an embedded server has ended, else None.
-    added: how many rows were added.
-    session: the record of this session in the manifest.
-    """
-
-    plan: Plan
+    plan: Plan  # what is to be asked
     folder: runfolder.RunFolder
     journal: Journal
     manifest: Manifest
-    known: Sequence[str]
-    listener: Listener
-    stop: Stop
-    began: float
-    target: Target
+    known: Sequence[str]  # the ids of all items that the run was ever to ask, in this session or an earlier one
+    listener: Listener  # told what happens
+    stop: Stop  # ends the asking early
+    began: float  # when the evaluation began, in seconds of the monotonic clock
+    target: Target  # the server and model that are asked; once it runs, the embedded server
     alive: Callable[[], str | None] = lambda: None
-    added: int = 0
-    session: Session = field(default_factory=Session)
+    added: int = 0  # how many rows were added
+    session: Session = field(default_factory=Session)  # the record of this session in the manifest
 
     async def ask(self) -> None:
-        """Ask everything that has no final row yet, phase by phase.
-
-        Raises TomserveError, and StoppedError where `stop` was set. Everything that completed is kept in all cases,
-        also where the task is cancelled.
-        """
+        """Ask everything that has no final row yet, phase by phase. Raises TomserveError, and StoppedError where `stop`
+        was set. Everything that completed is kept in all cases, also where the task is cancelled."""
         if not self.anything_left():
             return
         options = self.plan.options
@@ -356,11 +317,9 @@ class Evaluation:
         return ServerChanges(self.session, self.plan.options.accept_change, (self.folder.log, self.listener.message))
 
     def check_server(self) -> None:
-        """Compare the server with the one that answered before.
-
-        Raises RunMismatchError where it is another one, unless `accept_change` was given. A session that only asks for
-        the noise check may use another server, because the noise check reports that itself.
-        """
+        """Compare the server with the one that answered before. Raises RunMismatchError where it is another one, unless
+        `accept_change` was given. A session that only asks for the noise check may use another server, because the
+        noise check reports that itself."""
         left, options = self._questions().count().left, self.plan.options
         server = make_portable(self.target.server)
         self.session = Session.begin(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
@@ -436,11 +395,7 @@ class Evaluation:
         return EvalResult(self.folder.path, total, self.added, failures, seconds)
 
     def _failures(self) -> Counter[str]:
-        """How many wanted rows are no answer, by status.
-
-        A conversation that was begun, and is not finished although none of its turns failed, counts as one of them. In
-        one that has ended, a turn that got no reply counts no more, as nobody will ask it again.
-        """
+        """How many wanted rows are no answer, by status."""
         failures: Counter[str] = Counter()
         questions, failed = self.plan.questions, set()
         items, calls = questions.ids if self.journal.failed else (), {s.name: s.calls for s in questions.strategies}
@@ -462,10 +417,8 @@ def open_evaluation(
     options: EvalOptions, listener: Listener | None = None, stop: Stop | None = None, servers: Servers | None = None
 ) -> Iterator[Evaluation]:
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
-
     options: what to ask of whom. listener: told what happens [nobody]. stop: ends it early. servers: keeps a server
-    started here for what comes next [it is stopped]. Leaving the context writes the manifest. Raises TomserveError.
-    """
+    started here for what comes next [it is stopped]. Leaving the context writes the manifest. Raises TomserveError."""
     listener, stop, began = listener or SilentListener(), stop or Stop(), time.monotonic()
     planning.check_options(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = WaitPolicy(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
@@ -493,10 +446,8 @@ def open_evaluation(
 def resume_evaluation(
     plan: Plan, folder: runfolder.RunFolder, journal: Journal, listener: Listener, stop: Stop, began: float
 ) -> Evaluation:
-    """The evaluation, with the rows and the record that its run folder holds already.
-
-    Raises RunMismatchError where the folder belongs to another benchmark, model or prompts.
-    """
+    """The evaluation, with the rows and the record that its run folder holds already. Raises RunMismatchError where the
+    folder belongs to another benchmark, model or prompts."""
     options = plan.options
     manifest = begin_manifest(plan, folder.path)
     if (old := Manifest.read(folder.path)) is not None:
@@ -543,11 +494,9 @@ def evaluate(
     stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:
-    """Open an evaluation, ask everything that is left, close it, and return what it did.
-
-    drive: runs `Evaluation.ask` to its end; a command line gives its own, which handles signals meanwhile. The other
-    parameters are those of `open_evaluation`. The calling thread must have no running event loop. Raises TomserveError.
-    """
+    """Open an evaluation, ask everything that is left, close it, and return what it did. drive: runs `Evaluation.ask`
+    to its end; a command line gives its own, which handles signals meanwhile. The other parameters are those of
+    `open_evaluation`. The calling thread must have no running event loop. Raises TomserveError."""
     with open_evaluation(options, listener, stop, servers) as evaluation:
         drive(evaluation)
     return evaluation.result()

@@ -79,11 +79,11 @@ _SHORT = ("json", "fenced", "embedded", "unclosed", "label")
 
 @dataclass(frozen=True)
 class Reader:
-    """The model that reads. target: its server. strategy: its prompt. sampling: fields of each request."""
+    """The model that reads."""
 
-    target: Target
-    strategy: Strategy
-    sampling: Sampling
+    target: Target  # its server
+    strategy: Strategy  # its prompt
+    sampling: Sampling  # fields of each request
 
     @property
     def mark(self) -> str:
@@ -110,13 +110,11 @@ def find_reader(
     strategy: str = STRATEGY,
     option: str | None = None,
 ) -> Reader:
-    """Find the model that is to read, and ask its server what it serves.
-
-    given: the address of a server, or the name of a model or preset that `tomserve serve` runs on this machine. model:
-    which of the models at that address, where it serves several. waiting: how to wait for a server that still loads.
-    strategy: whose prompt it is asked by. option: the name of the option that names the model, if it is another one.
-    Raises ConfigError or ServerError where there is no such server.
-    """
+    """Find the model that is to read, and ask its server what it serves. given: the address of a server, or the name of
+    a model or preset that `tomserve serve` runs on this machine. model: which of the models at that address, where it
+    serves several. waiting: how to wait for a server that still loads. strategy: whose prompt it is asked by. option:
+    the name of the option that names the model, if it is another one. Raises ConfigError or ServerError where there is
+    no such server."""
     at, option = "://" in given, f"--{option or strategy}"
     if model is not None and not at:
         raise ConfigError(f"{option}-model names a model at the address {option} URL; give the model alone by {option}")
@@ -137,9 +135,7 @@ def reader_at(chosen: Target, name: str = STRATEGY) -> Reader:
     """The model of a server as a reader that is asked by the prompt of that strategy."""
     preset = chosen.preset
     strategy = Strategy.load(
-        name,
-        system_role=preset.system_role if preset else True,
-        thinking=preset.thinking_tokens() if preset else 0,
+        name, system_role=preset.system_role if preset else True, thinking=preset.thinking_tokens() if preset else 0
     )
     if strategy.is_multi_turn:
         raise ConfigError(f"{strategy.folder}: what is asked here takes one turn; it cannot take several")
@@ -147,11 +143,9 @@ def reader_at(chosen: Target, name: str = STRATEGY) -> Reader:
 
 
 def check_other(reader: Reader, evaluated: Iterable[Any], answering: Iterable[str] = ()) -> None:
-    """Raise ConfigError where the reader is the model whose replies it would read.
-
-    evaluated: the names of that model. answering: further names of the reader, such as its replies give. Names are
-    compared without their folders and without regard to letter case.
-    """
+    """Raise ConfigError where the reader is the model whose replies it would read. evaluated: the names of that model.
+    answering: further names of the reader, such as its replies give. Names are compared without their folders and
+    without regard to letter case."""
     if same := sorted((reader.names | reader_names(answering)) & reader_names(evaluated)):
         raise ConfigError(
             f"--reader: {reader.target.model} is the evaluated model ({same[0]}), which would read its own replies; "
@@ -171,36 +165,31 @@ def reader_names(given: Iterable[Any]) -> set[str]:
 
 
 class ReplyToRead(NamedTuple):
-    """A reply that the reader is asked about. place: that of its item. item, strategy: whose reply it is (the first of
-    equal ones). rules: the answer that the rules have read in it, None where they could not."""
+    """A reply that the reader is asked about. item, strategy: whose reply it is (the first of equal ones)."""
 
-    place: int
+    place: int  # that of its item
     item: str
     strategy: str
-    rules: str | None
+    rules: str | None  # the answer that the rules have read in it, None where they could not
 
 
 @dataclass
 class Survey:
-    """The replies of a file: which the rules could not read, and a sample of those that they could.
-
-    known, found, rules: the items, the responses, and what the benchmarks add to their scoring. size: how many replies
-    the sample has at most. lettered: the strategies that show the choices as A, B, C, beside benchmarks that do.
-    After `look`: unread, sample: the replies to ask about, by their content. counts: how many replies have the same
-    content, of those that could not be read. silent: how many replies say nothing after their thinking, and are not
-    shown to the reader. models: the names of the models that replied.
-    """
+    """The replies of a file: which the rules could not read, and a sample of those that they could. known, found,
+    rules: the items, the responses, and what the benchmarks add to their scoring. After `look`: unread, sample: the
+    replies to ask about, by their content. counts: how many replies have the same content, of those that could not be
+    read."""
 
     known: ItemFile
     found: ResponseFile
     rules: ScoringLookup
-    size: int
-    lettered: Collection[str] = ()
+    size: int  # how many replies the sample has at most
+    lettered: Collection[str] = ()  # the strategies that show the choices as A, B, C, beside benchmarks that do
     unread: dict[str, ReplyToRead] = field(default_factory=dict)
     sample: dict[str, ReplyToRead] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    silent: int = 0
-    models: set[str] = field(default_factory=set)
+    silent: int = 0  # how many replies say nothing after their thinking, and are not shown to the reader
+    models: set[str] = field(default_factory=set)  # the names of the models that replied
 
     def look(self) -> None:
         """Read all replies by the rules."""
@@ -270,10 +259,8 @@ def reader_requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iter
 
 def make_reader_item(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
     """What the reader is shown, in the form of an item: the lines of the reply in the place of a story, and one more
-    choice, which is none of them.
-
-    name: its id. offers: the choices, Lettered where they were offered by letter, so that the reply may name one by it.
-    """
+    choice, which is none of them. name: its id. offers: the choices, Lettered where they were offered by letter, so
+    that the reply may name one by it."""
     offered = offers.offered if isinstance(offers, LetteredChoices) else ()
     letters = "".join(f"\n{chr(ord('A') + place)}. {choice or OTHER}" for place, choice in enumerate(offered))
     none = none_label(item.choices)
@@ -298,17 +285,13 @@ SAMPLE = 100
 
 
 class Agreement(NamedTuple):
-    """How often the reader takes the answer that the rules have read.
+    """How often the reader takes the answer that the rules have read. low, high: the 95% interval of the share alike
+    (Wilson's; replies count as independent); nan for an empty sample."""
 
-    replies: how many replies of the sample the reader has replied about. alike: in how many it takes the same answer.
-    other: in how many it takes another choice. none: in how many it finds none, or replies with nonsense. low, high:
-    the 95% interval of the share alike (Wilson's; replies count as independent); nan for an empty sample.
-    """
-
-    replies: int
-    alike: int
-    other: int
-    none: int
+    replies: int  # how many replies of the sample the reader has replied about
+    alike: int  # in how many it takes the same answer
+    other: int  # in how many it takes another choice
+    none: int  # in how many it finds none, or replies with nonsense
     low: float
     high: float
 
@@ -324,23 +307,17 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingOutcome:
-    """What the reader made of the replies that the rules could not read.
+    """What the reader made of the replies that the rules could not read."""
 
-    model: the reader. place: where its choices are kept. unread: how many replies there are, equal ones counted each.
-    read: in how many it found a choice. none: in how many it found none. nonsense: to how many its own reply was no
-    choice. failures: about how many it has not replied, by status. silent: how many say nothing after their thinking
-    and were not shown to it. agreement: that with the rules; None where the reader was not asked at all.
-    """
-
-    model: str
-    place: GradeFiles
-    unread: int
-    read: int = 0
-    none: int = 0
-    nonsense: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    silent: int = 0
-    agreement: Agreement | None = None
+    model: str  # the reader
+    place: GradeFiles  # where its choices are kept
+    unread: int  # how many replies there are, equal ones counted each
+    read: int = 0  # in how many it found a choice
+    none: int = 0  # in how many it found none
+    nonsense: int = 0  # to how many its own reply was no choice
+    failures: Counter[str] = field(default_factory=Counter)  # about how many it has not replied, by status
+    silent: int = 0  # how many say nothing after their thinking and were not shown to it
+    agreement: Agreement | None = None  # that with the rules; None where the reader was not asked at all
 
     def lines(self) -> list[str]:
         """The outcome in words, one sentence a line."""
@@ -359,25 +336,19 @@ class ReadingOutcome:
 
 @dataclass
 class ReadingJob:
-    """The reading of some replies: `ask` asks about those that were not read yet.
+    """The reading of some replies: `ask` asks about those that were not read yet."""
 
-    reader: who reads. survey: the replies. place: where the choices are kept. listener: told what happens. log: writes
-    a line to the run's log. stop: ends the asking early. own: whether the reader may be the evaluated model.
-    evaluated: names of that model beside those that the replies give. policy: how often a request is sent again.
-    journal: the choices, while they are asked for. named: the names that the reader's own replies gave.
-    """
-
-    reader: Reader
-    survey: Survey
-    place: GradeFiles
-    listener: Listener = field(default_factory=SilentListener)
-    log: Callable[[str], None] = lambda line: None
-    stop: Stop = field(default_factory=Stop)
-    own: bool = False
-    evaluated: tuple[Any, ...] = ()
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
-    journal: Journal | None = None
-    named: set[str] = field(default_factory=set)
+    reader: Reader  # who reads
+    survey: Survey  # the replies
+    place: GradeFiles  # where the choices are kept
+    listener: Listener = field(default_factory=SilentListener)  # told what happens
+    log: Callable[[str], None] = lambda line: None  # writes a line to the run's log
+    stop: Stop = field(default_factory=Stop)  # ends the asking early
+    own: bool = False  # whether the reader may be the evaluated model
+    evaluated: tuple[Any, ...] = ()  # names of that model beside those that the replies give
+    policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often a request is sent again
+    journal: Journal | None = None  # the choices, while they are asked for
+    named: set[str] = field(default_factory=set)  # the names that the reader's own replies gave
 
     async def ask(self) -> None:
         """Ask about every reply without a choice. Raises TomserveError; every choice that was made is kept."""
@@ -420,12 +391,10 @@ def _drive(job: ReadingJob) -> None:
 
 
 def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = _drive) -> ReadingOutcome:
-    """Have the reader read what the rules cannot, and make its choices those that scoring uses.
-
-    drive: runs `ReadingJob.ask` to its end; a command line gives its own, which handles signals meanwhile. Raises
-    ConfigError where the reader is the evaluated model, and other TomserveErrors as an evaluation does. Until all was
-    asked, the choices that were used before stay in use.
-    """
+    """Have the reader read what the rules cannot, and make its choices those that scoring uses. drive: runs
+    `ReadingJob.ask` to its end; a command line gives its own, which handles signals meanwhile. Raises ConfigError where
+    the reader is the evaluated model, and other TomserveErrors as an evaluation does. Until all was asked, the choices
+    that were used before stay in use."""
     job.check()
     job.survey.look()
     job.check()
@@ -452,11 +421,9 @@ def read_run(
     drive: Callable[[ReadingJob], None] = _drive,
 ) -> ReadingOutcome:
     """Have the reader read what the rules cannot read of a run; its scores are made with the choices from then on.
-
     folder: the run's folder, which is locked meanwhile. sample: how many replies that the rules have read are read,
     too. own, listener, stop, drive: as in ReadingJob and `read_replies`. Raises as `read_replies` does, and ConfigError
-    for a run that holds no replies.
-    """
+    for a run that holds no replies."""
     with RunFolder(folder) as held:
         if (replies := load_replies(folder)) is None:
             raise ConfigError(f"{folder}: nothing was asked yet, so there is nothing to read")
@@ -494,8 +461,7 @@ class _Journal(Journal):
 
 
 def _make_outcome(job: ReadingJob, failed: dict[str, str]) -> ReadingOutcome:
-    """Count what was chosen, and write the record that makes the choices count. failed: the status of each content that
-    the reader has not replied about."""
+    """Count what was chosen, and write the record that makes the choices count."""
     record = {**_record(job.reader), "sample": None}
     _write(job.place, record)
     choices, survey = GraderChoices(job.place), job.survey

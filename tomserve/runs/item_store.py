@@ -128,10 +128,8 @@ class LineStore(Sequence[bytes]):
 
 
 class TextStore(Sequence[str]):
-    """A sequence of short texts, such as ids, which takes 8 bytes a text besides its characters.
-
-    texts: the first of them.
-    """
+    """A sequence of short texts, such as ids, which takes 8 bytes a text besides its characters. texts: the first of
+    them."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._held = bytearray()
@@ -185,11 +183,9 @@ others, so that what is shorter comes before what goes on."""
 
 
 def sort_key(key: tuple[Any, ...]) -> bytes:
-    """Bytes that are ordered as the tuple is: of two such tuples, the smaller one has the smaller bytes.
-
-    key: texts, integers of 64 bits, and tuples of these. As in any comparison of tuples, what stands at the same place
-    has to be of one type.
-    """
+    """Bytes that are ordered as the tuple is: of two such tuples, the smaller one has the smaller bytes. key: texts,
+    integers of 64 bits, and tuples of these. As in any comparison of tuples, what stands at the same place has to be of
+    one type."""
     return b"".join(map(_part, key))
 
 
@@ -203,10 +199,8 @@ def _part(value: Any) -> bytes:
 
 
 def sort_places(keys: Iterable[bytes]) -> array[int]:
-    """The places of the keys, from 0, in the order of their bytes; equal ones as they came.
-
-    Raises MachineError where there is no room for a temporary file.
-    """
+    """The places of the keys, from 0, in the order of their bytes; equal ones as they came. Raises MachineError where
+    there is no room for a temporary file."""
     held: list[bytes] = []
     size, left = 0, iter(keys)
     for key in left:
@@ -256,15 +250,10 @@ class DrawEntry(NamedTuple):
 
 
 class ItemStore(Sequence[Item]):
-    """A sequence of items, each kept as its line of JSON; reading an item makes it anew.
-
-    items: the items in their order.
-    draw: how a part of the items is drawn; None draws whole clusters.
-    ids: the items' ids. lines: their lines of JSON.
-    characters: how many characters of text each item has.
-    parts: how many sentences and choices each item has.
-    benchmarks: the names of the benchmarks that the given items name.
-    """
+    """A sequence of items, each kept as its line of JSON; reading an item makes it anew. items: the items in their
+    order. draw: how a part of the items is drawn; None draws whole clusters. ids: the items' ids. lines: their lines of
+    JSON. characters: how many characters of text each item has. parts: how many sentences and choices each item has.
+    benchmarks: the names of the benchmarks that the given items name."""
 
     def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
         self.ids = TextStore()
@@ -318,10 +307,8 @@ class ItemStore(Sequence[Item]):
         return self.part(array("Q", (entry.place for entry in where(self.entries(), conditions))))
 
     def take(self, limit: int | None, asked: Collection[str] = frozenset()) -> ItemStore:
-        """At most `limit` items, chosen by `items.draw.draw_places` and in their order; all of them for None.
-
-        asked: ids of items that a run asks already, which come first.
-        """
+        """At most `limit` items, chosen by `items.draw.draw_places` and in their order; all of them for None. asked:
+        ids of items that a run asks already, which come first."""
         if limit is None or limit >= len(self):
             return self
         return self.part(draw_places(self.entries(), limit, self.draw, asked))

@@ -40,12 +40,10 @@ from tomserve.status import ANSWERS, FINAL, SPOKEN
 
 
 class IdentitySet:
-    """A set of identities (item, strategy, turn, sample) that keeps 96 bits of each.
-
-    64 of these bits are Python's hash of the identity, 32 are a checksum of the item. The probability that any two of a
-    million identities agree in all of them is less than 1 in 10**16. The set is valid within this process only, because
-    Python's hashes of texts differ between processes.
-    """
+    """A set of identities (item, strategy, turn, sample) that keeps 96 bits of each. 64 of these bits are Python's hash
+    of the identity, 32 are a checksum of the item. The probability that any two of a million identities agree in all of
+    them is less than 1 in 10**16. The set is valid within this process only, because Python's hashes of texts differ
+    between processes."""
 
     def __init__(self) -> None:
         self._index = Index(64, 32)
@@ -77,11 +75,9 @@ _RARE = frozenset(_FURTHER)
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Read the rows of a journal, each with the byte offset of its line. An incomplete last line is left out.
-
-    Raises ConfigError that names the line where it is no row, as somebody may have edited the file, and where `path` is
-    a link, a pipe or the like.
-    """
+    """Read the rows of a journal, each with the byte offset of its line. An incomplete last line is left out. Raises
+    ConfigError that names the line where it is no row, as somebody may have edited the file, and where `path` is a
+    link, a pipe or the like."""
     offset = 0
     try:
         with files.open_for_reading(path) as file:
@@ -118,8 +114,7 @@ def parse_row(path: Path, number: int, line: bytes) -> Row:
 
 def _is_plain(row: Any) -> bool:
     """Whether what a line holds is a row as most are: with the fields of every row, and none that is to be looked at
-    more closely. It says nothing else than the checks that follow it, but sooner: a resumed run reads all its rows.
-    """
+    more closely."""
     return (
         type(row) is dict
         and type(row.get("item")) is type(row.get("strategy")) is type(row.get("key")) is str
@@ -136,22 +131,15 @@ def row_identity(row: Row) -> Identity:
 
 
 class Journal:
-    """A journal that is open for appending.
-
-    path: the file; it is made where it does not exist.
-    marks: fields that every row of this journal carries. Rows of the file with other values belong to another journal
-    in the same file, and are neither counted nor reused here.
-    final: the identities that are never asked again.
-    closed: the conversations of several turns that have ended, each by the identity of its first turn.
-    further: the conversations that have a final row of a later turn than their first and are not closed, each by its
-    item, strategy and sample.
-    asked: the strategies that have at least one row.
-    failed: the status of each identity whose last row is no answer.
-    models: the models that earlier answers name (field `served_model`), at most MODELS of them.
-    torn: the file to which an incomplete last line was moved; None where there was none.
-
-    Raises ConfigError as `read_rows` does, and where the file cannot be written.
-    """
+    """A journal that is open for appending. path: the file; it is made where it does not exist. marks: fields that
+    every row of this journal carries. Rows of the file with other values belong to another journal in the same file,
+    and are neither counted nor reused here. final: the identities that are never asked again. closed: the conversations
+    of several turns that have ended, each by the identity of its first turn. further: the conversations that have a
+    final row of a later turn than their first and are not closed, each by its item, strategy and sample. asked: the
+    strategies that have at least one row. failed: the status of each identity whose last row is no answer. models: the
+    models that earlier answers name (field `served_model`), at most MODELS of them. torn: the file to which an
+    incomplete last line was moved; None where there was none. Raises ConfigError as `read_rows` does, and where the
+    file cannot be written."""
 
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
@@ -276,10 +264,7 @@ class Journal:
         )
 
     def _check_place(self) -> None:
-        """Raise JournalError unless the file is still the one at its path, and not shorter than what was written.
-
-        Rows that are written to a file which was removed, or replaced by another one, are lost for everybody else.
-        """
+        """Raise JournalError unless the file is still the one at its path, and not shorter than what was written."""
         size, about = self._size, os.fstat(self._file)  # in this order, as another thread may be writing
         try:
             there = os.lstat(self.path)
@@ -298,11 +283,8 @@ class Journal:
         return b'{"schema":1,' + orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)[1:]
 
     def append(self, row: Row) -> None:
-        """Write one row in one call.
-
-        Raises JournalError where that fails (disk full, folder gone); half a line that was written is then removed. It
-        also raises JournalError where somebody has made the file shorter.
-        """
+        """Write one row in one call. Raises JournalError where that fails (disk full, folder gone); half a line that
+        was written is then removed. It also raises JournalError where somebody has made the file shorter."""
         line = self._line(row)
         try:
             if os.write(self._file, line) != len(line):
@@ -320,10 +302,8 @@ class Journal:
         self._size = end
 
     def sync(self) -> None:
-        """Force the rows to the disk; does nothing where no row is new.
-
-        Raises JournalError where that fails, and where somebody else has removed, replaced or changed the file.
-        """
+        """Force the rows to the disk; does nothing where no row is new. Raises JournalError where that fails, and where
+        somebody else has removed, replaced or changed the file."""
         if self._synced != self._size:
             size = self._size
             try:
@@ -405,10 +385,8 @@ def _packed_error(path: Path, error: BaseException) -> ConfigError:
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of the journal that a packed file holds, some thousand lines at a time.
-
-    Raises ConfigError where they are not those that were packed, at the latest after the last of them.
-    """
+    """The bytes of the journal that a packed file holds, some thousand lines at a time. Raises ConfigError where they
+    are not those that were packed, at the latest after the last of them."""
     wanted, found, size = read_packed_header(path), hashlib.sha256(), 0
     try:
         lines = pl.scan_parquet(path, glob=False).select(pl.col(LINE).cast(pl.Binary))
@@ -464,11 +442,9 @@ _FOLDERS: dict[int, contextlib.ExitStack] = {}
 
 
 def journal_path(folder: Path) -> Path:
-    """The path of a run's journal, from which it can be read; there need be none yet.
-
-    That of a packed run is a temporary file, which must not be changed. Raises ConfigError as `read_chunks` does, and
-    MachineError where there is no room to unpack it.
-    """
+    """The path of a run's journal, from which it can be read; there need be none yet. That of a packed run is a
+    temporary file, which must not be changed. Raises ConfigError as `read_chunks` does, and MachineError where there is
+    no room to unpack it."""
     if not is_packed(folder):
         return folder / JOURNAL
     packed = folder / PACKED
@@ -503,11 +479,9 @@ def _folder() -> contextlib.ExitStack:
 
 
 def restore_journal(folder: Path, say: Callable[[str], None] = lambda text: None) -> bool:
-    """Unpack a run's journal in its place, as rows are to be added. Returns whether it was packed.
-
-    folder: the run's folder, which this process has locked. say: is told that it is done. Raises ConfigError as
-    `read_chunks` does, and JournalError where there is no room.
-    """
+    """Unpack a run's journal in its place, as rows are to be added. Returns whether it was packed. folder: the run's
+    folder, which this process has locked. say: is told that it is done. Raises ConfigError as `read_chunks` does, and
+    JournalError where there is no room."""
     if not is_packed(folder):
         with contextlib.suppress(FileNotFoundError):
             (folder / PACKED).unlink()  # a packing was ended before it had removed the journal, which counts

@@ -41,20 +41,13 @@ class ManifestPart(BaseModel):
 
 
 class AskedStrategy(ManifestPart):
-    """What the manifest keeps of a strategy.
+    """What the manifest keeps of a strategy."""
 
-    digest: a digest of everything that shapes its requests.
-    max_tokens: how many tokens a reply may have.
-    chain: whether its replies are asked to hold a belief chain.
-    turns: how many requests one question takes, 0 where a program decides; written only where it is not one.
-    lettered: whether it shows the choices as A, B, C; written only where it does.
-    """
-
-    digest: str | None = None
-    max_tokens: int | None = None
-    chain: bool = False
-    turns: int = 1
-    lettered: bool = False
+    digest: str | None = None  # a digest of everything that shapes its requests
+    max_tokens: int | None = None  # how many tokens a reply may have
+    chain: bool = False  # whether its replies are asked to hold a belief chain
+    turns: int = 1  # how many requests one question takes, 0 where a program decides; written only where it is not one
+    lettered: bool = False  # whether it shows the choices as A, B, C; written only where it does
 
     @classmethod
     def of(cls, strategy: Strategy) -> AskedStrategy:
@@ -66,14 +59,11 @@ class AskedStrategy(ManifestPart):
 
 
 class SamplingRecord(ManifestPart):
-    """How replies are sampled, besides further fields of a request.
+    """How replies are sampled, besides further fields of a request."""
 
-    temperature: 0 for greedy decoding. seed: of the first sample. repeats: how many samples a question has.
-    """
-
-    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    seed: int | None = None
-    repeats: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # 0 for greedy decoding
+    seed: int | None = None  # of the first sample
+    repeats: int | None = Field(default=None, ge=1)  # how many samples a question has
 
 
 def check_strategy_names(strategies: dict[str, AskedStrategy]) -> dict[str, AskedStrategy]:
@@ -95,78 +85,58 @@ class CutPrompts(ManifestPart):
 
 
 class Doubts(ManifestPart):
-    """What makes the replies of a session doubtful.
+    """What makes the replies of a session doubtful."""
 
-    cut: the prompts that the server cut off. strange: how many replies ended for a reason of a name that is not known,
-    by that name.
-    """
-
-    cut: CutPrompts | None = None
-    strange: dict[str, int] = {}
+    cut: CutPrompts | None = None  # the prompts that the server cut off
+    strange: dict[str, int] = {}  # how many replies ended for a reason of a name that is not known, by that name
 
 
 class NoiseRecord(ManifestPart):
-    """What the noise check asks again.
+    """What the noise check asks again. items, of: how many items were drawn, of how many. other_engines: engines that
+    answers of the run came from and that differ from the engine of the last session."""
 
-    share: the share of the items that was drawn. seed: that of the draw.
-    items, of: how many items were drawn, of how many.
-    concurrencies: the numbers of requests in flight at which they are asked again.
-    other_engines: engines that answers of the run came from and that differ from the engine of the last session.
-    """
-
-    share: float | None = None
-    seed: int | None = None
+    share: float | None = None  # the share of the items that was drawn
+    seed: int | None = None  # that of the draw
     items: int = 0
     of: int | None = None
-    concurrencies: list[int] = []
+    concurrencies: list[int] = []  # the numbers of requests in flight at which they are asked again
     other_engines: list[str] = []
 
 
 class VariantsRecord(ManifestPart):
-    """The variants of the run's questions (see tomserve.variants).
+    """The variants of the run's questions (see tomserve.variants)."""
 
-    kinds: the kinds that were wanted. made: how many variants there are of each. dropped: how many were left out of
-    each, by reason.
-    """
-
-    kinds: list[str] = []
-    made: dict[str, int] = {}
-    dropped: dict[str, dict[str, int]] = {}
+    kinds: list[str] = []  # the kinds that were wanted
+    made: dict[str, int] = {}  # how many variants there are of each
+    dropped: dict[str, dict[str, int]] = {}  # how many were left out of each, by reason
 
 
 class TableRecord(ManifestPart):
-    """The table of a measured run.
+    """The table of a measured run."""
 
-    file: its name in the run's folder. bytes: its length. digest: of its content. rows: how many it has.
-    """
-
-    file: str
-    bytes: int
-    digest: str
-    rows: int
+    file: str  # its name in the run's folder
+    bytes: int  # its length
+    digest: str  # of its content
+    rows: int  # how many it has
 
 
 class MergedPart(ManifestPart):
-    """A run whose rows a merged run holds (see tomserve.distributed.merge).
+    """A run whose rows a merged run holds (see tomserve.distributed.merge). rows, bytes, digest: of its journal as it
+    was merged, whole lines only; the digest is None where nothing was asked yet."""
 
-    run: its name. rows, bytes, digest: of its journal as it was merged, whole lines only; the digest is None where
-    nothing was asked yet. complete: whether it had all its answers then.
-    """
-
-    run: str
+    run: str  # its name
     rows: int = 0
     bytes: int = 0
     digest: str | None = None
-    complete: bool = False
+    complete: bool = False  # whether it had all its answers then
 
 
 class ForeignFile(ManifestPart):
-    """A file of another tool that a run was made from. name: without its folder. bytes: its length. digest: of its
-    content."""
+    """A file of another tool that a run was made from."""
 
-    name: str
-    bytes: int
-    digest: str
+    name: str  # without its folder
+    bytes: int  # its length
+    digest: str  # of its content
 
 
 class ForeignRecord(ManifestPart):
@@ -216,39 +186,25 @@ ANSWERS: Literal["answers"] = "answers"
 
 
 class Session(ManifestPart):
-    """One call of the command that had something to ask.
+    """One call of the command that had something to ask. What the server reports of itself (engine_version, root,
+    hardware, ...) stands beside these fields. model, revision: the model's id, and its exact version where that is
+    known. prompt_tokens: how many prompt tokens there were, and how many of them the prefix cache saved and could have
+    saved. changes: each change of the server, or of the model that answers, with its time. measured_on: of a measured
+    run, what it was measured with: hardware and versions of libraries, by name."""
 
-    What the server reports of itself (engine_version, root, hardware, ...) stands beside these fields.
-
-    time: when the session began, in UTC.
-    endpoints: the addresses that were asked.
-    model, revision: the model's id, and its exact version where that is known.
-    asked: whether the run's own questions were asked, rather than the noise check alone.
-    tomserve: the version of tomserve.
-    limit: to how many items the user limited the run; None for all.
-    where: the conditions that the user set for its items; None for the benchmark's own.
-    concurrency: how many requests were in flight, as the user said or as was found out.
-    prompt_tokens: how many prompt tokens there were, and how many of them the prefix cache saved and could have saved.
-    answers: how many replies held something that the model said.
-    served_models: the models that these replies named.
-    doubts: what makes its replies doubtful.
-    changes: each change of the server, or of the model that answers, with its time.
-    measured_on: of a measured run, what it was measured with: hardware and versions of libraries, by name.
-    """
-
-    time: str | None = None
-    endpoints: list[str] = pydantic.Field(default_factory=list)
+    time: str | None = None  # when the session began, in UTC
+    endpoints: list[str] = pydantic.Field(default_factory=list)  # the addresses that were asked
     model: str | None = None
     revision: str | None = None
-    asked: bool = True
-    tomserve: str | None = None
-    limit: int | None = None
-    where: list[str] | None = None
-    concurrency: int | None = None
+    asked: bool = True  # whether the run's own questions were asked, rather than the noise check alone
+    tomserve: str | None = None  # the version of tomserve
+    limit: int | None = None  # to how many items the user limited the run; None for all
+    where: list[str] | None = None  # the conditions that the user set for its items; None for the benchmark's own
+    concurrency: int | None = None  # how many requests were in flight, as the user said or as was found out
     prompt_tokens: dict[str, Any] | None = None
-    answers: int | None = None
-    served_models: list[str] | None = None
-    doubts: Doubts | None = None
+    answers: int | None = None  # how many replies held something that the model said
+    served_models: list[str] | None = None  # the models that these replies named
+    doubts: Doubts | None = None  # what makes its replies doubtful
     changes: list[dict[str, Any]] | None = None
     measured_on: dict[str, Any] | None = None
 
@@ -256,12 +212,9 @@ class Session(ManifestPart):
     def begin(
         cls, target: Target, server: Mapping[str, Any], *, asked: bool, limit: int | None, where: Collection[str] = ()
     ) -> Session:
-        """A session that begins now.
-
-        target: who is asked. server: what the server reports of itself. asked: whether the run's own questions are
-        asked. limit: to how many items the user limits the run, None for all. where: the user's conditions, empty for
-        the benchmark's own.
-        """
+        """A session that begins now. target: who is asked. server: what the server reports of itself. asked: whether
+        the run's own questions are asked. limit: to how many items the user limits the run, None for all. where: the
+        user's conditions, empty for the benchmark's own."""
         reported = {name: value for name, value in server.items() if value is not None or name != "revision"}
         named = {"model": target.model, "revision": target.revision, **reported}
         own = {"asked": asked, "tomserve": __version__, "limit": limit}
@@ -289,13 +242,11 @@ class Session(ManifestPart):
 
 
 class Manifest(ManifestPart):
-    """The whole manifest; its fields are written in the order in which they stand here.
-
-    A run holds a model's answers or, where `kind` is "measured", a table that was measured inside of it (see
-    tomserve.runs.measurement). Only such a run has a `study` (that reads its table), a `command` (that made it),
-    `settings` (what was measured how) and a `table` (which file holds it). `parts` are the runs it was merged from.
-    `foreign` says which tool's files it was made from, where another tool asked.
-    """
+    """The whole manifest; its fields are written in the order in which they stand here. A run holds a model's answers
+    or, where `kind` is "measured", a table that was measured inside of it (see tomserve.runs.measurement). Only such a
+    run has a `study` (that reads its table), a `command` (that made it), `settings` (what was measured how) and a
+    `table` (which file holds it). `parts` are the runs it was merged from. `foreign` says which tool's files it was
+    made from, where another tool asked."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str | None = None
@@ -340,10 +291,8 @@ class Manifest(ManifestPart):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Read the manifest of a run folder; None where there is none.
-
-        Raises ConfigError that names the file, the field and what was found, where the manifest is broken.
-        """
+        """Read the manifest of a run folder; None where there is none. Raises ConfigError that names the file, the
+        field and what was found, where the manifest is broken."""
         path = folder / "manifest.json"
         try:
             data = files.read_json(path, WAY_OUT)
@@ -383,12 +332,10 @@ class Manifest(ManifestPart):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
     def take_over(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
-        """Take over the history of a run that is resumed, after checking that it asks the same of the same model.
-
-        old: the manifest as it was. folder: the run's folder, for messages. asked: the strategies that have rows in the
-        journal; where there are none, the run may still become a different one.
-        Raises RunMismatchError at the first difference that a run may not have.
-        """
+        """Take over the history of a run that is resumed, after checking that it asks the same of the same model. old:
+        the manifest as it was. folder: the run's folder, for messages. asked: the strategies that have rows in the
+        journal; where there are none, the run may still become a different one. Raises RunMismatchError at the first
+        difference that a run may not have."""
         refuse_closed(folder, old.measured, old.foreign)
         if asked:
             self._check_same(old, folder, asked)
@@ -419,11 +366,8 @@ class Manifest(ManifestPart):
                     raise RunMismatchError(f"{folder}: strategy {name!r}, {difference}; {way_out}")
 
     def add_session(self, session: Session, server: Mapping[str, Any]) -> None:
-        """Add a session. server: what its server reports of itself.
-
-        That server is noted as the run's own only where the session asks the run's questions, as one that answers the
-        noise check alone did not answer the run.
-        """
+        """Add a session. server: what its server reports of itself. That server is noted as the run's own only where
+        the session asks the run's questions, as one that answers the noise check alone did not answer the run."""
         if session.asked or not self.server:
             self.server, self.endpoints = dict(server), session.endpoints
         if session.asked:
@@ -458,11 +402,9 @@ class Manifest(ManifestPart):
 
 
 def make_portable(value: Any) -> Any:
-    """A value in which paths of this machine are replaced, so that it can be shared.
-
-    The checkout becomes ".", the home folder "~", and the Python interpreter "python", in lists and dictionaries as
-    well. It is for fields that only say where something was; nothing reads such a path back.
-    """
+    """A value in which paths of this machine are replaced, so that it can be shared. The checkout becomes ".", the home
+    folder "~", and the Python interpreter "python", in lists and dictionaries as well. It is for fields that only say
+    where something was; nothing reads such a path back."""
     if isinstance(value, dict):
         return {name: make_portable(inner) for name, inner in value.items()}
     if isinstance(value, list):

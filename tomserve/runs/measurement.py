@@ -42,8 +42,8 @@ from tomserve.scoring.table import MEASURED, check_columns
 
 
 def check_work(path: Path) -> None:
-    """Raise ConfigError for anything but files and folders in the folder of work, however deep: a link there could
-    have a measurement read or write other files of the user, and a pipe would have it wait for ever."""
+    """Raise ConfigError for anything but files and folders in the folder of work, however deep: a link there could have
+    a measurement read or write other files of the user, and a pipe would have it wait for ever."""
     check_work_folder(path)
     for folder, names, other in os.walk(path):
         for name in names:
@@ -68,11 +68,8 @@ NEW = "use --run NEW for a new run"
 
 
 class MeasuredRun:
-    """A measured run that is open for writing: its folder is locked until the context is left.
-
-    path: the run's folder. complete: whether the table of these settings has been measured already, so that nothing is
-    left to do.
-    """
+    """A measured run that is open for writing: its folder is locked until the context is left. path: the run's folder.
+    complete: whether the table of these settings has been measured already, so that nothing is left to do."""
 
     def __init__(self, folder: RunFolder, manifest: Manifest, *, complete: bool) -> None:
         self.path, self.complete = folder.path, complete
@@ -93,18 +90,15 @@ class MeasuredRun:
         command: str | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> MeasuredRun:
-        """Begin a measured run, or go on with one that was interrupted.
-
-        folder: the run's folder, made where it is missing. study: the name of the study that reads the table.
-        model, revision: the model's name, and a digest or name of its exact version. benchmark, benchmark_digest: where
-        the items come from, and a digest of them. settings: everything else that decides what the table will hold, as
-        JSON can hold it (NumPy numbers and tuples are taken as well). environment: hardware and versions of libraries,
-        which may differ between sessions and are noted for each. command: the command that makes the run, which is told
-        to whoever wants to make it again. more: further fields of the manifest, such as `benchmark_path`.
-
-        Raises RunMismatchError that names the first difference where the folder holds another measurement, of which a
-        file of work or the table is there, or answers; ConfigError and MachineError as RunFolder does.
-        """
+        """Begin a measured run, or go on with one that was interrupted. folder: the run's folder, made where it is
+        missing. study: the name of the study that reads the table. model, revision: the model's name, and a digest or
+        name of its exact version. benchmark, benchmark_digest: where the items come from, and a digest of them.
+        settings: everything else that decides what the table will hold, as JSON can hold it (NumPy numbers and tuples
+        are taken as well). environment: hardware and versions of libraries, which may differ between sessions and are
+        noted for each. command: the command that makes the run, which is told to whoever wants to make it again. more:
+        further fields of the manifest, such as `benchmark_path`. Raises RunMismatchError that names the first
+        difference where the folder holds another measurement, of which a file of work or the table is there, or
+        answers; ConfigError and MachineError as RunFolder does."""
         path = folder
         given = {
             **{"schema": 1, "run": run_name(path), "kind": MEASURED, "study": study},
@@ -149,9 +143,7 @@ class MeasuredRun:
 
     def note_environment(self, found: Mapping[str, Any]) -> None:
         """Note in the manifest what this session turned out to measure on, beside the environment it was opened with.
-
-        found: more names and values, or others in place of those that were given. Raises JournalError.
-        """
+        found: more names and values, or others in place of those that were given. Raises JournalError."""
         session = self._manifest.sessions[-1]
         session.measured_on = {**(session.measured_on or {}), **as_plain_json(found)}
         self._folder.write_manifest(self._manifest)
@@ -165,10 +157,7 @@ class MeasuredRun:
 
     @property
     def work(self) -> Path:
-        """The folder for what has been done so far, made where it is missing.
-
-        Raises ConfigError where something else has its name, such as a link; JournalError where it cannot be made.
-        """
+        """The folder for what has been done so far, made where it is missing."""
         path = self.path / WORK
         check_work_folder(path)
         try:
@@ -178,10 +167,8 @@ class MeasuredRun:
         return path
 
     def work_file(self, name: str) -> Path:
-        """The path of a file in the folder of work, which is a regular file or does not exist yet.
-
-        Raises ConfigError for a link, a folder, or a file with a second name, and as `work` does.
-        """
+        """The path of a file in the folder of work, which is a regular file or does not exist yet. Raises ConfigError
+        for a link, a folder, or a file with a second name, and as `work` does."""
         path = self.work / name
         files.check_regular(path, alone=True)
         return path
@@ -193,11 +180,8 @@ class MeasuredRun:
         shutil.rmtree(self.path / WORK, ignore_errors=True)
 
     def finish(self, table: pl.DataFrame | Path) -> None:
-        """Keep the measured table in ``scores.parquet`` and mark the run as complete.
-
-        table: the rows, or a Parquet file of them, which stays where it is. Raises JournalError where it cannot be
-        written.
-        """
+        """Keep the measured table in ``scores.parquet`` and mark the run as complete. table: the rows, or a Parquet
+        file of them, which stays where it is. Raises JournalError where it cannot be written."""
         path = self.path / runfolder.TABLE
         try:
             with files.replace_file(path) as file:
@@ -217,10 +201,8 @@ class MeasuredRun:
 
 
 def measured_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a run if it is a measured one; None for a run of answers, and where there is no run.
-
-    Raises ConfigError where the manifest is broken.
-    """
+    """The manifest of a run if it is a measured one; None for a run of answers, and where there is no run. Raises
+    ConfigError where the manifest is broken."""
     check_files(folder)
     manifest = Manifest.read(folder)
     return manifest if manifest is not None and manifest.measured else None
@@ -228,10 +210,8 @@ def measured_manifest(folder: Path) -> Manifest | None:
 
 def refuse_measured(folder: Path, what: str, way_out: str = "") -> None:
     """Raise ConfigError where that run is a measured one, which says what cannot be done with it, and the way out.
-
     what: what was asked for, to follow "it", such as "cannot be scored again". way_out: what to do instead; where
-    nothing is given, how the run is made again.
-    """
+    nothing is given, how the run is made again."""
     if (manifest := measured_manifest(folder)) is not None:
         error = f"{folder}: holds a measurement and no answers, so that it {what}"
         raise ConfigError(f"{error}; {way_out or suggest_repeat(manifest)}")
@@ -246,10 +226,8 @@ def suggest_repeat(manifest: Manifest) -> str:
 
 
 def read_table_bytes(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder.Record]:
-    """The bytes of a measured run's table, and the record of what belongs to it (its items and its digest).
-
-    Raises ConfigError where the measurement is not finished, and where the table is missing or another one than was
-    measured.
+    """The bytes of a measured run's table, and the record of what belongs to it (its items and its digest). Raises
+    ConfigError where the measurement is not finished, and where the table is missing or another one than was measured.
     """
     table = manifest.table
     if not manifest.complete or table is None:
@@ -271,8 +249,8 @@ def read_table_bytes(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder
 
 
 def read_measurement(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, runfolder.Record]:
-    """The table of a measured run as it was measured, and its record. Raises ConfigError as `read_table_bytes`
-    does, and where the file holds no table, or one without rows."""
+    """The table of a measured run as it was measured, and its record. Raises ConfigError as `read_table_bytes` does,
+    and where the file holds no table, or one without rows."""
     table, record = read_table_bytes(folder, manifest)
     try:
         frame = pl.read_parquet(table)
@@ -296,10 +274,8 @@ def as_plain_json(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment_changes(manifest: Mapping[str, Any]) -> list[str]:
-    """A sentence for each part of the environment that changed between two sessions of a measured run.
-
-    manifest: as a dictionary.
-    """
+    """A sentence for each part of the environment that changed between two sessions of a measured run. manifest: as a
+    dictionary."""
     sentences, before = [], None
     for session in manifest.get("sessions") or []:
         if not (now_there := session.get("measured_on")):

@@ -19,14 +19,7 @@ from typing import Any, NamedTuple
 from tomserve.engine.request import Request
 from tomserve.errors import ConfigError
 from tomserve.items.draw import LIMIT_SEED
-from tomserve.runs.conversations import (
-    Build,
-    Conversations,
-    Phase,
-    Questions,
-    answered_questions,
-    is_finished,
-)
+from tomserve.runs.conversations import Build, Conversations, Phase, Questions, answered_questions, is_finished
 from tomserve.runs.journal import Journal
 from tomserve.runs.manifest import Manifest, NoiseRecord, Session
 from tomserve.runs.progress import Listener
@@ -44,10 +37,8 @@ def check_share(share: float | None) -> None:
 
 
 def choose_levels(own: Sequence[int]) -> tuple[int, ...]:
-    """Two of LEVELS, if possible at least twice or at most half of each number in `own`.
-
-    own: the numbers of requests in flight at which the sessions of the run asked.
-    """
+    """Two of LEVELS, if possible at least twice or at most half of each number in `own`. own: the numbers of requests
+    in flight at which the sessions of the run asked."""
     apart = [level for level in LEVELS if not any(level / 2 < used < level * 2 for used in own)]
     return tuple(sorted(list(dict.fromkeys([*apart, *LEVELS]))[:2]))
 
@@ -67,13 +58,9 @@ class NoiseSample(NamedTuple):
 
 
 def make_noise_record(manifest: Manifest, new: NoiseSample) -> NoiseRecord:
-    """The record of a noise check for the manifest.
-
-    manifest: that of the run, with the record of an earlier check if there was one. new: what is drawn now.
-
-    The numbers of requests in flight stay those of the first check. After a check of more items, a later one of fewer
-    items leaves share, seed and counts as they are.
-    """
+    """The record of a noise check for the manifest. manifest: that of the run, with the record of an earlier check if
+    there was one. new: what is drawn now. The numbers of requests in flight stay those of the first check. After a
+    check of more items, a later one of fewer items leaves share, seed and counts as they are."""
     before = manifest.noise or NoiseRecord()
     drawn = {"share": new.share, "seed": LIMIT_SEED, "items": new.items, "of": new.of}
     return NoiseRecord(
@@ -84,11 +71,9 @@ def make_noise_record(manifest: Manifest, new: NoiseSample) -> NoiseRecord:
 
 
 def find_other_engines(manifest: Manifest) -> list[str]:
-    """The engines that answers of the run came from and that differ from the engine of the last session.
-
-    An answer that changes in the noise check may then change because of the engine. Only properties that are known of
-    both engines are compared.
-    """
+    """The engines that answers of the run came from and that differ from the engine of the last session. An answer that
+    changes in the noise check may then change because of the engine. Only properties that are known of both engines are
+    compared."""
     *_, last = manifest.sessions
     return sorted({_engine(session) for session in manifest.sessions if session.asked and _differ(session, last)})
 
@@ -116,22 +101,14 @@ def _engine(session: Session) -> str:
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """The noise check of an evaluation.
+    """The noise check of an evaluation."""
 
-    questions: what is asked again.
-    sample: what was drawn of the evaluation's items, or, in a part of one, of those of the whole.
-    folder: the run's folder.
-    journal: the run's own journal, with the answers that the new ones are compared with.
-    build: makes the request of a turn.
-    listener: told what happens.
-    """
-
-    questions: Questions
-    sample: NoiseSample
-    folder: Path
-    journal: Journal
-    build: Build
-    listener: Listener
+    questions: Questions  # what is asked again
+    sample: NoiseSample  # what was drawn of the evaluation's items, or, in a part of one, of those of the whole
+    folder: Path  # the run's folder
+    journal: Journal  # the run's own journal, with the answers that the new ones are compared with
+    build: Build  # makes the request of a turn
+    listener: Listener  # told what happens
 
     def left(self, manifest: Manifest) -> int:
         """How many requests the noise check has still to send, over all its numbers of requests in flight."""
@@ -142,11 +119,9 @@ class NoiseCheck:
         return left
 
     def phases(self, manifest: Manifest) -> Iterator[Phase]:
-        """One phase for each number of requests in flight; the check is recorded in the manifest first.
-
-        Each phase closes its file when the next one begins. To be called after the run itself was asked, because only
-        then it is known how many requests were in flight there.
-        """
+        """One phase for each number of requests in flight; the check is recorded in the manifest first. Each phase
+        closes its file when the next one begins. To be called after the run itself was asked, because only then it is
+        known how many requests were in flight there."""
         manifest.noise = make_noise_record(manifest, self.sample)
         if others := manifest.noise.other_engines:
             self.listener.message(
@@ -171,10 +146,7 @@ class NoiseCheck:
         )
 
     def _requests(self, conversations: Conversations, noise: Journal) -> Iterator[Request]:
-        """The first requests of the answered questions that the run sent with the same bytes.
-
-        A conversation is asked again from its first turn; its later turns follow from what is answered now.
-        """
+        """The first requests of the answered questions that the run sent with the same bytes."""
         wanted = {
             one.turn(0) for one in answered_questions(self.journal, self.questions) if not is_finished(noise, one)
         }

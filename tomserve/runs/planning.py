@@ -106,19 +106,14 @@ WAY_OUT = "ask with what the evaluation was divided with, or divide it again und
 
 @dataclass(frozen=True)
 class WholeEvaluation:
-    """The evaluation of which a run is a part.
+    """The evaluation of which a run is a part."""
 
-    fields: those of its manifest from `benchmark` to `sampling`. strategies: what is known of those that ask. digest:
-    of the items of this part alone. sample: what the noise check of the whole draws. again: the ids of the items of
-    this part that it draws. variants: the record of all variants, None where none were wanted.
-    """
-
-    fields: Mapping[str, Any]
-    strategies: Mapping[str, AskedStrategy]
-    digest: str
-    sample: NoiseSample
-    again: frozenset[str] = field(default_factory=frozenset)
-    variants: VariantsRecord | None = None
+    fields: Mapping[str, Any]  # those of its manifest from `benchmark` to `sampling`
+    strategies: Mapping[str, AskedStrategy]  # what is known of those that ask
+    digest: str  # of the items of this part alone
+    sample: NoiseSample  # what the noise check of the whole draws
+    again: frozenset[str] = field(default_factory=frozenset)  # the ids of the items of this part that it draws
+    variants: VariantsRecord | None = None  # the record of all variants, None where none were wanted
 
     def resolve_target(self, target: Target) -> Target:
         """The server, with the revision of the whole's model: a server that does not say which one it serves is taken
@@ -183,10 +178,8 @@ def begin_manifest(plan: Plan, folder: Path) -> Manifest:
 
 
 def load_strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
-    """The strategies that the user wants, else the benchmark's own, as the model's preset changes them.
-
-    Raises ConfigError where two have the same name.
-    """
+    """The strategies that the user wants, else the benchmark's own, as the model's preset changes them. Raises
+    ConfigError where two have the same name."""
     strategies = [
         Strategy.load(
             name,
@@ -203,10 +196,8 @@ def load_strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset |
 
 
 def load_strategy_folders(names: Sequence[str], given: Sequence[str], *, some: bool = False) -> tuple[str, ...]:
-    """The strategies that a record names, those by their folders that the user gives for them now.
-
-    some: whether the record may name only some of those. Raises ConfigError where the user gives one that it does not.
-    """
+    """The strategies that a record names, those by their folders that the user gives for them now. some: whether the
+    record may name only some of those. Raises ConfigError where the user gives one that it does not."""
     folders = {strategy_name(one): one for one in given}
     if not some and (strange := [name for name in folders if name not in names]):
         raise ConfigError(one_of("--strategy", strange[0], names))
@@ -242,15 +233,12 @@ REASONS = 20
 
 @dataclass(frozen=True)
 class VariedItems:
-    """The items of a run: the originals, and the variants that go with them.
-
-    originals, variants: in the order in which they are asked. kinds: the kinds that were wanted. dropped: for each
-    kind, how many variants were left out, by reason.
-    """
+    """The items of a run: the originals, and the variants that go with them. originals, variants: in the order in which
+    they are asked. dropped: for each kind, how many variants were left out, by reason."""
 
     originals: ItemStore
     variants: ItemStore = field(default_factory=ItemStore)
-    kinds: Sequence[Kind] = ()
+    kinds: Sequence[Kind] = ()  # the kinds that were wanted
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
@@ -294,11 +282,9 @@ class VariedItems:
 
 
 def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
-    """The items that are no variants, and those that are, checked against their originals.
-
-    Raises ConfigError for a variant whose original is not among the items, or is a variant itself; whose choices or
-    right answer do not stand for those of its original; and whose factor `variant` names no kind.
-    """
+    """The items that are no variants, and those that are, checked against their originals. Raises ConfigError for a
+    variant whose original is not among the items, or is a variant itself; whose choices or right answer do not stand
+    for those of its original; and whose factor `variant` names no kind."""
     originals, given = every.split_variants()
     places = FirstPlaces(originals.ids if len(given) else ())
     for line in given.lines:
@@ -330,13 +316,10 @@ def add_variants(
     retelling: Callable[[str], Retell],
     taken: Iterable[str] = (),
 ) -> VariedItems:
-    """The originals with their variants.
-
-    originals: the questions of the run. given: variants that came with the items, some of other questions perhaps.
-    kinds: the kinds of variants that are wanted; empty for those that were given. retelling: what tells the items of a
-    benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling). taken: the ids of all items, asked
-    or not, none of which a variant may get.
-    """
+    """The originals with their variants. originals: the questions of the run. given: variants that came with the items,
+    some of other questions perhaps. kinds: the kinds of variants that are wanted; empty for those that were given.
+    retelling: what tells the items of a benchmark otherwise, by the benchmark's name (see
+    tomserve.benchmarks.retelling). taken: the ids of all items, asked or not, none of which a variant may get."""
     chosen = FirstPlaces(originals.ids if kinds or len(given) else ())
     wanted = {kind.name for kind in kinds}
     fitting = (entry for entry in given.entries() if not wanted or entry.kind in wanted)
@@ -367,63 +350,41 @@ TELL_EVERY = 100_000
 @dataclass(frozen=True)
 class EvalOptions:
     """The options of `tomserve eval` and `tomserve.ask`. None, or empty, means the default that their help states.
+    items: the items themselves, where a caller has them; `benchmark` is then only the name that the run notes. path,
+    gold: the benchmark's file, and which set of correct answers counts. model, revision: the model's id or a preset's
+    name, and its exact version. variants: the kinds of variants that are asked besides the items, by their names; see
+    tomserve.variants. start: whether a server of the model may be started where none runs; that of the reference model
+    always may. patience: seconds to wait for a server that is busy or still loads before the first question, and for
+    one that gives nothing but refusals later; None for what suits the case. whole: the evaluation of which this one is
+    a part, where it is one; see tomserve.runs.planning."""
 
-    benchmark: the name of the benchmark, or the path of a file that declares one.
-    items: the items themselves, where a caller has them; `benchmark` is then only the name that the run notes.
-    path, gold: the benchmark's file, and which set of correct answers counts.
-    where: conditions that the questions have to meet (see tomserve.items.where).
-    strategies: names or folders of prompting strategies.
-    model, revision: the model's id or a preset's name, and its exact version.
-    base_urls: the addresses of the servers.
-    run: the name or folder of the run.
-    limit: how many items are asked at most.
-    max_tokens: how many tokens a reply may have.
-    thinking: "on", "off" or a number of tokens.
-    timeout: seconds that one request may take.
-    concurrency: how many requests are in flight; None to find it out.
-    transport: how requests are sent, one of tomserve.engine.transports.TRANSPORTS.
-    hedge: seconds after which a second server is asked, too.
-    noise_check: the share of the items that is asked again.
-    variants: the kinds of variants that are asked besides the items, by their names; see tomserve.variants.
-    setup: whether vLLM may be installed where it is needed and missing.
-    start: whether a server of the model may be started where none runs; that of the reference model always may.
-    accept_change: whether to go on where another server or model answers than before.
-    temperature: how much chance there is in the choice of a token; 0 for the likeliest token always.
-    seed: the seed of the first sample; each further one has the next number.
-    repeats: how many samples of each question are asked.
-    patience: seconds to wait for a server that is busy or still loads before the first question, and for one that
-    gives nothing but refusals later; None for what suits the case.
-    policy: how often and when a failed request is sent again.
-    whole: the evaluation of which this one is a part, where it is one; see tomserve.runs.planning.
-    """
-
-    benchmark: str | None = None
+    benchmark: str | None = None  # the name of the benchmark, or the path of a file that declares one
     items: Sequence[Item] = ()
     path: Path | None = None
     gold: str | None = None
-    where: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()  # conditions that the questions have to meet (see tomserve.items.where)
+    strategies: tuple[str, ...] = ()  # names or folders of prompting strategies
     model: str | None = None
-    base_urls: tuple[str, ...] = ()
-    run: str | None = None
-    limit: int | None = None
+    base_urls: tuple[str, ...] = ()  # the addresses of the servers
+    run: str | None = None  # the name or folder of the run
+    limit: int | None = None  # how many items are asked at most
     revision: str | None = None
-    max_tokens: int | None = None
-    thinking: str | None = None
-    timeout: float = 600.0
-    concurrency: int | None = None
-    transport: str = transports.DEFAULT
-    hedge: float | None = None
-    noise_check: float | None = None
+    max_tokens: int | None = None  # how many tokens a reply may have
+    thinking: str | None = None  # "on", "off" or a number of tokens
+    timeout: float = 600.0  # seconds that one request may take
+    concurrency: int | None = None  # how many requests are in flight; None to find it out
+    transport: str = transports.DEFAULT  # how requests are sent, one of tomserve.engine.transports.TRANSPORTS
+    hedge: float | None = None  # seconds after which a second server is asked, too
+    noise_check: float | None = None  # the share of the items that is asked again
     variants: tuple[str, ...] = ()
-    setup: bool = False
+    setup: bool = False  # whether vLLM may be installed where it is needed and missing
     start: bool = False
-    accept_change: bool = False
-    temperature: float = 0.0
-    seed: int = 0
-    repeats: int = 1
+    accept_change: bool = False  # whether to go on where another server or model answers than before
+    temperature: float = 0.0  # how much chance there is in the choice of a token; 0 for the likeliest token always
+    seed: int = 0  # the seed of the first sample; each further one has the next number
+    repeats: int = 1  # how many samples of each question are asked
     patience: float | None = None
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often and when a failed request is sent again
     whole: WholeEvaluation | None = None
 
     @property
@@ -434,32 +395,20 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an evaluation is to ask, and which model.
+    """What an evaluation is to ask, and which model. wanted: those that are no variants and meet the conditions
+    (`--where`); a limit may leave some of them out."""
 
-    options: what the user wants.
-    benchmark: the benchmark that the items belong to.
-    every: all items of the benchmark.
-    parted: those of them that are no variants, and those that are.
-    wanted: those that are no variants and meet the conditions (`--where`); a limit may leave some of them out.
-    varied: the questions of the run, and their variants.
-    target: the server and the model.
-    questions: what is asked.
-    again: what the noise check asks again.
-    sampling: temperature, seed and further fields of each request.
-    name: the model's part of the run's name, unless the user names the run.
-    """
-
-    options: EvalOptions
-    benchmark: Benchmark
-    every: ItemStore
-    parted: tuple[ItemStore, ItemStore]
+    options: EvalOptions  # what the user wants
+    benchmark: Benchmark  # the benchmark that the items belong to
+    every: ItemStore  # all items of the benchmark
+    parted: tuple[ItemStore, ItemStore]  # those of them that are no variants, and those that are
     wanted: ItemStore
-    varied: VariedItems
-    target: Target
-    questions: Questions
-    again: Questions
-    sampling: Sampling
-    name: str
+    varied: VariedItems  # the questions of the run, and their variants
+    target: Target  # the server and the model
+    questions: Questions  # what is asked
+    again: Questions  # what the noise check asks again
+    sampling: Sampling  # temperature, seed and further fields of each request
+    name: str  # the model's part of the run's name, unless the user names the run
 
     @property
     def benchmark_name(self) -> str:
@@ -499,11 +448,8 @@ class Plan:
 
     def resume(self, asked: Collection[str], again: Collection[str]) -> Plan:
         """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
-
-        A run that an earlier version of tomserve began, which drew other items, is so finished before it grows.
-
-        asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
-        """
+        A run that an earlier version of tomserve began, which drew other items, is so finished before it grows. asked:
+        ids of the items that the run was ever to ask. again: ids of those in its noise check."""
         originals = self.wanted.take(self.options.limit, asked)
         varied = self.varied
         if originals.ids != varied.originals.ids:
@@ -514,11 +460,9 @@ class Plan:
 
 
 def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target | None = None) -> Plan:
-    """Make the plan: load the items, choose the server, load the strategies.
-
-    waiting: how to wait for a server that is busy or still loads. chosen: the model, where the caller knows it and no
-    server is to be looked for. Raises TomserveError where an option is wrong or does not fit the others.
-    """
+    """Make the plan: load the items, choose the server, load the strategies. waiting: how to wait for a server that is
+    busy or still loads. chosen: the model, where the caller knows it and no server is to be looked for. Raises
+    TomserveError where an option is wrong or does not fit the others."""
     if options.transport not in transports.TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
     noise_check.check_share(options.noise_check)
@@ -549,10 +493,7 @@ def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: T
         Questions(varied.items, strategies, options.repeats),
         Questions(_noise_items(options, varied), strategies, options.repeats),
         Sampling(
-            float(options.temperature),
-            options.seed,
-            preset.extra(options.thinking) if preset else {},
-            options.repeats,
+            float(options.temperature), options.seed, preset.extra(options.thinking) if preset else {}, options.repeats
         ),
         _run_suffix(options, chosen, thinking),
     )
@@ -617,11 +558,7 @@ def _choose_benchmark(options: EvalOptions) -> Benchmark:
 
 
 def _load_items(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> ItemStore:
-    """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes.
-
-    waiting: is told now and then how many items there are. Raises ConfigError where two of a caller's items have the
-    same id, and as the benchmark does.
-    """
+    """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes."""
     if not options.items:
         every = ItemStore(_tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:

@@ -33,11 +33,9 @@ LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 
 
 class Listener(Protocol):
-    """Something that is told what an evaluation does. Its methods are called from the thread that evaluates.
-
-    An evaluation has one or several phases (see tomserve.runs.conversations). Every `row` and `status` belongs to the
-    phase that has begun.
-    """
+    """Something that is told what an evaluation does. Its methods are called from the thread that evaluates. An
+    evaluation has one or several phases (see tomserve.runs.conversations). Every `row` and `status` belongs to the
+    phase that has begun."""
 
     def message(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
@@ -91,15 +89,11 @@ class SilentListener:
 
 
 class RowCounter:
-    """Counts the rows of one phase and passes everything on to a listener; it is the runner's Observer.
-
-    written: how many rows were written.
-    reused: how many of them repeat the answer to an equal request.
-    statuses: how many rows have which status.
-    masked: how many of them are replies in which the API key stood.
-    strange: how many whole texts ended for which reason of a name that is not known; of many names only the first.
-    now: the last status of the run that was reported.
-    """
+    """Counts the rows of one phase and passes everything on to a listener; it is the runner's Observer. written: how
+    many rows were written. reused: how many of them repeat the answer to an equal request. statuses: how many rows have
+    which status. masked: how many of them are replies in which the API key stood. strange: how many whole texts ended
+    for which reason of a name that is not known; of many names only the first. now: the last status of the run that was
+    reported."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -182,10 +176,8 @@ class Progress(pydantic.BaseModel):
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """How far the run in that folder is; None where it has no record, or one that cannot be believed.
-
-    Whether it is running is known by the lock of the folder, which ends with the process that holds it.
-    """
+    """How far the run in that folder is; None where it has no record, or one that cannot be believed. Whether it is
+    running is known by the lock of the folder, which ends with the process that holds it."""
     try:
         found = files.read_json(folder / FILE, "delete it")
         progress = Progress.model_validate(found)
@@ -218,10 +210,8 @@ def lock_holder(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def record_progress(listener: Listener, folder: Path) -> Iterator[ProgressRecorder]:
-    """A listener that tells another one everything and keeps the record of the run in that folder meanwhile.
-
-    listener: is told everything. folder: of the run, which exists and is locked by this process.
-    """
+    """A listener that tells another one everything and keeps the record of the run in that folder meanwhile. listener:
+    is told everything. folder: of the run, which exists and is locked by this process."""
     recording = ProgressRecorder(listener, folder)
     try:
         yield recording

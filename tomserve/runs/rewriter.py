@@ -40,17 +40,14 @@ tells one model and prompt from another."""
 
 @dataclass(frozen=True)
 class RewritingReport:
-    """What became of all items and kinds.
-
-    made: how many variants there are, by kind and by how they were made ("record", "rules", "rewriter:MODEL"). dropped:
-    how many there are not, by kind and reason. right: how many of the rewritten ones the verifier answers rightly, by
-    kind; the others it answers wrongly four times over. failures: requests without a reply, by status.
-    """
+    """What became of all items and kinds. made: how many variants there are, by kind and by how they were made
+    ("record", "rules", "rewriter:MODEL"). right: how many of the rewritten ones the verifier answers rightly, by kind;
+    the others it answers wrongly four times over."""
 
     made: Counter[tuple[str, str]]
-    dropped: Counter[tuple[str, str]]
+    dropped: Counter[tuple[str, str]]  # how many there are not, by kind and reason
     right: Counter[str]
-    failures: Counter[str]
+    failures: Counter[str]  # requests without a reply, by status
 
     def lines(self) -> list[str]:
         """The report in words, one sentence a line."""
@@ -71,26 +68,21 @@ class RewritingReport:
 
 @dataclass
 class RewritingJob:
-    """The rewriting of some stories: `ask` asks what was not asked yet.
+    """The rewriting of some stories: `ask` asks what was not asked yet. rewriter, verifier: who is asked. After `ask`:
+    right: how many of those that were made the verifier answers rightly, by kind."""
 
-    jobs: what is to be rewritten. wanted: the items that wait for it. rewriter, verifier: who is asked. journal: where
-    the replies are kept. listener: told what happens. stop: ends the asking early. policy: how often a request is sent
-    again. After `ask`: made: the verified variants by item and kind. dropped: why there is none. right: how many of
-    those that were made the verifier answers rightly, by kind. failures: requests without a reply.
-    """
-
-    jobs: Mapping[str, Job]
-    wanted: Sequence[PendingVariant]
+    jobs: Mapping[str, Job]  # what is to be rewritten
+    wanted: Sequence[PendingVariant]  # the items that wait for it
     rewriter: Reader
     verifier: Reader
-    journal: Path
-    listener: Listener = field(default_factory=SilentListener)
-    stop: Stop = field(default_factory=Stop)
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
-    made: dict[tuple[str, Kind], Item] = field(default_factory=dict)
-    dropped: dict[tuple[str, Kind], str] = field(default_factory=dict)
+    journal: Path  # where the replies are kept
+    listener: Listener = field(default_factory=SilentListener)  # told what happens
+    stop: Stop = field(default_factory=Stop)  # ends the asking early
+    policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often a request is sent again
+    made: dict[tuple[str, Kind], Item] = field(default_factory=dict)  # the verified variants by item and kind
+    dropped: dict[tuple[str, Kind], str] = field(default_factory=dict)  # why there is none
     right: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)  # requests without a reply
 
     async def ask(self) -> None:
         """Rewrite, check, and verify. Raises TomserveError; every reply that came is kept."""
@@ -206,17 +198,13 @@ def write_variants(
     policy: RetryPolicy | None = None,
     drive: Callable[[RewritingJob], None] = _drive,
 ) -> RewritingReport:
-    """Write the items and their variants of these kinds to a file of items, and say what became of each.
-
-    retelling: gives the function that retells the items of a benchmark. rewriter: the model that rewrites what no
-    record and no rule can tell otherwise; None for none. out: the file; the replies of the models are kept beside it
-    (see `rewriting_journal`). listener: told what happens. verifier: a second model, which answers originals and
-    rewritings in the place of the rewriter. stop, policy: as in RewritingJob. drive: runs its `ask` to its end; a
-    command line gives its own, which handles signals meanwhile.
-
-    Raises TomserveError as an evaluation does, ConfigError where a file cannot be written. Every reply that came is
-    kept, and the file is written only once everything was asked.
-    """
+    """Write the items and their variants of these kinds to a file of items, and say what became of each. retelling:
+    gives the function that retells the items of a benchmark. rewriter: the model that rewrites what no record and no
+    rule can tell otherwise; None for none. out: the file; the replies of the models are kept beside it (see
+    `rewriting_journal`). listener: told what happens. verifier: a second model, which answers originals and rewritings
+    in the place of the rewriter. stop, policy: as in RewritingJob. drive: runs its `ask` to its end; a command line
+    gives its own, which handles signals meanwhile. Raises TomserveError as an evaluation does, ConfigError where a file
+    cannot be written. Every reply that came is kept, and the file is written only once everything was asked."""
     made: dict[tuple[str, Kind], Item] = {}
     dropped: dict[tuple[str, Kind], str] = {}
     named = {kind.name: kind for kind in kinds}
@@ -269,11 +257,7 @@ def rewriting_journal(out: Path) -> Path:
 
 
 def _plan_job(
-    items: Sequence[Item],
-    dropped: Mapping[tuple[str, Kind], str],
-    rewriter: Reader,
-    verifier: Reader | None,
-    out: Path,
+    items: Sequence[Item], dropped: Mapping[tuple[str, Kind], str], rewriter: Reader, verifier: Reader | None, out: Path
 ) -> RewritingJob:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}

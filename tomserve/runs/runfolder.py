@@ -51,14 +51,11 @@ LOOKS, LOOK = 25, 0.01
 
 
 def run_path(run: str) -> Path:
-    """The folder of a run that is given by name or path; it need not exist.
-
-    A text that begins with ``/``, ``./``, ``../`` or ``~`` is a path. Any other is a name below the folder of all runs,
-    also one with slashes: ``pilot/first`` is ``runs/pilot/first``, and so is ``runs/pilot/first``. Only where there is
-    no run of that name, but one at that path from the working directory, that one is meant.
-
-    Raises ConfigError for a name with other characters than file names should have, as ``..`` would be.
-    """
+    """The folder of a run that is given by name or path; it need not exist. A text that begins with ``/``, ``./``,
+    ``../`` or ``~`` is a path. Any other is a name below the folder of all runs, also one with slashes: ``pilot/first``
+    is ``runs/pilot/first``, and so is ``runs/pilot/first``. Only where there is no run of that name, but one at that
+    path from the working directory, that one is meant. Raises ConfigError for a name with other characters than file
+    names should have, as ``..`` would be."""
     if run.startswith(("/", "./", "../", "~")):
         return Path(run).expanduser()
     root, given = runs_root(), Path(run)
@@ -73,11 +70,9 @@ def run_path(run: str) -> Path:
 
 
 def runs_below(folder: Path) -> Iterator[Path]:
-    """Yield the folders of all runs in a folder and in its folders, sorted by name.
-
-    What lies in a run is not searched, nor what a link leads to, unless it is a run itself. The parts of an evaluation
-    are left out, as they make one run together.
-    """
+    """Yield the folders of all runs in a folder and in its folders, sorted by name. What lies in a run is not searched,
+    nor what a link leads to, unless it is a run itself. The parts of an evaluation are left out, as they make one run
+    together."""
     if holds_parts(folder):
         return
     try:
@@ -102,10 +97,8 @@ def holds_parts(folder: Path) -> bool:
 
 
 def newest_first() -> list[Path]:
-    """The folders of all runs, beginning with the newest: the one whose manifest was written last.
-
-    The time of a file only decides which run is shown here. Whether something is up to date never depends on it.
-    """
+    """The folders of all runs, beginning with the newest: the one whose manifest was written last. The time of a file
+    only decides which run is shown here. Whether something is up to date never depends on it."""
     folders = runs_below(runs_root())
     return sorted(folders, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path), reverse=True)
 
@@ -137,10 +130,8 @@ def find_run(run: str | None) -> Path:
 
 
 def find_answered_run(run: str | None) -> Path:
-    """The folder of a run that exists; None for the newest one that holds answers, whatever was measured since.
-
-    Raises ConfigError as `find_run` does, and where there is no run of answers.
-    """
+    """The folder of a run that exists; None for the newest one that holds answers, whatever was measured since. Raises
+    ConfigError as `find_run` does, and where there is no run of answers."""
     if run is not None:
         return find_run(run)
     for folder in newest_first():
@@ -150,11 +141,9 @@ def find_answered_run(run: str | None) -> Path:
 
 
 def answers_folder(run: str) -> Path:
-    """The folder of a run, given by name or path, that is to hold answers; it need not exist.
-
-    Raises ConfigError as `run_path` does, and RunMismatchError where it holds what no answers can be added to: a
-    measurement, or another tool's replies.
-    """
+    """The folder of a run, given by name or path, that is to hold answers; it need not exist. Raises ConfigError as
+    `run_path` does, and RunMismatchError where it holds what no answers can be added to: a measurement, or another
+    tool's replies."""
     path = run_path(run)
     if _is_run(path):
         check_files(path)
@@ -164,13 +153,10 @@ def answers_folder(run: str) -> Path:
 
 
 def check_files(folder: Path, *, change: bool = False) -> None:
-    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like.
-
-    A run may come from somebody else, and a link in it could make tomserve read or change other files of the user. The
-    run folder itself may be reached through a link.
-
-    change: whether the run is resumed: then files that are written to in place may have no second name (hard link).
-    """
+    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like. A run may come from
+    somebody else, and a link in it could make tomserve read or change other files of the user. The run folder itself
+    may be reached through a link. change: whether the run is resumed: then files that are written to in place may have
+    no second name (hard link)."""
     for name in REPLACED + CHANGED:
         files.check_regular(folder / name, alone=change and name in CHANGED)
         files.refuse_hole(folder / name)
@@ -182,10 +168,8 @@ def default_name(benchmark: str, model: str) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a run as a dictionary; None where there is none.
-
-    Raises ConfigError that names the field where the manifest is broken, and as `check_files` does.
-    """
+    """The manifest of a run as a dictionary; None where there is none. Raises ConfigError that names the field where
+    the manifest is broken, and as `check_files` does."""
     check_files(folder)
     manifest = Manifest.read(folder)
     return None if manifest is None else manifest.to_dict()
@@ -205,13 +189,10 @@ def read_asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> TextStore:
     """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
-    dataset. Returns the ids of these items.
-
-    folder: the run's folder. items: what is asked now. fresh: whether to drop the items of an earlier attempt that
-    asked nothing. Items that are there already were checked when they were written, so that only their ids are read
-    unless some items are new. Where the file holds exactly these items, as that of a resumed run mostly does, its lines
-    are not even parsed.
-    """
+    dataset. Returns the ids of these items. folder: the run's folder. items: what is asked now. fresh: whether to drop
+    the items of an earlier attempt that asked nothing. Items that are there already were checked when they were
+    written, so that only their ids are read unless some items are new. Where the file holds exactly these items, as
+    that of a resumed run mostly does, its lines are not even parsed."""
     path = folder / "items.jsonl"
     there = path.exists() and not fresh
     if there and _holds_just(path, items):
@@ -251,11 +232,9 @@ def _check_place(folder: Path) -> None:
 
 
 class RunFolder:
-    """A run folder that is locked by this process until the context is left.
-
-    Raises MachineError while another process holds the lock, and where the folder cannot be written; raises ConfigError
-    as `check_files` does, and for a new run in another run or around others.
-    """
+    """A run folder that is locked by this process until the context is left. Raises MachineError while another process
+    holds the lock, and where the folder cannot be written; raises ConfigError as `check_files` does, and for a new run
+    in another run or around others."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -70,8 +70,7 @@ def _describe(folder: Path) -> dict[str, Any]:
 
 
 def _place(sources: Mapping[str, Any]) -> Path:
-    """Where the table of these sources is kept. The file of a user's own benchmark does not count here: where it was
-    not given, a table that was made with it is used, since it could not be made again now."""
+    """Where the table of these sources is kept."""
     named = {name: value for name, value in sources.items() if name not in ("benchmark_file", "table")}
     return cache.place("scores", orjson.dumps(named, option=orjson.OPT_SORT_KEYS))
 
@@ -101,10 +100,8 @@ def _find_kept(folder: Path, sources: dict[str, Any]) -> tuple[dict[str, Any], b
 
 
 def load_replies(folder: Path, items: Path | None = None) -> RunReplies | None:
-    """The replies of a run as they are scored; None where nothing was asked yet.
-
-    items: a JSONL file of items to score against instead of the run's own. Raises ConfigError as `score_run` does.
-    """
+    """The replies of a run as they are scored; None where nothing was asked yet. items: a JSONL file of items to score
+    against instead of the run's own. Raises ConfigError as `score_run` does."""
     measurement.refuse_measured(folder, "has no replies to read", "`tomserve report RUN` shows what was measured")
     sources, path = _describe(folder), journal.journal_path(folder)
     if not path.exists():
@@ -156,12 +153,9 @@ _NOT_SCORED = "cannot be scored again"
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
-    """Score a run without keeping the table, which has one row for each item and strategy.
-
-    items: a JSONL file of items to score against instead of the run's own. note: called with a sentence on each file
-    that could not be read as a whole. Raises ConfigError where the folder is no run or a measured one, or its items are
-    broken.
-    """
+    """Score a run without keeping the table, which has one row for each item and strategy. items: a JSONL file of items
+    to score against instead of the run's own. note: called with a sentence on each file that could not be read as a
+    whole. Raises ConfigError where the folder is no run or a measured one, or its items are broken."""
     with files.temporary_folder() as scratch:
         _score(scratch / runfolder.TABLE, folder, items, note)
         return pl.read_parquet(scratch / runfolder.TABLE)
@@ -188,12 +182,9 @@ def _tell(folder: Path, benchmark_file: str | None, unread: Mapping[str, Any], n
 
 def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = None, again: bool = False) -> ScoredRun:
     """The scores of a run and what they were made from, computed only where they are not kept; exported to its folder
-    where that can be written.
-
-    fresh: whether to compute them in any case. note: called with a sentence on each file that could not be read as a
-    whole; again: also where nothing has to be scored. Raises ConfigError as `score_run` does; for a measured run only
-    where its table is not the one that was measured, or is to be made afresh.
-    """
+    where that can be written. fresh: whether to compute them in any case. note: called with a sentence on each file
+    that could not be read as a whole; again: also where nothing has to be scored. Raises ConfigError as `score_run`
+    does; for a measured run only where its table is not the one that was measured, or is to be made afresh."""
     if (manifest := measurement.measured_manifest(folder)) is not None:
         if fresh:
             measurement.refuse_measured(folder, _NOT_SCORED)
@@ -221,10 +212,8 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None, ag
 
 
 def read_current_record(folder: Path) -> Record | None:
-    """What the scores of a run were made from, where they are kept; None where they have to be made.
-
-    Raises ConfigError where the folder is no run, or its measured table is not the one that was measured.
-    """
+    """What the scores of a run were made from, where they are kept; None where they have to be made. Raises ConfigError
+    where the folder is no run, or its measured table is not the one that was measured."""
     if (manifest := measurement.measured_manifest(folder)) is not None:
         return measurement.read_table_bytes(folder, manifest)[1]
     kept = _find_kept(folder, _describe(folder))
@@ -232,11 +221,9 @@ def read_current_record(folder: Path) -> Record | None:
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
-    """The scores of a run, or of a file with a score table.
-
-    source: a run's name or path, or a .parquet, .jsonl or .csv file; None for the newest run. note: called with a
-    sentence on each thing that could not be read. Raises ConfigError where there is no such source.
-    """
+    """The scores of a run, or of a file with a score table. source: a run's name or path, or a .parquet, .jsonl or .csv
+    file; None for the newest run. note: called with a sentence on each thing that could not be read. Raises ConfigError
+    where there is no such source."""
     if source is None or not source.endswith(TABLES):
         folder = find_run(source)
         scores, source = scores_of(folder, note=note), str(folder)

@@ -76,30 +76,23 @@ class _Part(pydantic.BaseModel):
 
 
 class SealedFile(_Part):
-    """A file as it was sealed.
-
-    bytes, digest: its length, and its digest as ``sha256sum`` prints it. lines: how many it had, of a file that grows.
-    chain: the digests of its beginning up to every thousandth line, behind those of the links before.
-    """
+    """A file as it was sealed. bytes, digest: its length, and its digest as ``sha256sum`` prints it. chain: the digests
+    of its beginning up to every thousandth line, behind those of the links before."""
 
     bytes: Count
     digest: Digest
-    lines: Count | None = None
+    lines: Count | None = None  # how many it had, of a file that grows
     chain: tuple[Digest, ...] | None = None
 
 
 class SealLink(_Part):
-    """What one sealing recorded.
+    """What one sealing recorded."""
 
-    time: when, by the clock of who sealed. tomserve: by which version. previous: the digest of the link before, with
-    its signature; None for the first. files: the files by their names. signature: that of this link's digest.
-    """
-
-    time: str
-    tomserve: str
-    previous: Digest | None = None
-    files: dict[Name, SealedFile]
-    signature: str | None = None
+    time: str  # when, by the clock of who sealed
+    tomserve: str  # by which version
+    previous: Digest | None = None  # the digest of the link before, with its signature; None for the first
+    files: dict[Name, SealedFile]  # the files by their names
+    signature: str | None = None  # that of this link's digest
 
     @property
     def digest(self) -> str:
@@ -115,11 +108,11 @@ class SealLink(_Part):
 
 
 class Seal(_Part):
-    """The seal of a run. links: what each sealing recorded, the oldest first."""
+    """The seal of a run."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str
-    links: Annotated[tuple[SealLink, ...], pydantic.Field(min_length=1)]
+    links: Annotated[tuple[SealLink, ...], pydantic.Field(min_length=1)]  # what each sealing recorded, the oldest first
 
     @classmethod
     def read(cls, folder: Path) -> Seal | None:
@@ -141,21 +134,18 @@ WAY_OUT = "take the seal from where you have the run from, or delete it and seal
 
 
 class SealBreak(NamedTuple):
-    """What is not as it was sealed. text: in words. grown: whether rows were only added, and nothing was changed."""
+    """What is not as it was sealed."""
 
-    text: str
-    grown: bool = False
+    text: str  # in words
+    grown: bool = False  # whether rows were only added, and nothing was changed
 
 
 def seal(folder: Path, key: Path | None = None) -> SealLink:
-    """Seal a run as it is now: add a link to its seal, which begins with this one where it has none.
-
-    folder: the run's folder, which is locked meanwhile. key: the SSH key to sign with; None for no signature.
-
-    Returns the new link; where nothing has changed since the newest one, and no signature is wanted that it lacks, that
-    one. Raises ConfigError where the folder holds no run, where its journal ends in half a line, and where it is not as
-    an earlier link says; MachineError where the folder is in use or cannot be written.
-    """
+    """Seal a run as it is now: add a link to its seal, which begins with this one where it has none. folder: the run's
+    folder, which is locked meanwhile. key: the SSH key to sign with; None for no signature. Returns the new link; where
+    nothing has changed since the newest one, and no signature is wanted that it lacks, that one. Raises ConfigError
+    where the folder holds no run, where its journal ends in half a line, and where it is not as an earlier link says;
+    MachineError where the folder is in use or cannot be written."""
     with RunFolder(folder):
         sealed_before = Seal.read(folder)
         links = sealed_before.links if sealed_before is not None else ()
@@ -290,16 +280,12 @@ def _hex(found: hashlib._Hash) -> str:
 
 @dataclass
 class KeyComparison:
-    """What came of comparing the keys of rows.
+    """What came of comparing the keys of rows. strange: how many rows, by their strategy, could not be compared,
+    because today's prompts of that strategy are others, or there is none of that name here."""
 
-    equal: how many rows have the key of their prompt. first: the first row that has another one, in words; None where
-    there is none. differing: how many have. strange: how many rows, by their strategy, could not be compared, because
-    today's prompts of that strategy are others, or there is none of that name here.
-    """
-
-    equal: int = 0
-    differing: int = 0
-    first: str | None = None
+    equal: int = 0  # how many rows have the key of their prompt
+    differing: int = 0  # how many have
+    first: str | None = None  # the first row that has another one, in words; None where there is none
     strange: Counter[str] = field(default_factory=Counter)
 
     def count(self, row: Row, key: str | None) -> None:
@@ -313,11 +299,9 @@ class KeyComparison:
 
 
 class RunPrompts:
-    """The prompts of a run, made from its items, by today's strategies of the same digests, for its model.
-
-    folder: the run's folder. manifest: that of the run. given: folders of the user's own strategies. Raises ConfigError
-    where the items cannot be read.
-    """
+    """The prompts of a run, made from its items, by today's strategies of the same digests, for its model. folder: the
+    run's folder. manifest: that of the run. given: folders of the user's own strategies. Raises ConfigError where the
+    items cannot be read."""
 
     def __init__(self, folder: Path, manifest: Manifest, given: Sequence[str] = ()) -> None:
         self._manifest = manifest
@@ -389,11 +373,9 @@ def recorded_sampling(manifest: Manifest) -> Sampling:
 
 
 def find_same_strategy(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = None) -> Strategy | None:
-    """The strategy of today that asks what that one of a run asked, by its digest; None where there is none.
-
-    Only strategies of this user's content are looked at, by their names, and the folder `own` that the user gave: what
-    a run folder says is never a path to look for one.
-    """
+    """The strategy of today that asks what that one of a run asked, by its digest; None where there is none. Only
+    strategies of this user's content are looked at, by their names, and the folder `own` that the user gave: what a run
+    folder says is never a path to look for one."""
     if own is None and name not in known.list_strategies():
         return None
     for options in _options(asked, manifest):
@@ -431,34 +413,24 @@ SEAL = "seal"
 
 
 class Finding(NamedTuple):
-    """What came of one check.
+    """What came of one check."""
 
-    what: what was looked at. holds: whether it is as it should be; None where that could not be found out.
-    said: what was found, without a full stop.
-    """
-
-    what: str
-    holds: bool | None
-    said: str
+    what: str  # what was looked at
+    holds: bool | None  # whether it is as it should be; None where that could not be found out
+    said: str  # what was found, without a full stop
 
 
 class VerifyOptions(NamedTuple):
-    """What a user gives for the checks of a run.
+    """What a user gives for the checks of a run."""
 
-    path: the file or folder that the benchmark read instead of its own data (``--path``). strategies: folders of the
-    user's own strategies. signers: the keys that may have signed the run (see tomserve.content.signatures).
-    """
-
-    path: Path | None = None
-    strategies: Sequence[str] = ()
-    signers: Path | None = None
+    path: Path | None = None  # the file or folder that the benchmark read instead of its own data (``--path``)
+    strategies: Sequence[str] = ()  # folders of the user's own strategies
+    signers: Path | None = None  # the keys that may have signed the run (see tomserve.content.signatures)
 
 
 def verify_run(folder: Path, options: VerifyOptions | None = None) -> Iterator[Finding]:
-    """Check a run, one thing after the other: its rows, prompts, questions, scores and seal.
-
-    folder: the run's folder. Raises ConfigError where it is no run, or what the user gives is wrong.
-    """
+    """Check a run, one thing after the other: its rows, prompts, questions, scores and seal. folder: the run's folder.
+    Raises ConfigError where it is no run, or what the user gives is wrong."""
     check_files(folder)
     manifest, options = Manifest.read(folder), options or VerifyOptions()
     if manifest is None:
@@ -643,10 +615,8 @@ def _scores(folder: Path) -> Finding:
 
 
 def compare_tables(table: pl.DataFrame, now: pl.DataFrame) -> str | None:
-    """How a kept table differs from the one that was made now, in words; None where it does not.
-
-    The column `run` is left out, because a run may have been given another name since.
-    """
+    """How a kept table differs from the one that was made now, in words; None where it does not. The column `run` is
+    left out, because a run may have been given another name since."""
     there, wanted = (set(frame.columns) - {"run"} for frame in (table, now))
     if there != wanted:
         parts = [f"it lacks {', '.join(sorted(wanted - there)[:5])}"] if wanted - there else []

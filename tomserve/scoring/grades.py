@@ -42,15 +42,12 @@ the reader was not asked, or has not replied."""
 
 
 class GradeFiles(NamedTuple):
-    """Where the choices about some replies are kept. journal: the rows. record: which reader's rows count.
+    """Where the choices about some replies are kept. A choice belongs to what was read (question, choices and text) and
+    not to a place in a run: equal replies are read once, and a choice is never used for a reply that has changed. The
+    rules come first: a choice is looked at only where they find no answer in a whole reply."""
 
-    A choice belongs to what was read (question, choices and text) and not to a place in a run: equal replies are read
-    once, and a choice is never used for a reply that has changed. The rules come first: a choice is looked at only
-    where they find no answer in a whole reply.
-    """
-
-    journal: Path
-    record: Path
+    journal: Path  # the rows
+    record: Path  # which reader's rows count
 
     @classmethod
     def of_run(cls, folder: Path) -> GradeFiles:
@@ -85,11 +82,8 @@ def none_label(choices: Sequence[str]) -> str:
 
 
 class GraderChoices:
-    """The choices of the reader that the record names.
-
-    place: the files. Raises ConfigError where one of them cannot be read, or is not what it should be. Lines of the
-    journal that are no rows of this reader are left out.
-    """
+    """The choices of the reader that the record names. place: the files. Raises ConfigError where one of them cannot be
+    read, or is not what it should be. Lines of the journal that are no rows of this reader are left out."""
 
     def __init__(self, place: GradeFiles) -> None:
         for path in place:
@@ -115,9 +109,7 @@ class GraderChoices:
 
     def outcome(self, item: Item, row: Mapping[str, Any]) -> tuple[str | None, str]:
         """What the reader made of a reply to an item: the choice and "", or None and one of NOTHING, NONSENSE, MISSING.
-
-        A choice that is none of the item's choices is nonsense, whoever wrote it into the file.
-        """
+        A choice that is none of the item's choices is nonsense, whoever wrote it into the file."""
         if (reply := self._texts.get(digest_question(item, row))) is None:
             return None, MISSING
         chosen = _parse_choice(split_thoughts(reply).text)
@@ -176,15 +168,14 @@ several times the mean over its samples."""
 
 
 class ExternalGrade(NamedTuple):
-    """A grade as a row holds it. counts: whether it is the score. unread: why the reply holds no answer that the tool
-    could have graded, None where it may."""
+    """A grade as a row holds it."""
 
     by: str
     correct: bool | None
     answer: str | None
     value: float | None
-    counts: bool
-    unread: str | None = None
+    counts: bool  # whether it is the score
+    unread: str | None = None  # why the reply holds no answer that the tool could have graded, None where it may
 
 
 def grade_of(row: Mapping[str, Any]) -> ExternalGrade | None:
@@ -206,10 +197,8 @@ def grade_of(row: Mapping[str, Any]) -> ExternalGrade | None:
 
 
 def grade_fields(row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The columns of GRADED for one row; all null where it carries no grade.
-
-    samples: the rows of all samples of its question; where they are several, the value is the mean of theirs.
-    """
+    """The columns of GRADED for one row; all null where it carries no grade. samples: the rows of all samples of its
+    question; where they are several, the value is the mean of theirs."""
     if (grade := grade_of(row)) is None:
         return dict.fromkeys(GRADED)
     value = grade.value
@@ -229,13 +218,12 @@ FEW, FEW_SHARE = 3, 0.02
 
 @dataclass(slots=True)
 class Agreement:
-    """What was compared. compared: how many replies. ours, theirs: how many are right by our reading alone, and by the
-    tool's grade alone. first: the first reply that they differ about, in words."""
+    """What was compared. ours, theirs: how many are right by our reading alone, and by the tool's grade alone."""
 
-    compared: int = 0
+    compared: int = 0  # how many replies
     ours: int = 0
     theirs: int = 0
-    first: str = ""
+    first: str = ""  # the first reply that they differ about, in words
 
     def add(self, item: str, answer: str | None, *, graded: bool, right: bool) -> None:
         """Note a reply. item: the question. answer: what we have read. graded: whether the tool counts the reply as
@@ -269,8 +257,7 @@ def describe_difference(item: str, answer: str | None, *, graded: bool) -> str:
 
 
 def compare_table(scores: pl.DataFrame) -> Agreement:
-    """The comparison of a score table; of replies whose grade counts both are the same. A table may come from
-    anybody."""
+    """The comparison of a score table, which may come from anybody; of replies whose grade counts both are the same."""
     kinds = {"item": pl.String, "status": pl.String, "answer": pl.String, "correct": pl.Boolean}
     kinds[GRADE] = pl.Boolean
     if any(scores.schema.get(name) != kind for name, kind in kinds.items()):

@@ -33,13 +33,12 @@ MANY = 30_000
 
 @dataclass
 class ScoringWork:
-    """What is scored. order: the responses that count, as ResponseFile.sort_rows gives them. The other fields are the
-    parameters of tomserve.scoring.table.write_score_table."""
+    """What is scored. The other fields are the parameters of tomserve.scoring.table.write_score_table."""
 
     run: str
     items: ItemFile
     responses: ResponseFile
-    order: pl.DataFrame
+    order: pl.DataFrame  # the responses that count, as ResponseFile.sort_rows gives them
     chains: Collection[str]
     lettered: Collection[str]
     columns: Columns
@@ -75,10 +74,8 @@ class ScoringWork:
 
 
 def score_parts(work: ScoringWork, scratch: Path, parts: list[pl.DataFrame]) -> list[Path]:
-    """Score parts of the work's rows into files in an empty folder, and return these in order.
-
-    Raises the error that scoring the parts one after the other would raise, OSError where a file cannot be written.
-    """
+    """Score parts of the work's rows into files in an empty folder, and return these in order. Raises the error that
+    scoring the parts one after the other would raise, OSError where a file cannot be written."""
     paths = [scratch / f"{number:06d}.parquet" for number in range(len(parts))]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # Another process would not find the rules of a user's own benchmark.

@@ -70,14 +70,12 @@ def score_row(
     *,
     reader: GraderChoices | None = None,
 ) -> dict[str, Any]:
-    """The values of one row of the score table, without those of `item_fields` and `noise_fields`.
-
-    run, model: their names. item: the question. row: the response, with `strategy`, `status` and `text`. chain_asked:
-    whether the strategy asked for a chain of beliefs; then a missing one scores 0. others: the compiled rationales of
-    other questions about the same story, which tell whether a wrong belief is another person's. scoring: what the
-    item's benchmark adds. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
-    ContentError where a metric of the benchmark fails.
-    """
+    """The values of one row of the score table, without those of `item_fields` and `noise_fields`. run, model: their
+    names. item: the question. row: the response, with `strategy`, `status` and `text`. chain_asked: whether the
+    strategy asked for a chain of beliefs; then a missing one scores 0. others: the compiled rationales of other
+    questions about the same story, which tell whether a wrong belief is another person's. scoring: what the item's
+    benchmark adds. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
+    ContentError where a metric of the benchmark fails."""
     reading = read_response(item, row, scoring.lettered)
     status = inert(row["status"])
     if reader is not None and is_unread(row, reading) and (choice := reader.choice(item, row)):
@@ -147,11 +145,9 @@ OPEN = Reading(None, None, "an open question, which only the tool that asked it 
 def noise_fields(
     item: Item, row: Mapping[str, Any], again: Sequence[tuple[int, Mapping[str, Any]]], lettered: bool = False
 ) -> dict[str, list[int]]:
-    """The columns noise_: where replies to the same request differ from the response that is scored.
-
-    again: these replies, each with the number of requests in flight when it was asked. A reply that was copied from an
-    equal prompt's is left out, and so is a reply to another request. lettered: as in Scoring.
-    """
+    """The columns noise_: where replies to the same request differ from the response that is scored. again: these
+    replies, each with the number of requests in flight when it was asked. A reply that was copied from an equal
+    prompt's is left out, and so is a reply to another request. lettered: as in Scoring."""
     if row["status"] not in ANSWERS:
         return {}
     reading = read_response(item, row, lettered)
@@ -177,11 +173,9 @@ def noise_fields(
 
 
 def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
-    """The values of the columns that belong to the item, whatever was answered.
-
-    They are its names, what chains that know nothing of the story would score, which simple rules answer it right, its
-    design factors, and what its benchmark adds.
-    """
+    """The values of the columns that belong to the item, whatever was answered. They are its names, what chains that
+    know nothing of the story would score, which simple rules answer it right, its design factors, and what its
+    benchmark adds."""
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     for compute in _OF_ITEMS:
         fields.update(compute(item, NO_REPLY))
@@ -225,11 +219,8 @@ def sample_of(row: Row) -> int:
 
 
 def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
-    """The columns of PEOPLE for one question.
-
-    records: its scored samples, each with `status` and `correct`. rows: the responses that they were made from, each
-    with the `person` who gave it.
-    """
+    """The columns of PEOPLE for one question. records: its scored samples, each with `status` and `correct`. rows: the
+    responses that they were made from, each with the `person` who gave it."""
     there = [
         (str(row["person"]), int(bool(record["correct"])))
         for record, row in zip(records, rows, strict=True)
@@ -240,18 +231,13 @@ def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]
 
 def choose_majority(records: Sequence[Row]) -> int:
     """The place of the record that stands for all of them: the first that gave the answer that most of them give.
-
     Self-consistency (Wang et al., ICLR 2023, section 2, without weights): of answers that equally many samples give,
     the one that came with the lowest sample number counts, and a sample without a readable answer does not vote. Every
     column of the row, such as those of the chain, is that of the record chosen here; where no sample gave an answer, of
-    the first one.
-
-    Another tool that graded the samples (see tomserve.scoring.grades) need not say what it read. If it counts one as
-    right without saying its answer, or says none of a question, the marks vote instead: right or wrong.
-
+    the first one. Another tool that graded the samples (see tomserve.scoring.grades) need not say what it read. If it
+    counts one as right without saying its answer, or says none of a question, the marks vote instead: right or wrong.
     records: the scored samples of one question in their order, each with its `answer`, None where none was read. Where
-    these do not say what another tool graded, the first with the mark that most of them have.
-    """
+    these do not say what another tool graded, the first with the mark that most of them have."""
     given = [record["answer"] for record in records]
     marks = [bool(record["correct"]) if _is_grade_final(record) else None for record in records]
     silent = any(mark and answer is None for mark, answer in zip(marks, given, strict=True))
@@ -267,11 +253,8 @@ def _is_grade_final(record: Row) -> bool:
 
 
 def sample_fields(records: Sequence[Row], samples: Sequence[int], chosen: int) -> dict[str, Any]:
-    """The columns of SAMPLED for one question.
-
-    records: its scored samples, each with `answer`, `correct` and `parse`. samples: the number of each. chosen: the
-    place of the record that stands for all (see `choose_majority`).
-    """
+    """The columns of SAMPLED for one question. records: its scored samples, each with `answer`, `correct` and `parse`.
+    samples: the number of each. chosen: the place of the record that stands for all (see `choose_majority`)."""
     right = sum(bool(record["correct"]) for record in records)
     asked = sum(record.get("status") != UNANSWERED for record in records)  # what somebody left open counts nowhere
     return {
@@ -292,25 +275,18 @@ and the replies that came when it was asked again, each with the number of reque
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table besides the standard ones, with their types.
+    """The columns of a table besides the standard ones, with their types. items, replies: what their benchmarks compute
+    once for each item, and from each reply. original: gives the original of a variant, where some items are variants;
+    None where none is."""
 
-    factors: the factors of the items.
-    items, replies: what their benchmarks compute once for each item, and from each reply.
-    rules: what each benchmark adds.
-    samples: those of questions that were asked several times.
-    original: gives the original of a variant, where some items are variants; None where none is.
-    given: how many questions there were, where another tool answered some of them; else None.
-    grades: those of another tool's grades, where some reply has one.
-    """
-
-    factors: Mapping[str, Kind]
+    factors: Mapping[str, Kind]  # the factors of the items
     items: Mapping[str, Kind]
     replies: Mapping[str, Kind]
-    rules: ScoringLookup
-    samples: Mapping[str, Kind]
+    rules: ScoringLookup  # what each benchmark adds
+    samples: Mapping[str, Kind]  # those of questions that were asked several times
     original: metrics.Original | None = None
-    given: int | None = None
-    grades: Mapping[str, Kind] = field(default_factory=dict)
+    given: int | None = None  # how many questions there were, where another tool answered some of them; else None
+    grades: Mapping[str, Kind] = field(default_factory=dict)  # those of another tool's grades, where some reply has one
 
     def with_originals(self, original: metrics.Original) -> Columns:
         """The columns with those of variants. original: gives the original of a variant."""
@@ -326,10 +302,8 @@ class Columns:
         sampled: bool = False,
         people: bool = False,
     ) -> Columns:
-        """The columns for items with these factors (each with the types of its values) and these benchmarks.
-
-        Raises ConfigError where a metric's column is also a factor, or where two metrics differ about a column's type.
-        """
+        """The columns for items with these factors (each with the types of its values) and these benchmarks. Raises
+        ConfigError where a metric's column is also a factor, or where two metrics differ about a column's type."""
         metrics: list[Metric] = [metric for name in sorted(benchmarks) for metric in rules(name).metrics]
         columns_of(metrics)
         items, replies = (columns_of(one for one in metrics if one.of_item is whose) for whose in (True, False))
@@ -352,11 +326,8 @@ def _kind(kinds: set[type]) -> type[pl.DataType]:
 
 @contextlib.contextmanager
 def pause_gc() -> Iterator[None]:
-    """Switch the collector of reference cycles off for a while.
-
-    Scored rows hold no cycles, and the collector would walk through all of them again and again, which takes a third of
-    the time of scoring.
-    """
+    """Switch the collector of reference cycles off for a while. Scored rows hold no cycles, and the collector would
+    walk through all of them again and again, which takes a third of the time of scoring."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -375,12 +346,9 @@ def build_frame(
     reader: GraderChoices | None = None,
 ) -> pl.DataFrame:
     """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
-    for each item and then repeated for its rows.
-
-    run: the run's name. answered: the items with their responses. chains, lettered: the strategies that ask for a chain
-    of beliefs, and those that show the choices as A, B, C. columns: the columns besides the standard ones. reader: the
-    choices of a model that has read what the rules could not.
-    """
+    for each item and then repeated for its rows. run: the run's name. answered: the items with their responses. chains,
+    lettered: the strategies that ask for a chain of beliefs, and those that show the choices as A, B, C. columns: the
+    columns besides the standard ones. reader: the choices of a model that has read what the rules could not."""
     places: dict[str, int] = {}
     fields: list[dict[str, Any]] = []
     place_of: list[int] = []
@@ -427,11 +395,9 @@ _REPEATED = 4096
 
 
 class _Replies:
-    """Scores replies to one item after the other; replies with the same text to the same item are scored once.
-
-    item: the item whose replies are scored now. original: what it is a variant of, None for any other item, and where
-    that is not at hand.
-    """
+    """Scores replies to one item after the other; replies with the same text to the same item are scored once. item:
+    the item whose replies are scored now. original: what it is a variant of, None for any other item, and where that is
+    not at hand."""
 
     def __init__(
         self,

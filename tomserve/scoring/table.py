@@ -38,10 +38,8 @@ Note = Callable[[str], None]
 
 
 def gold_column(columns: Collection[str]) -> pl.Expr | None:
-    """Which set of right answers counted, as an expression over a score table with these columns.
-
-    It is the factor `gold` or, for generated items, "tracked:" with their factor `semantics`; None without either.
-    """
+    """Which set of right answers counted, as an expression over a score table with these columns. It is the factor
+    `gold` or, for generated items, "tracked:" with their factor `semantics`; None without either."""
     named = [pl.col("gold").cast(pl.String)] if "gold" in columns else []
     if "semantics" in columns:
         named.append(pl.lit("tracked:") + pl.col("semantics").cast(pl.String))
@@ -60,14 +58,12 @@ def write_score_table(
     rules: ScoringLookup = plain_scoring,
     reader: GraderChoices | None = None,
 ) -> None:
-    """Score every response into a Parquet file, part by part.
-
-    items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
-    for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. lettered: the strategies that show the
-    choices as A, B, C. noise: the replies of the noise check, which are compared and not scored. rules: what the
-    benchmarks of the items add. reader: the choices of a model that has read what the rules could not. Raises
-    ConfigError or ContentError where a metric of a benchmark fails, OSError where the file cannot be written.
-    """
+    """Score every response into a Parquet file, part by part. items, responses: the files to read. path: the file to
+    write. run: the run's name. chains: the strategies that ask for a chain of beliefs; there a missing chain scores 0,
+    elsewhere it is null. lettered: the strategies that show the choices as A, B, C. noise: the replies of the noise
+    check, which are compared and not scored. rules: what the benchmarks of the items add. reader: the choices of a
+    model that has read what the rules could not. Raises ConfigError or ContentError where a metric of a benchmark
+    fails, OSError where the file cannot be written."""
     columns = Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
     columns = columns.with_originals(items.original) if items.varied else columns
     if responses.foreign and len(responses.places) < len(items.ids):
@@ -110,13 +106,11 @@ def score_table(
     rules: ScoringLookup = plain_scoring,
     lettered: Collection[str] = (),
 ) -> pl.DataFrame:
-    """Score pairs of an item and its response into a table in memory; samples of one question become one row.
-
-    run, model: their names. answered: the pairs; a response has `strategy`, `status` and `text`, and a `sample` from 1
-    on where it is a further sample of a question. chains: the strategies that ask for a chain of beliefs. rules: what
-    the benchmarks of the items add. lettered: the strategies that show the choices as A, B, C. Every factor of the
-    items becomes a column. Raises ConfigError or ContentError where a metric of a benchmark fails.
-    """
+    """Score pairs of an item and its response into a table in memory; samples of one question become one row. run,
+    model: their names. answered: the pairs; a response has `strategy`, `status` and `text`, and a `sample` from 1 on
+    where it is a further sample of a question. chains: the strategies that ask for a chain of beliefs. rules: what the
+    benchmarks of the items add. lettered: the strategies that show the choices as A, B, C. Every factor of the items
+    becomes a column. Raises ConfigError or ContentError where a metric of a benchmark fails."""
     questions: dict[tuple[str, Any, Any, int], tuple[Item, list[Mapping[str, Any]]]] = {}
     factors: dict[str, set[type]] = {}
     rows = [(item, {"model": model, **row}) for item, row in answered]
@@ -137,10 +131,8 @@ def score_table(
 
 
 def status_column(frame: pl.DataFrame, path: str) -> pl.Series:
-    """The column `status` of a table that came from `path`, with unknown statuses made safe to print.
-
-    Raises ConfigError where the column does not hold text.
-    """
+    """The column `status` of a table that came from `path`, with unknown statuses made safe to print. Raises
+    ConfigError where the column does not hold text."""
     column = frame["status"]
     if column.dtype not in (pl.String, pl.Null):
         raise ConfigError(f"{path}: column 'status' is {column.dtype}; expected text: {KNOWN}")
@@ -195,11 +187,9 @@ def read_table(source: str) -> pl.DataFrame:
 
 
 def cast_columns(frame: pl.DataFrame, path: str) -> pl.DataFrame:
-    """A score table with its known columns first, in order and of their types.
-
-    frame: the table as it was read; true and false may also be the texts "true" and "false", or 1 and 0. path: the
-    file, for messages. Raises ConfigError by file, column and value for what does not fit.
-    """
+    """A score table with its known columns first, in order and of their types. frame: the table as it was read; true
+    and false may also be the texts "true" and "false", or 1 and 0. path: the file, for messages. Raises ConfigError by
+    file, column and value for what does not fit."""
     known = [name for name in COLUMNS if name in frame.columns]  # JSON lines may have their fields in any order
     if not known:
         shown = ", ".join(frame.columns[:8]) or "none"
@@ -277,9 +267,7 @@ def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
 
 def write_scores(scores: pl.DataFrame, path: Path) -> None:
     """Write a score table in the format of the path's suffix: .parquet, .jsonl or .csv (with lists as JSON text).
-
-    Raises ConfigError for another suffix, and where the file cannot be written.
-    """
+    Raises ConfigError for another suffix, and where the file cannot be written."""
     lists = [name for name, kind in scores.schema.items() if isinstance(kind, pl.List)]
     as_text = (
         pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
