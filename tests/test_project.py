@@ -41,8 +41,7 @@ PUBLIC = [
 ]
 
 NOT_PUBLIC = [
-    f"{package}.*"
-    for package in ("altair", "httpx", "jinja2", "numpy", "openai", "pandas", "rich", "torch", "typer")
+    f"{package}.*" for package in ("altair", "httpx", "jinja2", "numpy", "openai", "pandas", "rich", "torch", "typer")
 ]
 """Packages of whose types no public name has one; mypy takes longer to read them than to read all of tomserve."""
 

@@ -9,14 +9,12 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion, fill, make_item
 from tomserve.benchmarks import get
-from tomserve.content.compact_index import Index, text_checksum
 from tomserve.engine.endpoints import EndpointPool
 from tomserve.engine.prompt_tokens import PrefixMeter, Truncation, common_length
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.transport import Reply
 from tomserve.items import write_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.journal import IdentitySet, Journal
 
 
 def build(strategy: Strategy, item) -> Request:
@@ -171,40 +169,6 @@ def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
     assert pool.pause <= 0
     now[0] = 6.0
     assert "a" in {send(pool, ask(10 + number, "tale")) for number in range(6)}
-
-
-def test_the_index_agrees_with_a_dictionary() -> None:
-    source = random.Random(0)
-    index, plain = Index(32, 64), {}
-    for number in range(20_000):
-        key = source.choice([0, 2**32 - 1, source.getrandbits(32), source.getrandbits(8) << 24])
-        index.add(key, number)
-        plain.setdefault(key, []).append(number)
-    assert len(index) == 20_000
-    assert all(sorted(index.get(key)) == values for key, values in plain.items())
-    assert not list(index.get(12345))
-
-
-def test_seen_tells_identities_apart() -> None:
-    seen = IdentitySet()
-    for number in range(2000):
-        assert seen.add((f"item/{number}", "cot", 0))
-    assert len(seen) == 2000
-    assert ("item/5", "cot", 0) in seen
-    assert ("item/5", "cot", 1) not in seen
-    assert ("item/5", "vanilla", 0) not in seen
-    assert not seen.add(("item/5", "cot", 0))
-
-
-def test_two_keys_with_one_checksum_are_told_apart_by_their_rows(tmp_path: Path) -> None:
-    first, second = "plumless", "buckeroo"  # crc32 gives both 0x4ddb0c25
-    assert text_checksum(first) == text_checksum(second)
-    with Journal(tmp_path / "responses.jsonl") as journal:
-        for key in (first, second):
-            journal.append({"item": key, "strategy": "s", "turn": 0, "key": key, "status": "ok", "text": key})
-        assert journal.find(first)["text"] == first
-        assert journal.find(second)["text"] == second
-        assert journal.find("else") is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The journal and the run folder: what was written is never lost or changed, found again, and a run has one writer."""
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError
 from tomserve.prompting.conversation import Turn
 from tomserve.runs import journal
-from tomserve.runs.journal import IdentitySet, Journal, read_rows
+from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 
@@ -186,15 +187,15 @@ def test_rows_are_checked_alike_by_the_short_and_the_long_way(monkeypatch: pytes
     assert {type(one) for one in short} >= {str}, "some are refused"
 
 
-def test_a_value_of_a_key_is_found_among_others() -> None:
-    index = Index(64, 32)
-    for value in range(5):
-        index.add(7, value)
-        index.add(8, value + 10)
-    assert [value for value in range(20) if index.has(7, value)] == [0, 1, 2, 3, 4]
-    assert not index.has(6, 0)
-    assert not index.has(2**64 - 1, 0)
-    assert [index.add_once(7, value) for value in (4, 5, 5)] == [False, True, False]
-    seen = IdentitySet()
-    assert [seen.add(("a", "s", turn, 0)) for turn in (0, 1, 0)] == [True, True, False]
-    assert ("a", "s", 2, 0) not in seen
+def test_the_index_agrees_with_a_dictionary() -> None:
+    source = random.Random(0)
+    index, plain = Index(), {}
+    for number in range(5_000):
+        key = source.choice([("a", 0), ("b", number), source.getrandbits(8), str(source.getrandbits(8))])
+        index.add(key, number)
+        plain.setdefault(key, []).append(number)
+    assert len(index) == 5_000
+    assert all(list(index.get(key)) == values for key, values in plain.items())
+    assert ("a", 0) in index
+    assert ("a", 1) not in index
+    assert not list(index.get(12345))

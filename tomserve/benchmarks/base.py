@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import polars as pl
 
 from tomserve.benchmarks.counterfactuals import Case, NoCase, find_problem
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.python_file import describe_failure
 from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError, one_of
 from tomserve.items import EVERY, Item
@@ -438,12 +437,12 @@ class Benchmark:
     def _own(self, path: Path | None, gold: str | None) -> Iterator[Item]:
         """The items of `load`, each with this benchmark's name; what is no item, or comes twice, is refused."""
         file = self.file or Path(self.name)
-        ids, count = FirstPlaces(), 0
+        ids, count = dict[str, int](), 0
         try:
             for count, item in enumerate(self.load(path, gold), 1):
                 if not isinstance(item, Item):
                     raise ContentError(f"load gave {item!r:.60} as item {count}; expected a tomserve.Item", path=file)
-                if (first := ids.add(item.id, count)) != count:
+                if (first := ids.setdefault(item.id, count)) != count:
                     raise ContentError(f"load gave the item {item.id!r} twice, as item {first} and {count}", path=file)
                 if item.benchmark not in (self.name, ANYBODYS):
                     reason = (

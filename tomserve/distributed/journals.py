@@ -25,7 +25,6 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from tomserve.content import files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import FileSnapshot, changed_error, one_line, open_for_reading
 from tomserve.engine.records import CLOSES
 from tomserve.errors import ConfigError, ConflictError, JournalError
@@ -108,7 +107,7 @@ class KnownRows:
     numbers of requests in flight (field `concurrency`) belong to different conversations, as in a noise check.
     """
 
-    ids: FirstPlaces
+    ids: dict[str, int]
     talking: dict[str, bool]
     repeats: int = 1
     levels: bool = False
@@ -117,7 +116,7 @@ class KnownRows:
     def key(self, path: Path, number: int, row: Row) -> int:
         """The number of the conversation that a row belongs to. Raises ConfigError, by file and line, where nobody was
         to ask that."""
-        if (place := self.ids.find(row["item"])) is None:
+        if (place := self.ids.get(row["item"])) is None:
             raise ConfigError(
                 f"{path}:{number}: item {one_line(row['item'])[:100]!r} is none of the items of the runs that are "
                 "merged; delete that line, or give the run that it belongs to, too"

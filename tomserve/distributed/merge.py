@@ -24,7 +24,6 @@ import orjson
 
 from tomserve._version import __version__
 from tomserve.content import files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import FileSnapshot, digest_file, one_line, open_for_reading
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.distributed import journals
@@ -246,7 +245,7 @@ def _variants(made: Sequence[VariantsRecord], own: Sequence[VariantsRecord], *, 
 class MergedItems(NamedTuple):
     """The items of several runs. ids: their ids, numbered in order. shared: how many of them several files hold."""
 
-    ids: FirstPlaces
+    ids: dict[str, int]
     shared: int
 
 
@@ -256,7 +255,7 @@ def merge_items(paths: Sequence[Path], out: IO[bytes]) -> MergedItems:
     Raises ConfigError, by file and line, for a line that is no item or does not follow the one before it, and
     RunMismatchError where two files hold different items of one id.
     """
-    ids, shared, before = FirstPlaces(), 0, None
+    ids, shared, before = dict[str, int](), 0, None
     for key, which, number, line in heapq.merge(*(_lines(path, which) for which, path in enumerate(paths))):
         if before is not None and before[0] == key:
             shared += before[1] != which
@@ -266,7 +265,7 @@ def merge_items(paths: Sequence[Path], out: IO[bytes]) -> MergedItems:
                     f"{paths[before[1]]}:{before[2]}; merge only runs that ask the same items"
                 )
             continue
-        ids.add(key.decode(), len(ids))
+        ids.setdefault(key.decode(), len(ids))
         out.write(line)
         before = (key, which, number, line)
     return MergedItems(ids, shared)

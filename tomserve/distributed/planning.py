@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from tomserve._version import __version__
 from tomserve.content import files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.distributed.cost import BYTES_A_TOKEN, PromptCost, count_tokens, measure_prompts
 from tomserve.distributed.shards import FILE, ITEMS, MOST, PartRecord, ShardOptions, Shards, find_folder, part_folder
@@ -145,12 +144,10 @@ class _Units:
     def _find_owners(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The place of the original of each item; an original's is its own."""
         varied = self._made.varied
-        places = FirstPlaces(varied.originals.ids if len(varied.variants) else ())
+        places = {name: place for place, name in enumerate(varied.originals.ids)}
         owners = np.arange(len(self._made.questions.items), dtype=np.int64)
         for number, entry in enumerate(varied.variants.entries(), len(varied.originals)):
-            found = places.find(str(entry.base))
-            assert found is not None, "a variant without its original"
-            owners[number] = found
+            owners[number] = places[str(entry.base)]
         return owners
 
     def _in_order(self, cost: PromptCost) -> tuple[array[int], array[int]]:
@@ -208,7 +205,7 @@ def _record(
     questions, parts = made.questions, max(part_of) + 1
     tokens = count_tokens(costs, part_of, parts, questions.repeats)
     (undivided,) = count_tokens(costs, [0] * len(part_of), 1, questions.repeats)
-    drawn = FirstPlaces(made.again.items.ids)
+    drawn = frozenset(made.again.items.ids)
     again: list[list[str]] = [[] for _ in range(parts)]
     for name, part in zip(questions.items.ids, part_of, strict=True) if len(drawn) else ():
         if name in drawn:

@@ -31,7 +31,7 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve.content import files, output_path
-from tomserve.content.compact_index import FirstPlaces, Index, text_checksum
+from tomserve.content.compact_index import Index
 from tomserve.content.validation import Name, strategy_name, validation_error
 from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
@@ -145,7 +145,7 @@ class RequestWriter:
     def __init__(self, path: Path, per_file: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES) -> None:
         self._path, self._per_file, self._most_bytes = path, per_file, most_bytes
         self.written: list[RequestFile] = []
-        self._keys = FirstPlaces()
+        self._keys: set[str] = set()
         self._stack = contextlib.ExitStack()
         self._file: IO[bytes] | None = None
         self._requests = self._bytes = 0
@@ -173,7 +173,7 @@ class RequestWriter:
 
         Raises ConfigError for one that is longer than a file may be, OSError where the file cannot be written.
         """
-        if self._keys.find(request.key) is not None:
+        if request.key in self._keys:
             return False
         line = request_line(request)
         if len(line) > self._most_bytes:
@@ -189,7 +189,7 @@ class RequestWriter:
             self._refuse(path)
             self._file = self._stack.enter_context(files.replace_file(path))
         self._file.write(line)
-        self._keys.add(request.key, 0)
+        self._keys.add(request.key)
         self._requests, self._bytes = self._requests + 1, self._bytes + len(line)
         return True
 
@@ -228,7 +228,7 @@ class ResultReader:
 
     def __post_init__(self) -> None:
         self._places, self._files = array("Q"), array("H")
-        self._index = Index(32, 32)
+        self._index = Index()
         self._open: list[IO[bytes]] = []
         self.used = bytearray()
         for number, path in enumerate(dict.fromkeys(self.paths)):
@@ -251,7 +251,7 @@ class ResultReader:
         Of several results of one request the first final one counts, else the last. All of them are then `used`.
         """
         found: Reply | None = None
-        for number in sorted(self._index.get(text_checksum(key))):
+        for number in self._index.get(key):
             data = self._data(number)
             if custom_id(data) != key:
                 continue  # another id with the same checksum
@@ -277,7 +277,7 @@ class ResultReader:
         for row, line in enumerate(files.read_lines(file, path), 1):
             digest.update(line)
             if (name := self._result_id(path, row, line)) is not None:
-                self._index.add(text_checksum(name), len(self._places))
+                self._index.add(name, len(self._places))
                 self._places.append(offset)
                 self._files.append(number)
             offset += len(line)
@@ -581,7 +581,7 @@ def import_results(
             f"{folder}: nothing was exported from this run; `tomserve export batch --run {run}` does that"
         )
     done = ImportResult(folder)
-    open_keys = FirstPlaces()
+    open_keys: set[str] = set()
     with ResultReader(paths) as results:
         done.results, done.cut_off = len(results), results.cut_off
         for place, (options, chosen) in enumerate(exports):
@@ -654,7 +654,7 @@ def _other_request_error(identity: Identity) -> ConfigError:
 
 
 def _import_export(
-    evaluation: Evaluation, results: ResultReader, done: ImportResult, open_keys: FirstPlaces, accept_change: bool
+    evaluation: Evaluation, results: ResultReader, done: ImportResult, open_keys: set[str], accept_change: bool
 ) -> None:
     """Make rows of the results that belong to one export. open_keys: takes the keys of requests that stay open."""
     options, journal = evaluation.plan.options, evaluation.journal
@@ -667,7 +667,7 @@ def _import_export(
     reader = _Reader(evaluation, results, changes.answering(journal.models), open_keys)
     try:
         for request in _open_requests(evaluation, reader.row, reader.write):
-            open_keys.add(request.key, 0)
+            open_keys.add(request.key)
         reader.finish()
     finally:
         session.note_answers(sum(reader.added[status] for status in SPOKEN), sorted(reader.answering.named))
@@ -686,7 +686,7 @@ class _Reader:
     evaluation: Evaluation
     results: ResultReader
     answering: ModelGuard
-    open_keys: FirstPlaces
+    open_keys: set[str]
     added: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -700,7 +700,7 @@ class _Reader:
             return None
         redact_reply(reply, self._mask)
         if not reply.final:
-            self.open_keys.add(request.key, 0)
+            self.open_keys.add(request.key)
             if self.evaluation.journal.failed.get(request.identity) == reply.status:
                 return None
         self.answering.note_reply(reply, ENDPOINT)

@@ -12,7 +12,6 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve.content import files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.validation import choose_error, explain, load_yaml, place_of, validate
 from tomserve.errors import ContentError, JournalError
 from tomserve.items.item import SCHEMA, Item, nfc
@@ -34,9 +33,9 @@ def read_items(path: str | Path) -> Iterator[Item]:
 def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a file as `read_items` does, each with the line where it begins. Raises as that does."""
     path = Path(path).expanduser()
-    seen = FirstPlaces()
+    seen: dict[str, int] = {}
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
-        if (first := seen.add(item.id, number)) != number:
+        if (first := seen.setdefault(item.id, number)) != number:
             raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
         yield number, item
     if not len(seen):

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine import transports
 from tomserve.engine.concurrency import MOST
 from tomserve.engine.records import CLOSES, CONCLUSION, Row
@@ -204,9 +203,9 @@ class Questions:
     _counts: list[tuple[Journal, int, RequestCount]] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def ids(self) -> FirstPlaces:
+    def ids(self) -> frozenset[str]:
         """The ids of the items, to look for one of them."""
-        return FirstPlaces(self.items.ids)
+        return frozenset(self.items.ids)
 
     def __iter__(self) -> Iterator[Question]:
         return (

@@ -17,8 +17,7 @@ import tempfile
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain, pairwise
-from typing import IO, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import orjson
 
@@ -30,67 +29,29 @@ from tomserve.items.draw import WHOLE_CLUSTERS, Draw, describe, draw_places, sha
 HELD = 1 << 24
 """So many bytes of lines are held in memory at most before they go to the file."""
 
-_STORE = 1 << 48
-"""A line's number in its store is below this, so that one integer tells the store and the number."""
 
+class LineStore(Sequence[bytes]):
+    """A sequence of lines, in memory up to HELD bytes and else in a temporary file. Parts and sums of sequences share
+    the file, so that they take 16 bytes a line; it is read by one thread at a time."""
 
-class _SpillFile:
-    """Lines that are appended, and read in any order; a line keeps its number for good."""
+    def __init__(self, file: tempfile.SpooledTemporaryFile[bytes] | None = None) -> None:
+        self._file = file or tempfile.SpooledTemporaryFile(HELD, prefix="tomserve-items-")  # noqa: SIM115
+        self._starts, self._ends = array("Q"), array("Q")
 
-    def __init__(self) -> None:
-        self.ends = array("Q")
-        self._held = bytearray()
-        self._sort_in_file = 0  # bytes in the file
-        self._file: IO[bytes] | None = None
-
-    def append(self, line: bytes) -> int:
-        """Keep a line. Returns its number; raises MachineError where the file cannot be written."""
-        self._held += line
-        self.ends.append(self._sort_in_file + len(self._held))
-        if len(self._held) > HELD:
-            self._file_away()
-        return len(self.ends) - 1
-
-    def length(self, number: int) -> int:
-        """How many bytes the line of that number has."""
-        return self.ends[number] - (self.ends[number - 1] if number else 0)
-
-    def line(self, number: int) -> bytes:
-        """The line of that number."""
-        start, end = self.ends[number - 1] if number else 0, self.ends[number]
-        if self._file is None or start >= self._sort_in_file:
-            return bytes(self._held[start - self._sort_in_file : end - self._sort_in_file])
-        return os.pread(self._file.fileno(), end - start, start)
-
-    def _file_away(self) -> None:
+    def append(self, line: bytes) -> None:
+        """Add a line at the end. Raises MachineError where there is no room for it."""
         try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="tomserve-items-")  # noqa: SIM115  # open as long as this
-            self._file.write(self._held)
-            self._file.flush()
+            self._starts.append(self._file.seek(0, os.SEEK_END))
+            self._file.write(line)
         except OSError as error:
             raise MachineError(
                 f"the items take more than {HELD >> 20} MB, and no temporary file can take them ({error.strerror}); "
                 "free space, or name another folder by TMPDIR"
             ) from None
-        self._sort_in_file += len(self._held)
-        self._held = bytearray()
-
-
-class LineStore(Sequence[bytes]):
-    """A sequence of lines. Parts and sums of sequences share the lines, so that they take 8 bytes a line."""
-
-    def __init__(self) -> None:
-        self._stores: tuple[_SpillFile, ...] = (_SpillFile(),)
-        self._places = array("Q")
-
-    def append(self, line: bytes) -> None:
-        """Add a line at the end. Raises MachineError where there is no room for it."""
-        last = len(self._stores) - 1
-        self._places.append(last * _STORE + self._stores[last].append(line))
+        self._ends.append(self._starts[-1] + len(line))
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._starts)
 
     @overload
     def __getitem__(self, place: int) -> bytes: ...
@@ -98,83 +59,30 @@ class LineStore(Sequence[bytes]):
     def __getitem__(self, place: slice) -> list[bytes]: ...
     def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
         if isinstance(place, slice):
-            return [self._line(one) for one in self._places[place]]
-        return self._line(self._places[place])
-
-    def _line(self, place: int) -> bytes:
-        store, number = divmod(place, _STORE)
-        return self._stores[store].line(number)
+            return [self[one] for one in range(*place.indices(len(self)))]
+        start = self._starts[place]
+        self._file.seek(start)
+        return self._file.read(self._ends[place] - start)
 
     @property
     def size(self) -> int:
         """How many bytes all these lines have together."""
-        return sum(self._stores[place // _STORE].length(place % _STORE) for place in self._places)
+        return sum(self._ends) - sum(self._starts)
 
     def part(self, places: Iterable[int]) -> LineStore:
         """The lines at these places."""
-        return self._sharing(self._stores, array("Q", (self._places[place] for place in places)))
+        part = LineStore(self._file)
+        for place in places:
+            part._starts.append(self._starts[place])
+            part._ends.append(self._ends[place])
+        return part
 
     def concat(self, other: LineStore) -> LineStore:
         """These lines and then the others."""
-        first = len(self._stores) * _STORE
-        moved = array("Q", (first + place for place in other._places))
-        return self._sharing(self._stores + other._stores, self._places + moved)
-
-    @staticmethod
-    def _sharing(stores: tuple[_SpillFile, ...], places: array[int]) -> LineStore:
-        lines = LineStore()
-        lines._stores, lines._places = stores, places
-        return lines
-
-
-class TextStore(Sequence[str]):
-    """A sequence of short texts, such as ids, which takes 8 bytes a text besides its characters. texts: the first of
-    them."""
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._held = bytearray()
-        self._bounds = array("Q", [0])
-        for text in texts:
-            self.append(text)
-
-    def append(self, text: str) -> None:
-        """Add a text at the end."""
-        self._held += text.encode()
-        self._bounds.append(len(self._held))
-
-    def __len__(self) -> int:
-        return len(self._bounds) - 1
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        at = range(len(self))[place]
-        return self._held[self._bounds[at] : self._bounds[at + 1]].decode()
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._held[start:end].decode() for start, end in pairwise(self._bounds))
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, TextStore):
-            return self._bounds == other._bounds and self._held == other._held
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # it can grow
-
-    def __add__(self, other: TextStore) -> TextStore:
-        both = TextStore()
-        both._held = self._held + other._held
-        end = len(self._held)
-        both._bounds = self._bounds + array("Q", (end + bound for bound in other._bounds[1:]))
+        both = self.part(range(len(self)))
+        for line in other:
+            both.append(line)
         return both
-
-    def part(self, places: Iterable[int]) -> TextStore:
-        """The texts at these places."""
-        return TextStore(self[place] for place in places)
 
 
 _END, _TEXT, _NUMBER, _SEVERAL = b"\x00", b"\x02", b"\x03", b"\x04"
@@ -199,20 +107,8 @@ def _part(value: Any) -> bytes:
 
 
 def sort_places(keys: Iterable[bytes]) -> array[int]:
-    """The places of the keys, from 0, in the order of their bytes; equal ones as they came. Raises MachineError where
-    there is no room for a temporary file."""
-    held: list[bytes] = []
-    size, left = 0, iter(keys)
-    for key in left:
-        held.append(key)
-        size += len(key)
-        if size > HELD:
-            return _sort_in_file(chain(held, left))
-    return array("Q", sorted(range(len(held)), key=held.__getitem__))
-
-
-def _sort_in_file(keys: Iterable[bytes]) -> array[int]:
-    """What `sort_places` returns, sorted by SQLite in a temporary file that nobody else sees."""
+    """The places of the keys, from 0, in the order of their bytes; equal ones as they came. SQLite sorts them, in a
+    temporary file where they need more room. Raises MachineError where there is none."""
     try:
         with closing(sqlite3.connect("", isolation_level=None)) as file:
             for setting in (
@@ -256,7 +152,7 @@ class ItemStore(Sequence[Item]):
     benchmarks: the names of the benchmarks that the given items name."""
 
     def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
-        self.ids = TextStore()
+        self.ids: list[str] = []
         self.lines = LineStore()
         self.characters = array("I")
         self.parts = array("I")
@@ -316,7 +212,7 @@ class ItemStore(Sequence[Item]):
     def part(self, places: Sequence[int]) -> ItemStore:
         """The items at these places."""
         part = ItemStore(draw=self.draw)
-        part.ids = self.ids.part(places)
+        part.ids = [self.ids[place] for place in places]
         part.lines = self.lines.part(places)
         part.characters = array("I", (self.characters[place] for place in places))
         part.parts = array("I", (self.parts[place] for place in places))

@@ -8,9 +8,6 @@ either, once an fsync has put it on the disk, which happens at least once a seco
 
     >>> with Journal(folder / "responses.jsonl") as journal:           # doctest: +SKIP
     ...     journal.append({"item": "a", "strategy": "cot", "turn": 0, "key": "k", "status": "ok"})
-    >>> seen = IdentitySet()
-    >>> seen.add(("a", "cot", 0, 0)), seen.add(("a", "cot", 0, 0))
-    (True, False)
 """
 
 from __future__ import annotations
@@ -30,34 +27,13 @@ import polars as pl
 import pydantic
 
 from tomserve.content import files
-from tomserve.content.compact_index import MASK, Index, text_checksum
+from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_file
 from tomserve.engine.records import CLOSES, CLOSING
 from tomserve.engine.request import Identity
 from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError, MachineError
 from tomserve.status import ANSWERS, FINAL, SPOKEN
-
-
-class IdentitySet:
-    """A set of identities (item, strategy, turn, sample) that keeps 96 bits of each. 64 of these bits are Python's hash
-    of the identity, 32 are a checksum of the item. The probability that any two of a million identities agree in all of
-    them is less than 1 in 10**16. The set is valid within this process only, because Python's hashes of texts differ
-    between processes."""
-
-    def __init__(self) -> None:
-        self._index = Index(64, 32)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def __contains__(self, identity: tuple[str, str, int, int]) -> bool:
-        return self._index.has(hash(identity) & MASK, text_checksum(identity[0]))
-
-    def add(self, identity: tuple[str, str, int, int]) -> bool:
-        """Add an identity. Returns whether it was new."""
-        return self._index.add_once(hash(identity) & MASK, text_checksum(identity[0]))
-
 
 Row = dict[str, Any]
 """One row, with the fields of the data contract Response."""
@@ -144,13 +120,13 @@ class Journal:
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self._marks = dict(marks or {})
-        self.final, self.closed = IdentitySet(), IdentitySet()
+        self.final, self.closed = Index(), Index()
         self.further: set[tuple[str, str, int]] = set()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
         self.models: set[str] = set()
         self.torn: Path | None = None
-        self._offsets = Index(32, 64)
+        self._offsets = Index()
         self._size = 0
         own = self._marks.items()
         for offset, row in read_rows(path):
@@ -185,14 +161,15 @@ class Journal:
         elif self.failed:
             self.failed.pop(identity, None)
         if status in FINAL:
-            self.final.add(identity)
+            if identity not in self.final:
+                self.final.add(identity)
             if row.get(CLOSES) is not None:
                 self.closed.add(identity._replace(turn=0))
                 self.further.discard(identity.question)
             elif identity.turn and identity._replace(turn=0) not in self.closed:
                 self.further.add(identity.question)
             if not row.get("reused"):  # a reused row repeats one that has an offset already
-                self._offsets.add(text_checksum(row["key"]), offset)
+                self._offsets.add(row["key"], offset)
 
     def _note_model(self, row: Row) -> None:
         name = row.get("served_model")
@@ -234,7 +211,7 @@ class Journal:
 
     def find(self, key: str) -> Row | None:
         """The first final row of a request with that key, read from the file; None where there is none."""
-        if not (offsets := self._offsets.get(text_checksum(key))):
+        if not (offsets := self._offsets.get(key)):
             return None
         rows = (self._read(offset) for offset in sorted(offsets))
         return next((row for row in rows if row["key"] == key), None)

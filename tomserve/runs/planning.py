@@ -20,7 +20,6 @@ import orjson
 from tomserve import benchmarks, variants
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.validation import strategy_name
 from tomserve.engine import transports
 from tomserve.engine.request import Sampling
@@ -286,11 +285,11 @@ def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
     variant whose original is not among the items, or is a variant itself; whose choices or right answer do not stand
     for those of its original; and whose factor `variant` names no kind."""
     originals, given = every.split_variants()
-    places = FirstPlaces(originals.ids if len(given) else ())
+    places = {name: place for place, name in enumerate(originals.ids)} if len(given) else {}
     for line in given.lines:
         variant = orjson.loads(line)
         name, base, kind = variant["id"], variant["base"], variant["factors"].get("variant", "other")
-        if (place := places.find(base)) is None:
+        if (place := places.get(base)) is None:
             raise ConfigError(
                 f"item {name!r} is a variant of {base!r} (its field 'base'), and no item that is no variant itself has "
                 "this id; keep the originals together with their variants, or leave 'base' out"
@@ -320,7 +319,7 @@ def add_variants(
     some of other questions perhaps. kinds: the kinds of variants that are wanted; empty for those that were given.
     retelling: what tells the items of a benchmark otherwise, by the benchmark's name (see
     tomserve.benchmarks.retelling). taken: the ids of all items, asked or not, none of which a variant may get."""
-    chosen = FirstPlaces(originals.ids if kinds or len(given) else ())
+    chosen = frozenset(originals.ids if kinds or len(given) else ())
     wanted = {kind.name for kind in kinds}
     fitting = (entry for entry in given.entries() if not wanted or entry.kind in wanted)
     known = given.part(array("Q", (entry.place for entry in fitting if str(entry.base) in chosen)))
@@ -328,7 +327,7 @@ def add_variants(
         return VariedItems(originals, known)
     have = {(entry.base, entry.kind) for entry in known.entries()}
     dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not variants.AGAIN}
-    ids = FirstPlaces(chain(taken, originals.ids, given.ids))
+    ids = frozenset(chain(taken, originals.ids, given.ids))
 
     def new_variants() -> Iterator[Item]:
         for one in variants.make_variants(originals, kinds, retelling, have):
@@ -563,10 +562,8 @@ def _load_items(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy)
         every = ItemStore(_tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
         every = options.items if isinstance(options.items, ItemStore) else ItemStore(require_choices(options.items))
-        ids = FirstPlaces()
-        for place, name in enumerate(every.ids):
-            if ids.add(name, place) != place:
-                raise ConfigError(f"two of the items have the id {name!r}; give each an id of its own")
+        if twice := [name for name, count in Counter(every.ids).items() if count > 1]:
+            raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
     every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
     return every
 

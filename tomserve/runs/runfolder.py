@@ -17,13 +17,12 @@ from typing import Any
 import orjson
 
 from tomserve.content import digest_of, files
-from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.paths import PARTS_ENDING, run_name, runs_root
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs import journal
-from tomserve.runs.item_store import ItemStore, TextStore, sort_places
+from tomserve.runs.item_store import ItemStore, sort_places
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest, refuse_closed
 from tomserve.scoring.responses import NOISE
@@ -187,7 +186,7 @@ def read_asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
     return asked, frozenset(row["item"] for _, row in read_rows(folder / NOISE))
 
 
-def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> TextStore:
+def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> list[str]:
     """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
     dataset. Returns the ids of these items. folder: the run's folder. items: what is asked now. fresh: whether to drop
     the items of an earlier attempt that asked nothing. Items that are there already were checked when they were
@@ -197,8 +196,8 @@ def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> TextStore:
     there = path.exists() and not fresh
     if there and _holds_just(path, items):
         return items.ids
-    own = FirstPlaces(items.ids if there else ())
-    known = TextStore(read_ids(path) if there else ())
+    own = frozenset(items.ids if there else ())
+    known = list(read_ids(path) if there else ())
     if not known or len(own) > sum(name in own for name in known):  # ids in the file are all different
         every = items.concat(ItemStore(item for item in read_items(path) if item.id not in own)) if there else items
         order = sort_places(name.encode() for name in every.ids)

@@ -31,7 +31,7 @@ import pydantic
 from tomserve import benchmarks, variants
 from tomserve._version import __version__
 from tomserve.content import files, signatures
-from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_bytes, digest_file, one_line
 from tomserve.content.paths import run_name
 from tomserve.content.validation import validation_error
@@ -45,7 +45,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs import journal, measurement, runfolder
 from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.item_store import ItemStore
-from tomserve.runs.journal import IdentitySet, Row, read_rows, row_identity
+from tomserve.runs.journal import Row, read_rows, row_identity
 from tomserve.runs.manifest import AskedStrategy, Manifest
 from tomserve.runs.planning import add_variants
 from tomserve.runs.runfolder import RunFolder, check_files
@@ -306,7 +306,7 @@ class RunPrompts:
     def __init__(self, folder: Path, manifest: Manifest, given: Sequence[str] = ()) -> None:
         self._manifest = manifest
         self._items = ItemStore(read_items(folder / "items.jsonl"))
-        self._places = FirstPlaces(self._items.ids)
+        self._places = {name: place for place, name in enumerate(self._items.ids)}
         self._sampling = recorded_sampling(manifest)
         folders = [Path(one).expanduser().resolve() for one in given]
         own = {folder.name: str(folder) for folder in folders}
@@ -319,7 +319,7 @@ class RunPrompts:
         keys = KeyComparison()
         conversations: dict[tuple[str, str, int], array[int]] = {}
         for offset, row in read_rows(journal):
-            strategy, place = self._strategies.get(row["strategy"]), self._places.find(row["item"])
+            strategy, place = self._strategies.get(row["strategy"]), self._places.get(row["item"])
             if strategy is None:
                 keys.strange[row["strategy"]] += 1
             elif place is None:
@@ -355,9 +355,7 @@ class RunPrompts:
             keys.count(row, keys_now.get(row["turn"]))
 
     def _item(self, name: str) -> Item:
-        place = self._places.find(name)
-        assert place is not None  # rows of unknown items are counted before
-        return self._items[place]
+        return self._items[self._places[name]]
 
     def _build(self, identity: Identity, turn: Turn) -> Request:
         manifest = self._manifest
@@ -489,8 +487,8 @@ def _rows(folder: Path, manifest: Manifest) -> Finding:
     """Whether every line is a row about an item and a strategy of the run, and no question has two final replies."""
     strange: Counter[str] = Counter()
     try:
-        items = FirstPlaces([item.id for item in read_items(folder / runfolder.ITEMS)])
-        seen, count, statuses = IdentitySet(), 0, Counter[str]()
+        items = {item.id for item in read_items(folder / runfolder.ITEMS)}
+        seen, count, statuses = Index(), 0, Counter[str]()
         for _, row in read_rows(journal.journal_path(folder)):
             count += 1
             identity, final = row_identity(row), row["status"] in FINAL
@@ -546,12 +544,12 @@ def _questions(folder: Path, manifest: Manifest, options: VerifyOptions) -> Find
     if every.digest() != manifest.benchmark_digest:
         text = f"not compared: {named} holds other questions in this version than when the run was made"
         return Finding("questions", None, text)
-    own, lines = ItemStore(read_items(folder / runfolder.ITEMS)), FirstPlaces(every.ids)
-    strange = [place for place, name in enumerate(own.ids) if lines.find(name) is None]
+    own, lines = ItemStore(read_items(folder / runfolder.ITEMS)), {name: at for at, name in enumerate(every.ids)}
+    strange = [place for place, name in enumerate(own.ids) if name not in lines]
     differing = [
         name
         for place, name in enumerate(own.ids)
-        if (at := lines.find(name)) is not None and every.lines[at] != own.lines[place]
+        if (at := lines.get(name)) is not None and every.lines[at] != own.lines[place]
     ]
     changed, unknown = _variants(manifest, own, strange, benchmark, options.path, every)
     differing += changed
@@ -581,11 +579,11 @@ def _variants(
     kinds = [kind for kind in variants.parse_kinds(("all",)) if kind.name in known]
     originals = own.part([place for place in range(len(own)) if place not in set(places)])
     made = add_variants(originals, ItemStore(), kinds, benchmarks.retelling(benchmark, path), every.ids).variants
-    there = FirstPlaces(made.ids)
+    there = {name: place for place, name in enumerate(made.ids)}
     differing, unknown = [], []
     for place in places:
         name = own.ids[place]
-        at = there.find(name)
+        at = there.get(name)
         if at is None:
             unknown.append(name)
         elif made.lines[at] != own.lines[place]:
