@@ -18,8 +18,7 @@ from itertools import islice
 from _figures import figure
 
 from tomserve import benchmarks
-from tomserve.variants import AGAIN, KINDS, Kind, make_variants
-from tomserve.variants.base import CHANGES_TRUTH, Dropped
+from tomserve.variants import AGAIN, CHANGES_TRUTH, KINDS, Dropped, Kind, make_variants
 
 PACE, SHARE = 0.5, 0.95
 """The aims: milliseconds an item and kind, and the share of items with a variant of a kind."""

@@ -45,9 +45,9 @@ from tomserve.benchmarks.hitom.variants import (
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.prompting.persons import find_people
-from tomserve.variants import Dropped, Kind, base, make_variants
+from tomserve.variants import AGAIN, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, Kind, make_variants
 
-TOLD = (base.OBJECT, base.PERSON, base.CONDENSED, base.PARAPHRASE, base.ORDER)
+TOLD = (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER)
 every_kind = pytest.mark.parametrize("kind", TOLD, ids=lambda kind: kind.name)
 
 
@@ -78,7 +78,7 @@ def made(source: str, kind: Kind) -> tuple[list[tuple[Item, Item]], list[str]]:
 @every_kind
 def test_the_truth_of_the_text_is_the_original_truth(source: str, kind: Kind) -> None:
     pairs, reasons = made(source, kind)
-    least = 1.0 if kind is not base.CONDENSED else 0.85 if source == "common_knowledge" else 0.96
+    least = 1.0 if kind is not CONDENSED else 0.85 if source == "common_knowledge" else 0.96
     assert len(pairs) >= least * len(originals(source)), "where every agent moves something little can be left out"
     assert set(reasons) <= {NOT_ENOUGH, FIXED}
     semantics = SEMANTICS[source == "common_knowledge"]
@@ -205,7 +205,7 @@ def test_other_parts_go_on_knowing_who_believes_what(kind: Kind) -> None:
         before, after = places(item), places(new)
         assert after["tells_false"] == before["tells_false"]
         for name in EXPLANATIONS:
-            if kind is not base.CONDENSED or name not in ("distractor", "other_object"):
+            if kind is not CONDENSED or name not in ("distractor", "other_object"):
                 listed = [now[choice] for choice in str(after[f"places_{name}"]).split()]
                 assert sorted(listed) == sorted(str(before[f"places_{name}"]).split()), name
         assert all(len(column) == len(new.story) for _, column in who_knows_what(new))
@@ -218,7 +218,7 @@ def test_what_has_no_variant_says_why() -> None:
             with pytest.raises(InapplicableError, match=f"^{OTHER_FORM}$"):
                 retell(item.model_copy(update=change), kind)
     with pytest.raises(InapplicableError, match="no rule for this kind"):
-        retell(item, base.AGAIN)
+        retell(item, AGAIN)
     story = Story.parse(["Ann entered the den.", "The pen is in the box_1."])
     with pytest.raises(InapplicableError, match=TOO_MANY):
         other_things(story, [f"{colour}_box" for colour in variants.COLOURS], Dice("1"))

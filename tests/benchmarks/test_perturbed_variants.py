@@ -17,12 +17,14 @@ from tomserve.errors import ContentError, InapplicableError
 from tomserve.items import Item
 from tomserve.variants import (
     CONDENSED,
+    LEAST,
+    MOST,
     OBJECT,
     ORDER,
     PARAPHRASE,
     PERSON,
     Dropped,
-    base,
+    Kind,
     make_variants,
     text_rules,
 )
@@ -90,7 +92,7 @@ def written(tmp_path: Path, *edits: tuple[str, str], retold: str | None = RETOLD
     return path
 
 
-def told(path: Path, kind: base.Kind, version: str = "plain", question: str = "belief/original") -> tuple[Item, Item]:
+def told(path: Path, kind: Kind, version: str = "plain", question: str = "belief/original") -> tuple[Item, Item]:
     """An item of the small stage and its variant."""
     item = next(one for one in load_stage(path).items() if one.id == f"Z1/none/{version}/{question}")
     return item, make_retell(path)(item, kind)
@@ -162,7 +164,7 @@ def test_a_condensed_story_leaves_out_scenery_and_gets_full_sentences_back(tmp_p
     last = 'Ann takes it to the window there and reads "screws" on it.'
     assert after.story == (before.story[1], "It holds nails, not screws.", last)
     words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
-    assert base.LEAST <= 1 - words[1] / words[0] <= base.MOST
+    assert LEAST <= 1 - words[1] / words[0] <= MOST
     assert after.gold.sets == (("unknown",), ("unknown",), ("screws",))
     for forms, wanted in (
         ([("a b c d e f g h i", "a", 0), ("j", "j", 1)], None),  # too long with the first in full, too short without
@@ -242,7 +244,7 @@ def holds(before: Item, after: Item) -> None:
     assert {
         "person": lambda: str(before.factors["asked"]) not in re.findall(r"\w+", said[1]) and words[0] == words[1],
         "order": lambda: sorted(before.story) == sorted(after.story) and before.story != after.story,
-        "condensed": lambda: base.LEAST <= 1 - words[1] / words[0] <= base.MOST,
+        "condensed": lambda: LEAST <= 1 - words[1] / words[0] <= MOST,
         "paraphrase": lambda: all(one != other for one, other in zip(*stories, strict=True)),
         "object": lambda: after.gold == before.gold,
     }[str(kind)](), after.id

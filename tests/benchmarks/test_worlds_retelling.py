@@ -29,8 +29,19 @@ from tomserve.benchmarks.worlds.variants import (
 )
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
-from tomserve.variants import CHOICES, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, make_variants
-from tomserve.variants.base import CHANGES_TRUTH, LEAST, MOST
+from tomserve.variants import (
+    CHANGES_TRUTH,
+    CHOICES,
+    CONDENSED,
+    LEAST,
+    MOST,
+    OBJECT,
+    ORDER,
+    PARAPHRASE,
+    PERSON,
+    Kind,
+    make_variants,
+)
 
 RETELL = make_retell()
 

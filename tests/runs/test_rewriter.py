@@ -11,19 +11,20 @@ from aiohttp import web
 from tests.conftest import Endpoint, running
 from tests.helpers.asking import FAST
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
+from tomserve import variants
 from tomserve.items import Item, read_items
 from tomserve.runs.grader import find_reader
 from tomserve.runs.rewriter import REWRITER, VERIFIER, RewritingReport, rewriting_journal, write_variants
-from tomserve.variants import TAKEN, base, find_rewriters, make_variant
+from tomserve.variants import TAKEN, find_rewriters, make_variant
 from tomserve.variants.text_rules import retell
 
 
-def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: base.Kind, **more: Any) -> RewritingReport:
+def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: variants.Kind, **more: Any) -> RewritingReport:
     found = find_reader(endpoint.url, strategy=REWRITER)
     return write_variants(items, wanted, lambda name: retell, found, out, policy=FAST, **more)
 
 
-def one(endpoint: Endpoint, tmp_path: Path, kind: base.Kind, script: Script) -> RewritingReport:
+def one(endpoint: Endpoint, tmp_path: Path, kind: variants.Kind, script: Script) -> RewritingReport:
     tmp_path.mkdir(exist_ok=True)
     endpoint.script = asking(script)
     return write(endpoint, tmp_path / "out.jsonl", [ITEM], kind)
@@ -32,7 +33,7 @@ def one(endpoint: Endpoint, tmp_path: Path, kind: base.Kind, script: Script) -> 
 def test_what_no_rule_can_do_is_rewritten_verified_and_written(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.script = rewriter(PARAPHRASED, CONDENSED, answer=max)  # "... hot"
     out = tmp_path / "out.jsonl"
-    report = write(endpoint, out, BOTH, base.PERSON, base.CONDENSED, base.CHOICES, base.PARAPHRASE)
+    report = write(endpoint, out, BOTH, variants.PERSON, variants.CONDENSED, variants.CHOICES, variants.PARAPHRASE)
     made = list(read_items(out))
     assert [item.id for item in made[:5]] == [
         *("own/1", "own/1/person", "own/1/condensed", "own/1/choices", "own/1/paraphrase")
@@ -57,7 +58,9 @@ def test_what_no_rule_can_do_is_rewritten_verified_and_written(endpoint: Endpoin
     assert "condensed: 2 by rewriter:tiny; 2 of the rewritten ones answered rightly" in report.lines()
     count = len(endpoint.requests)
     before = out.read_bytes()
-    assert write(endpoint, out, BOTH, base.PERSON, base.CONDENSED, base.CHOICES, base.PARAPHRASE) == report
+    assert (
+        write(endpoint, out, BOTH, variants.PERSON, variants.CONDENSED, variants.CHOICES, variants.PARAPHRASE) == report
+    )
     assert (len(endpoint.requests), out.read_bytes()) == (count, before), "a second call asks nothing again"
 
 
@@ -79,16 +82,16 @@ OTHERWISE = (
 
 @pytest.mark.parametrize(("story", "why"), OTHERWISE)
 def test_a_paraphrase_must_say_the_same(endpoint: Endpoint, tmp_path: Path, story: tuple[str, ...], why: str) -> None:
-    report = one(endpoint, tmp_path, base.PARAPHRASE, rewriter(story))
+    report = one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(story))
     assert (report.made, report.dropped) == (Counter(), Counter({("paraphrase", why): 1}))
     assert f"paraphrase: none made; dropped 1: {why}" in report.lines()
     assert list(read_items(tmp_path / "out.jsonl")) == [ITEM]
 
 
 def test_a_verifier_that_does_not_give_one_answer_four_times(endpoint: Endpoint, tmp_path: Path) -> None:
-    report = one(endpoint, tmp_path, base.PARAPHRASE, rewriter(PARAPHRASED, answer=lambda choices: choices[0]))
+    report = one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(PARAPHRASED, answer=lambda choices: choices[0]))
     assert report.dropped == {("paraphrase", "the answer was not kept"): 1}
-    report = one(endpoint, tmp_path / "same", base.PARAPHRASE, rewriter(PARAPHRASED))
+    report = one(endpoint, tmp_path / "same", variants.PARAPHRASE, rewriter(PARAPHRASED))
     assert (report.made["paraphrase", "rewriter:tiny"], report.right["paraphrase"]) == (1, 0), "wrong all four times"
 
 
@@ -99,7 +102,7 @@ def test_a_rewriting_that_changes_the_answer_is_dropped(endpoint: Endpoint, tmp_
         choices = asked(body)["answer"]["enum"]
         return reply({"answer": (max if STORY[0] in body["messages"][-1]["content"] else min)(choices)})
 
-    report = one(endpoint, tmp_path, base.PARAPHRASE, script)
+    report = one(endpoint, tmp_path, variants.PARAPHRASE, script)
     assert report.dropped == {("paraphrase", "the answer was not kept"): 1}
 
 
@@ -118,7 +121,7 @@ def test_the_new_name_stands_in_every_place_of_the_old_one(endpoint: Endpoint, t
     for left, why in (("", None), ("Noor", others), ("She", others)):
         out = tmp_path / f"out{left}.jsonl"
         endpoint.script = asking(lambda body, n, left=left: renaming(body, left))
-        report = write(endpoint, out, [full], base.PERSON)
+        report = write(endpoint, out, [full], variants.PERSON)
         assert report.dropped == ({("person", why): 1} if why else {})
         if why is None:
             made = list(read_items(out))[1]
@@ -128,8 +131,8 @@ def test_the_new_name_stands_in_every_place_of_the_old_one(endpoint: Endpoint, t
 
 def test_sentences_in_another_order_are_those_of_the_story(endpoint: Endpoint, tmp_path: Path) -> None:
     turned = (STORY[1], STORY[0], *STORY[2:])
-    assert one(endpoint, tmp_path, base.ORDER, rewriter(turned)).made == {("order", "rewriter:tiny"): 1}
-    report = one(endpoint, tmp_path / "other", base.ORDER, rewriter((turned[0], *turned[1:4], "Noor sleeps.")))
+    assert one(endpoint, tmp_path, variants.ORDER, rewriter(turned)).made == {("order", "rewriter:tiny"): 1}
+    report = one(endpoint, tmp_path / "other", variants.ORDER, rewriter((turned[0], *turned[1:4], "Noor sleeps.")))
     assert report.dropped == {("order", "the sentences are not those of the story"): 1}
 
 
@@ -138,48 +141,48 @@ def test_a_second_model_verifies(endpoint: Endpoint, tmp_path: Path) -> None:
     with running() as second:
         second.script, second.models = rewriter(PARAPHRASED, answer=max), ["second"]
         verifier = find_reader(second.url, strategy=VERIFIER)
-        report = write(endpoint, tmp_path / "out.jsonl", [ITEM], base.PARAPHRASE, verifier=verifier)
+        report = write(endpoint, tmp_path / "out.jsonl", [ITEM], variants.PARAPHRASE, verifier=verifier)
         assert report.right["paraphrase"] == 1
         assert (len(endpoint.requests), len(second.requests)) == (1, 4)
 
 
 def test_a_server_that_fails_is_asked_again_by_the_next_call(endpoint: Endpoint, tmp_path: Path) -> None:
-    report = one(endpoint, tmp_path, base.PARAPHRASE, lambda body, n: web.json_response({}, status=500))
+    report = one(endpoint, tmp_path, variants.PARAPHRASE, lambda body, n: web.json_response({}, status=500))
     assert report.dropped == {("paraphrase", "the rewriter did not reply"): 1}
     assert report.lines()[-1] == "1 requests had no reply (1 http_500; repeat the command to ask again)"
-    report = one(endpoint, tmp_path, base.PARAPHRASE, rewriter(PARAPHRASED))
+    report = one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(PARAPHRASED))
     assert (report.made, report.failures) == (Counter({("paraphrase", "rewriter:tiny"): 1}), Counter())
 
 
 def test_a_foreign_journal_is_not_trusted(endpoint: Endpoint, tmp_path: Path) -> None:
     """A reply in the journal is checked like one that has just come."""
-    one(endpoint, tmp_path, base.PARAPHRASE, rewriter(PARAPHRASED))
+    one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(PARAPHRASED))
     journal = rewriting_journal(tmp_path / "out.jsonl")
     journal.write_bytes(journal.read_bytes().replace(b"not seen by Noor", b"seen by Noor"))
-    report = write(endpoint, tmp_path / "out.jsonl", [ITEM], base.PARAPHRASE)
+    report = write(endpoint, tmp_path / "out.jsonl", [ITEM], variants.PARAPHRASE)
     assert report.dropped == {("paraphrase", "the negations are others"): 1}
 
 
 def test_replies_of_one_rewriter_are_not_those_of_another(endpoint: Endpoint, tmp_path: Path) -> None:
-    one(endpoint, tmp_path, base.PARAPHRASE, rewriter(PARAPHRASED))
+    one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(PARAPHRASED))
     endpoint.models, other = ["second"], edited(3, "A storm takes the power away, and the oven loses its heat.")
-    report = one(endpoint, tmp_path, base.PARAPHRASE, rewriter(other))
+    report = one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(other))
     assert report.made == {("paraphrase", "rewriter:second"): 1}
     assert list(read_items(tmp_path / "out.jsonl"))[1].story == other
     endpoint.models, endpoint.script = ["tiny"], rewriter(PARAPHRASED)
-    write(endpoint, tmp_path / "out.jsonl", [ITEM], base.PARAPHRASE)
+    write(endpoint, tmp_path / "out.jsonl", [ITEM], variants.PARAPHRASE)
     assert list(read_items(tmp_path / "out.jsonl"))[1].story == PARAPHRASED
 
 
 def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.script = rewriter(PARAPHRASED, CONDENSED)
     given = [
-        make_variant(ITEM, base.PERSON, by="rules", question="Who?"),
-        make_variant(ITEM, base.CONDENSED, by="rewriter:x"),
+        make_variant(ITEM, variants.PERSON, by="rules", question="Who?"),
+        make_variant(ITEM, variants.CONDENSED, by="rewriter:x"),
     ]
     taken = ITEM.model_copy(update={"id": f"{ITEM.id}/paraphrase"})
     out = tmp_path / "out.jsonl"
-    report = write(endpoint, out, [ITEM, *given, taken], base.PERSON, base.CONDENSED, base.PARAPHRASE)
+    report = write(endpoint, out, [ITEM, *given, taken], variants.PERSON, variants.CONDENSED, variants.PARAPHRASE)
     names = Counter(item.id for item in read_items(out))
     assert names.most_common(1)[0][1] == 1
     assert report.made["person", "rules"] == 1  # of the other original

@@ -3,8 +3,7 @@
 import pytest
 
 from tomserve.items import Item
-from tomserve.variants import rewriter
-from tomserve.variants.base import CONDENSED, OBJECT, ORDER, PERSON, Kind, make_variant
+from tomserve.variants import CONDENSED, OBJECT, ORDER, PERSON, Kind, make_variant, rewriter
 
 STORY = (
     *("Noor is a cook in Peru.", "She puts the red box on the shelf."),

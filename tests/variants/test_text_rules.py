@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import data_file
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
-from tomserve.variants import Dropped, base, make_variants
+from tomserve.variants import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, Kind, make_variants
 from tomserve.variants.names import CULTURES, NAMES, find_people, occurs
 from tomserve.variants.text_rules import choose_swaps, find_swaps, leans_on_context, retell, swap_order
 
@@ -23,7 +23,7 @@ def item(story: list[str], question: str = "What does Noor believe?", **more: An
     return Item(id="q", story=story, question=question, **{**given, "cluster": "c", **more})
 
 
-def reason(one: Item, kind: base.Kind) -> str:
+def reason(one: Item, kind: Kind) -> str:
     with pytest.raises(InapplicableError) as caught:
         retell(one, kind)
     return str(caught.value)
@@ -36,7 +36,7 @@ def test_another_person_with_the_pronouns_that_are_surely_hers() -> None:
         choices=["Noor's pitcher is full", "Noor's pitcher is empty"],
         answer="Noor's pitcher is full",
     )
-    made = retell(one, base.PERSON)
+    made = retell(one, PERSON)
     name = made.story[0].split()[0]
     assert made.story == (f"{name} is a barista in a busy shop.", "He fills his pitcher with milk.", STORY[2])
     assert made.question == f"Does {name} believe that {name}'s pitcher is full, or does he think it empty?"
@@ -47,24 +47,24 @@ def test_another_person_with_the_pronouns_that_are_surely_hers() -> None:
 
 
 def test_only_the_name_where_a_pronoun_is_in_doubt() -> None:
-    made = retell(item([*STORY, "The guest takes her cap."]), base.PERSON)
+    made = retell(item([*STORY, "The guest takes her cap."]), PERSON)
     name = made.story[0].split()[0]
     assert made.story[1:] == ("She fills her pitcher with milk.", STORY[2], "The guest takes her cap.")
     assert name in {woman for of in NAMES.values() for woman in of.get("woman", "").split()}
-    made = retell(item(["Noor fills their pitcher.", "They rest."]), base.PERSON)
+    made = retell(item(["Noor fills their pitcher.", "They rest."]), PERSON)
     assert made.story[1] == "They rest."
     assert made.story[0].split()[0] in {both for of in NAMES.values() for both in of.get("either", "").split()}
 
 
 def test_a_form_that_cannot_be_told_keeps_the_pronouns() -> None:
-    made = retell(item(["Noor is a cook.", "Noor wants to make her tea."]), base.PERSON)
+    made = retell(item(["Noor is a cook.", "Noor wants to make her tea."]), PERSON)
     assert made.story[1].endswith(" wants to make her tea.")
-    made = retell(item(["Noor is a cook.", "She rests."], "Does Noor believe that some see her duck?"), base.PERSON)
+    made = retell(item(["Noor is a cook.", "She rests."], "Does Noor believe that some see her duck?"), PERSON)
     assert (made.story[1], made.question.endswith("see her duck?")) == ("She rests.", True)
     both = ["John takes the cat.", "He leaves.", "John and Mark come back.", "They smile."]
     doubted = {"choices": ["he does not know", "he knows"], "answer": "he knows"}
-    assert retell(item(both, "Where does John look?", **doubted), base.PERSON).story[1] == "He leaves."
-    assert retell(item(both[:2], "Where does John look?", **doubted), base.PERSON).choices[1] == "she knows"
+    assert retell(item(both, "Where does John look?", **doubted), PERSON).story[1] == "He leaves."
+    assert retell(item(both[:2], "Where does John look?", **doubted), PERSON).choices[1] == "she knows"
 
 
 NAME, WHOSE = "it is not sure which words are the person's name", "it is not sure whose the pronouns are"
@@ -80,15 +80,15 @@ def test_persons_that_no_rule_is_sure_of() -> None:
         (["Noor is a cook.", "Noori believes it."], NAME),
         (["Noor is a cook.", "He sees her cap."], WHOSE),
     ):
-        assert reason(item(story), base.PERSON) == why
+        assert reason(item(story), PERSON) == why
     story = ["John takes the cat.", "Ben moves it.", "He smiles."]  # a name that begins a sentence may be meant
-    assert reason(item(story, "What does John know?"), base.PERSON) == WHOSE
+    assert reason(item(story, "What does John know?"), PERSON) == WHOSE
 
 
 def test_the_person_who_is_asked_about_is_the_one_who_changes() -> None:
     story = ["John takes the cat.", "Mark sees the cat."]
-    assert retell(item(story, "What does Mark know?"), base.PERSON).story[0] == "John takes the cat."
-    assert retell(item(story, "What does John know?"), base.PERSON).story[1] == "Mark sees the cat."
+    assert retell(item(story, "What does Mark know?"), PERSON).story[0] == "John takes the cat."
+    assert retell(item(story, "What does John know?"), PERSON).story[1] == "Mark sees the cat."
     assert find_people(["The Thames is in London.", "John believes Mary.", "Mary hears it."]) == ("John", "Mary")
     assert find_people(["Ann is a cook in Rome.", "Ben looks at Ann.", "Rome is a city.", "Ann sees Ben."]) == (
         "Ann",
@@ -97,11 +97,11 @@ def test_the_person_who_is_asked_about_is_the_one_who_changes() -> None:
 
 
 def test_a_detail_of_an_object_that_nobody_asks_about() -> None:
-    made = retell(item(["Noor is a cook.", "Noor leans an umbrella against the door."]), base.OBJECT)
+    made = retell(item(["Noor is a cook.", "Noor leans an umbrella against the door."]), OBJECT)
     assert re.fullmatch(
         r"Noor leans (an? \w+ umbrella against the door|an umbrella against the \w+ door)\.", made.story[1]
     )
-    made = retell(item(["Noor takes an orange bag.", "The orange bag is full."]), base.OBJECT)
+    made = retell(item(["Noor takes an orange bag.", "The orange bag is full."]), OBJECT)
     colour = made.story[1].split()[1]
     assert (made.story[0], colour != "orange") == (f"Noor takes a {colour} bag.", True)
 
@@ -112,24 +112,24 @@ Noor carves a wooden spoon. A label is on the box. The red cap is next to the bl
 
 def test_details_that_may_bear_on_the_answer_stay() -> None:
     for sentence in re.findall(r"\S[^.]*\.", STAY):
-        assert reason(item([sentence]), base.OBJECT) == "no object of the text surely bears on nothing", sentence
+        assert reason(item([sentence]), OBJECT) == "no object of the text surely bears on nothing", sentence
 
 
 def test_scenery_changes_places_before_anything_happens() -> None:
     story = ["A lamp hangs above the door.", "The shelf is old.", "Noor takes the pitcher.", "Rain falls."]
-    made = retell(item(story), base.ORDER)
+    made = retell(item(story), ORDER)
     assert made.story == (story[1], story[0], *story[2:])
-    assert reason(item(story[2:]), base.ORDER) == "no sentence of the text can surely change its place"
-    assert reason(item(story), base.PARAPHRASE) == reason(item(story), base.CONDENSED)
+    assert reason(item(story[2:]), ORDER) == "no sentence of the text can surely change its place"
+    assert reason(item(story), PARAPHRASE) == reason(item(story), CONDENSED)
 
 
 def test_all_questions_about_a_story_get_the_same_retold_story() -> None:
     story = [*STORY, "Noor leaves her cap on the stool."]
     asked = ("Where is the milk?", "What does Noor want?", "Is Noor glad?")
-    for kind in (base.PERSON, base.OBJECT):
+    for kind in (PERSON, OBJECT):
         told = [retell(item(story, question), kind).story for question in asked]
         assert len(set(told)) == 1
-    assert retell(item(story), base.PERSON) == retell(item(story), base.PERSON)
+    assert retell(item(story), PERSON) == retell(item(story), PERSON)
 
 
 def test_a_whole_benchmark_of_texts() -> None:
@@ -140,7 +140,7 @@ def test_a_whole_benchmark_of_texts() -> None:
             told = [*parts[:3], *parts[4:], last]
             one = item(told, row[5], choices=[row[11], row[8]], answer=right, cluster=str(number))
             originals[f"{number}/{which}"] = one.model_copy(update={"id": f"{number}/{which}"})
-    wanted = (base.OBJECT, base.PERSON)
+    wanted = (OBJECT, PERSON)
     made = list(make_variants(originals.values(), wanted, lambda benchmark: retell))
     counts = Counter(one.kind.name for one in made if isinstance(one, Dropped))
     assert counts["person"] <= 0.05 * len(originals)

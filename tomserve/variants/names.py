@@ -11,62 +11,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from tomserve.items.draw import seeded_rank
-from tomserve.variants.words import alternatives, word_set
+from tomserve.variants.words import alternatives, english, word_set
 
 Gender = str
 """Which pronouns a person has: MAN, WOMAN or EITHER."""
 
 MAN, WOMAN, EITHER = "man", "woman", "either"
 
-_GENDERED = word_set("""
-    man men woman women boy boys girl girls gentleman gentlemen lady ladies guy guys lad lass mother mothers
-    father fathers mom mum dad mummy daddy mommy son sons daughter daughters brother brothers sister sisters aunt
-    aunts uncle uncles niece nieces nephew nephews grandmother grandmothers grandfather grandfathers grandma
-    grandpa grandson granddaughter husband husbands wife wives boyfriend girlfriend bride groom bridegroom fiancé
-    fiancée widow widower king queen prince princess duke duchess emperor empress actress actor waitress waiter
-    hostess host stewardess steward heroine hero monk nun priest priestess goddess witch wizard godmother
-    godfather stepmother stepfather landlord landlady barmaid maid milkmaid nanny dairymaid cowboy cowgirl
-    schoolboy schoolgirl policewoman seamstress abbess countess tailoress masseuse ballerina mademoiselle señor
-    señora sir madam mr mrs ms miss
-""")
-"""Nouns and titles that say whether somebody is a man or a woman."""
+_GENDERED = word_set("gendered")
 
-_NO_MEN = word_set("""
-    human humans specimen omen stamen ramen amen abdomen acumen regimen german roman talisman ottoman caiman
-""")
+_NO_MEN = word_set("no_men")
 _GENDERED_END = rf"(?!(?:{alternatives(_NO_MEN)})\b)\w+m[ae]n"
 """Words such as "fisherman" and "craftswomen"."""
 
-_NEUTRAL = word_set("""
-    person people someone somebody anyone anybody everyone everybody nobody stranger friend neighbor neighbour
-    child children kid baby toddler infant teenager adult parent sibling cousin twin relative spouse partner
-    colleague coworker co-worker boss employee staff crew intern apprentice assistant helper guest visitor
-    customer client patron tourist traveler traveller passenger passerby passer-by bystander onlooker spectator
-    student pupil classmate teammate roommate flatmate chef cook nurse guard guide clerk judge coach pilot thief
-    vandal artist florist dentist scientist chemist biologist archaeologist receptionist journalist pianist
-    guitarist cyclist pharmacist activist musician technician electrician physician magician librarian politician
-    pedestrian guardian veterinarian historian mechanic architect critic attendant accountant agent resident
-    merchant servant tenant lieutenant sergeant expert athlete captain thug youth caretaker host bartender member
-    villager farmer owner worker baker teacher gardener painter potter sculptor tailor doctor actor director
-    conductor professor instructor inspector supervisor manager player singer dancer driver photographer designer
-    engineer hiker camper hunter diver sailor soldier officer firefighter programmer developer researcher writer
-    author reporter editor carpenter plumber builder jeweler jeweller butcher grocer vendor seller buyer shopper
-    barber hairdresser cleaner janitor waiter server deliverer messenger courier trainer swimmer runner climber
-    skier surfer trader broker banker lawyer prisoner robber burglar intruder speaker listener reader leader
-    follower winner beginner stagehand newcomer elder senior junior monk priest bachelor competitor collaborator
-    contractor operator curator performer organizer organiser caterer blacksmith locksmith goldsmith shepherd
-    herder weaver knitter barista sommelier surgeon therapist counselor counsellor detective spy mayor president
-    minister prankster beekeeper shopkeeper goalkeeper zookeeper innkeeper housekeeper trespasser
-""")
-"""Nouns that may mean a man as well as a woman; of all of them a plural in -s counts, too."""
+_NEUTRAL = word_set("neutral")
 
-_TITLES = word_set("""
-    Mr Mrs Ms Miss Sir Madam Madame Lady Lord King Queen Prince Princess
-""")
+_TITLES = word_set("titles")
 
 
 def _pattern(words: Iterable[str], more: str) -> re.Pattern[str]:
@@ -83,114 +47,17 @@ TITLE = re.compile(rf"(?<!\w)(?:{alternatives(_TITLES)})\.?\s+$")
 """What stands before a name and says that its bearer is a man, or a woman."""
 
 
-NAMES = {
-    "Akan": {WOMAN: "Abena Efua Akosua", MAN: "Kwabena Yaw Kojo"},
-    "Amharic": {WOMAN: "Tigist Genet Hirut", MAN: "Dawit Girma Bekele"},
-    "Arabic": {WOMAN: "Khadija Rania Yasmin", MAN: "Hamid Walid Youssef", EITHER: "Nour"},
-    "Armenian": {WOMAN: "Anahit Gayane Siranush", MAN: "Hrant Vahan Tigran"},
-    "Basque": {WOMAN: "Nekane Itziar", MAN: "Unai Iker Xabier"},
-    "Chinese": {WOMAN: "Xiulan Jiayi Qiuyue", MAN: "Zhiqiang Guowei Jianjun", EITHER: "Xiaoyu"},
-    "Finnish": {WOMAN: "Kirsi Outi Päivi", MAN: "Heikki Urho Jouni"},
-    "French": {WOMAN: "Elodie Odette", MAN: "Baptiste Thierry", EITHER: "Camille"},
-    "Georgian": {WOMAN: "Nino Ketevan", MAN: "Vakhtang Otar Zurab"},
-    "German": {WOMAN: "Liesel Ursula Heike", MAN: "Jürgen Uwe Wolfgang", EITHER: "Kim"},
-    "Hawaiian": {WOMAN: "Leilani Haunani", MAN: "Ikaika Kimo", EITHER: "Keahi"},
-    "Hebrew": {WOMAN: "Ofra Yael Tirza", MAN: "Eitan Gilad Yaakov", EITHER: "Lior Noam"},
-    "Hindi": {WOMAN: "Priya Lakshmi Vasudha", MAN: "Vikram Arjun Ramesh", EITHER: "Kiran"},
-    "Hungarian": {WOMAN: "Emese Zsuzsa", MAN: "Gergely Zoltan"},
-    "Igbo": {WOMAN: "Adaeze Ifeoma", MAN: "Chidi Obinna", EITHER: "Uche"},
-    "Irish": {WOMAN: "Siobhan Orla Aoife", MAN: "Cormac Eoin Fergus", EITHER: "Quinn"},
-    "Italian": {WOMAN: "Ginevra Fiorella", MAN: "Fabrizio Lorenzo"},
-    "Japanese": {WOMAN: "Yukiko Emiko Fumiko", MAN: "Daichi Takeshi Jiro", EITHER: "Akira Hinata"},
-    "Korean": {WOMAN: "Eunji Hyejin", MAN: "Dongwook Junho", EITHER: "Jiwon"},
-    "Maori": {WOMAN: "Aroha Ngaire", MAN: "Wiremu Tane", EITHER: "Kiri"},
-    "Mongolian": {WOMAN: "Oyuna Sarangerel", MAN: "Batu Ganbold", EITHER: "Enkh"},
-    "Norwegian": {WOMAN: "Ragnhild Ingrid Solveig", MAN: "Gunnar Leif Odd-Arne"},
-    "Persian": {WOMAN: "Bahareh Shirin", MAN: "Farhad Behzad"},
-    "Polish": {WOMAN: "Jadwiga Zofia", MAN: "Janusz Wojciech"},
-    "Portuguese": {WOMAN: "Beatriz Leonor", MAN: "Tiago Vasco"},
-    "Quechua": {WOMAN: "Urpi Illari", MAN: "Inti Yupanqui"},
-    "Romanian": {WOMAN: "Ioana Viorica", MAN: "Bogdan Dragos"},
-    "Spanish": {WOMAN: "Violeta Ximena", MAN: "Fernando Emilio", EITHER: "Guadalupe"},
-    "Sinhala": {WOMAN: "Dilini Upeksha", MAN: "Upul Nuwan"},
-    "Swahili": {WOMAN: "Wanjiru Zawadi", MAN: "Kamau Juma", EITHER: "Imani"},
-    "Tamil": {WOMAN: "Meenakshi Thamarai", MAN: "Murugan Senthil"},
-    "Tibetan": {WOMAN: "Dolma Pema", MAN: "Dorje Rinchen", EITHER: "Tenzin"},
-    "Turkish": {WOMAN: "Aylin Zeynep", MAN: "Mehmet Burak", EITHER: "Deniz"},
-    "Ukrainian": {WOMAN: "Oksana Kateryna", MAN: "Ostap Yevhen", EITHER: "Sasha"},
-    "Uzbek": {WOMAN: "Dilnoza Nilufar", MAN: "Ulugbek Jasur"},
-    "Vietnamese": {WOMAN: "Quyen Hoa", MAN: "Quang Dung", EITHER: "Linh"},
-    "Welsh": {WOMAN: "Bronwen Carys", MAN: "Emrys Rhys", EITHER: "Eirian"},
-    "Xhosa": {WOMAN: "Nomvula Thandiwe", MAN: "Xolani Sipho", EITHER: "Ayanda"},
-    "Yoruba": {WOMAN: "Folasade Yewande", MAN: "Babajide Tunde", EITHER: "Ayo"},
-}
-"""Names by culture and by the pronoun of their bearers; EITHER: of women and men alike."""
-
-_FURTHER = {
-    "Akan": "Kofi Kwame Kwasi Ama Akua",
-    "Amharic": "Abebe Selam",
-    "Arabic": "Ahmed Ali Aisha Amina Farid Fatima Hassan Ibrahim Jamila Karim Laila Layla Leila Mohammed Mustafa "
-    "Noor Omar Rashid Rashida Salma Samira Tariq Yara Yasmine Zahra",
-    "Chinese": "Chen Cheng Jia Li Lin Ming Wei Xia Xiao Ying",
-    "English": "Alex Alice Amy Andrew Ann Anna Anne Anthony Barbara Beatrice Ben Betty Bill Bob Brian Caden Carol "
-    "Charles Chris Daniel David Delia Donald Donna Dorothy Edward Eliza Elizabeth Ella Emily Emma Ethan "
-    "Frank George Grace Henry Imogen Isabella Jack Jacob James Jane Janelle Jason Jennifer Jessica Jim "
-    "Joe John Jordan Joseph Joshua Julia Julie Karen Kate Kevin Kieran Larry Laura Liam Linda Lisa Lucy "
-    "Maggie Margaret Maria Mark Martin Mary Matthew Max Michael Mike Molly Nancy Noah Olivia Oliver Pat "
-    "Patricia Paul Percival Peter Quincy Rachel Richard Robert Ronald Rose Ruth Ryan Sally Sam Samuel "
-    "Sandra Sarah Scott Simon Sophia Stephen Steve Susan Tabitha Thomas Tim Tom William Winston",
-    "French": "Amaury Claire Giselle Heloise Henri Jean Jules Luc Marie Pierre",
-    "German": "Hans Heinz Karl Klaus",
-    "Greek": "Dimitri Nikos Thalia",
-    "Hawaiian": "Ailani",
-    "Hebrew": "Ezekiel Gideon Moshe Uriel",
-    "Hindi": "Aarav Abhay Amit Amrita Aniket Anjali Chitra Daya Deepak Devika Kalyani Kavi Kavya Kunal Naveen Neha "
-    "Raj Ravi Rohan Rohit Surya Uma",
-    "Igbo": "Emeka Ngozi Nkiru Nneka",
-    "Italian": "Bianca Giovanni Giulia Leonardo Marco",
-    "Japanese": "Aiko Haruki Heiwa Hiro Hiroshi Kenji Sakura Takumi Yoshi Yuki",
-    "Korean": "Minho Soojin",
-    "Persian": "Darius Farhan Reza",
-    "Portuguese": "Isabela João Mateus",
-    "Russian": "Boris Dmitri Igor Ivan Ivana Nadia Natasha Olga Sergei Svetlana Tanya Vladimir",
-    "Spanish": "Alejandro Alfonso Carlos Carmen Diego Emilia Enrique Imelda Isabel Jorge José Juan Juanita Luis "
-    "Manuel Mateo Miguel Pablo Pedro Ramon Santiago Sofia Valentina Xiomara",
-    "Sotho": "Naledi Tumelo",
-    "Swahili": "Nia",
-    "Turkish": "Emre Kamila",
-    "Yoruba": "Odion Olabisi Olumide",
-}
-"""More names by culture: those that a text may have, and that none gets."""
-
+NAMES: Mapping[str, Mapping[Gender, str]] = english()["names"]
+_FURTHER: Mapping[str, str] = english()["further_names"]
 CULTURES = {name: one for one, names in _FURTHER.items() for name in names.split()} | {
     name: one for one, of in NAMES.items() for names in of.values() for name in names.split()
 }
 """The culture of each name that is listed here."""
 
 
-_MIND = word_set("""
-    believes wants thinks knows hopes wishes sees notices hears feels realizes realises discovers remembers forgets
-    assumes expects decides plans intends needs likes loves reads says tells asks replies explains promises
-    understands wonders guesses learns watches observes looks spots finds overhears witnesses smiles laughs
-    believed wanted thought knew hoped wished saw noticed heard felt realized realised discovered remembered forgot
-    assumed expected decided planned intended needed liked loved said told asked replied explained promised
-    understood wondered guessed learned watched observed looked spotted found overheard witnessed smiled laughed
-    walks walked enters entered leaves left goes went comes came puts put takes took picks picked brings brought
-    buys bought cooks cooked
-""")
-"""Verbs by which somebody is known for a person."""
+_MIND = word_set("mind")
 
-_NO_NAMES = word_set("""
-    a an the this that these those he she it they we i you his her its their our my your who what where when why
-    which how whose if as at in on by to of for from with without while after before during since until because
-    although though but and or nor so yet then there here now today yesterday tomorrow later soon suddenly finally
-    meanwhile however instead eventually unfortunately fortunately luckily nobody somebody someone everyone everybody
-    anyone nothing something everything each every all some many most no not one two three another other both few
-    does did do is are was were will would can could has have had never always often once upon just only even also
-    monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december christmas easter internet god earth
-""")
-"""Words with a capital letter that are no names."""
+_NO_NAMES = word_set("no_names")
 
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w'’-]*(?<!['’]s)(?<!['’])"
 _NAME = rf"{_CAPITAL}(?: {_CAPITAL})*"

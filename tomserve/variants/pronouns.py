@@ -37,18 +37,7 @@ _WORD = re.compile(r"\w[\w'’-]*|[^\w\s]")
 _NOBODY = re.compile(r"\b(?:farmer|baker|teacher|children|men|women)['’]s?\s+(?:market|day|dozen)", re.I)
 """Words for persons that mean a place or a number."""
 
-_FUNCTION = word_set("""
-    a an the this that these those my your our its their his her some any no every each both all another i you he
-    she it we they me him us them himself herself itself themselves and or but nor so yet if whether because since
-    although though while when where why how who whom whose what which than as until unless before after once in
-    on at by to of for from with without within into onto upon over under above below behind beside between among
-    near off out up down away through across along around about against during toward towards inside outside
-    is are was were be been being am has have had does do did will would can could may might must shall should not
-    never always often sometimes still just only even also too again now then soon later today yesterday tomorrow
-    there here alone instead anyway together
-""")
-"""Words that are no beginning of what somebody owns, so that the "her" before them is somebody seen or helped. Words
-that may also be adjectives, as in "her own", are left out."""
+_FUNCTION = word_set("function")
 
 _TWO_OBJECTS = re.compile(
     r"(?:give|tell|show|teach|send|bring|offer|hand|buy|ask|call|name|make|let|help|have|sell|lend|pay|owe|read|write|"
@@ -61,16 +50,13 @@ _TWO_OBJECTS = re.compile(
 """Verbs after which "her" may be a person although a word follows that could be hers: "gave her stories", "saw her
 duck", "made her signature dish"."""
 
-_EITHER_WAY = word_set("back home right left best first last like past present most more very")
+_EITHER_WAY = frozenset(
+    ["back", "home", "right", "left", "best", "first", "last", "like", "past", "present", "most", "more", "very"]
+)
 """Words that may be hers, or belong to the verb before: "sends her back"."""
 
 _TURN = re.compile(r"turn(?:s|ed|ing)?", re.I)
-_SAYS = word_set("""
-    indicates says tells contains becomes seems appears remains belongs lies stands goes comes leaves takes gives gets
-    brings keeps lets puts sees knows thinks believes wants begins starts stops ends opens closes falls breaks grows
-    makes causes allows helps leads reads fits matches reveals suggests proves confirms displays
-""")
-"""Verbs that no noun looks like, or hardly one: "the map with her indicates"."""
+_SAYS = word_set("says")
 
 _OWN = re.compile(r"own|hands?|eyes?|head|arms?|mind|way|name|house|room|work|job|shift|turn|.*['’]s", re.I)
 """Words that are hers whatever verb stands before."""
@@ -274,11 +260,7 @@ class PersonForms(NamedTuple):
 YOU = PersonForms("you", "you", "your", "yours", "yourself", "are", "were")
 I = PersonForms("I", "me", "my", "mine", "myself", "am", "was")  # noqa: E741 - it is the word
 
-_BEFORE_SUBJECT = word_set("""
-    while when as that because after before if and but or until since where though although so once whenever which
-    what whether however than suddenly unbeknownst later meanwhile
-""")
-"""Words after which a name is the subject of a clause."""
+_BEFORE_SUBJECT = word_set("before_subject")
 
 _BREAK = re.compile(
     r"\b(?:that|which|who|whom|where|when|while|because|as|if|what|whether|so|until|since|after|before)\b"
@@ -286,15 +268,9 @@ _BREAK = re.compile(
 """Words that begin a clause, which may have a subject of its own."""
 
 _ADVERB = r"(?:\w+ly|now|also|just|then|always|often|never|still|even|already|soon)"
-_NO_VERB = word_set("""
-    its his this as less various always perhaps flowers vegetables imperfections debris sultanas lifeless dangerous
-    flawless delicious precious spacious gorgeous famous glasses scissors lens bus pass
-""")
-"""Words that end in -s after "and" and are no verbs; others there are taken for verbs only before one of _OBJECT."""
+_NO_VERB = word_set("no_verb")
 
-_OBJECT = word_set("""
-    it them her his him their its the a an that this some to on in into for from at with if how one all time clear
-""")
+_OBJECT = word_set("object")
 _BELIEVES = re.compile(rf"\s*(?:{_ADVERB} )?(?:believes|thinks|knows|assumes|hopes|wishes)\b")
 """After these verbs a whole clause follows, and a further verb belongs to that clause."""
 

@@ -24,8 +24,7 @@ import orjson
 
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
-from tomserve.variants import names, pronouns, text_rules
-from tomserve.variants.base import (
+from tomserve.variants import (
     CONDENSED,
     LEAST,
     MOST,
@@ -36,6 +35,9 @@ from tomserve.variants.base import (
     REWRITER,
     Kind,
     make_variant,
+    names,
+    pronouns,
+    text_rules,
 )
 from tomserve.variants.names import EITHER
 from tomserve.variants.words import NameReplacer

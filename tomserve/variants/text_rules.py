@@ -25,8 +25,7 @@ from typing import NamedTuple
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
 from tomserve.items.draw import seeded_rank
-from tomserve.variants import names, pronouns
-from tomserve.variants.base import OBJECT, ORDER, PERSON, RULES, Kind, make_variant
+from tomserve.variants import OBJECT, ORDER, PERSON, RULES, Kind, make_variant, names, pronouns
 from tomserve.variants.names import MAN, TITLE, WOMAN, Gender
 from tomserve.variants.names import PERSON as PERSON_NOUN
 from tomserve.variants.words import NameReplacer, alternatives, article, fix_articles, plural, word_set
@@ -34,30 +33,31 @@ from tomserve.variants.words import NameReplacer, alternatives, article, fix_art
 COLOURS = ("red", "blue", "green", "yellow", "brown", "grey", "purple", "orange")
 """Colours that an object gets."""
 
-_MORE_COLOURS = word_set("gray pink black white beige turquoise violet crimson scarlet gold golden silver")
-_MATERIALS = word_set("wooden metal metallic plastic leather steel iron copper brass ceramic stone cotton woollen silk")
+_MORE_COLOURS = frozenset(
+    ["gray", "pink", "black", "white", "beige", "turquoise", "violet", "crimson", "scarlet", "gold", "golden", "silver"]
+)
+_MATERIALS = frozenset(
+    [
+        "wooden",
+        "metal",
+        "metallic",
+        "plastic",
+        "leather",
+        "steel",
+        "iron",
+        "copper",
+        "brass",
+        "ceramic",
+        "stone",
+        "cotton",
+        "woollen",
+        "silk",
+    ]
+)
 
-_THINGS = word_set("""
-    bag basket box crate chest drawer cupboard cabinet shelf table desk chair bench stool sofa armchair bed pillow
-    blanket carpet rug curtain towel apron hat cap coat jacket scarf glove shoe boot sock belt backpack suitcase
-    purse wallet umbrella bucket barrel bowl plate cup mug saucer spoon fork knife pan pot kettle teapot tray oven
-    stove fridge refrigerator toaster blender lamp lantern candle clock phone telephone radio computer laptop
-    tablet printer projector camera tripod microphone guitar violin piano flute drum trumpet accordion cello easel
-    paintbrush brush palette canvas pen pencil notebook book diary envelope folder binder ruler chalkboard
-    whiteboard hammer saw drill ladder rope toolbox shovel spade rake wheelbarrow hose broom mop boat canoe kayak
-    ship bicycle bike car truck van bus tractor wagon cart tent kite ball racket helmet skateboard surfboard door
-    gate fence roof wall mailbox parcel package telescope trowel net thermos pitcher vest robe dress skirt shirt
-    sweater uniform cloth tablecloth napkin doorstep porch bookshelf bookcase wardrobe dresser counter
-    workbench closet sink bathtub trolley stall kiosk booth container case tin
-""")
-"""Things that may have any colour, which would tell nothing of what is in them or what they do."""
+_THINGS = word_set("things")
 
-_PLACES = word_set("""
-    kitchen pantry workshop studio bakery shop store garden park market house cottage cabin barn shed garage hall
-    room office library gallery museum school classroom restaurant café cafe hotel playground backyard yard
-    courtyard cellar basement attic hallway corridor station theater theatre temple church warehouse laboratory
-    lab salon stable
-""")
+_PLACES = word_set("places")
 _SIZES = ("small", "big", "old")
 """Places, which have no colour, and what they get instead."""
 
@@ -193,31 +193,13 @@ def _sentences(text: str) -> list[str]:
 
 _WORD = re.compile(r"[^\W\d_][\w-]*(?:['’]\w+)?")
 
-_LINKS = word_set("""
-    that so still yet but or nor and if because since as second third last first
-""")
-"""Words that lean on the sentence before at the beginning of a sentence, and may only link two of its parts later."""
+_LINKS = word_set("links")
 
-_LEANS = word_set("""
-    it its itself they them their theirs themselves this these those such then thus hence therefore
-    however instead meanwhile meantime otherwise nevertheless nonetheless also too again already anyway
-    another other others else both same latter former either neither one ones afterwards afterward later next finally
-    eventually soon suddenly now once anymore though although until while when whenever after before during unless
-    thereby thereafter whereupon back besides moreover furthermore consequently accordingly likewise similarly indeed
-    unfortunately luckily fortunately sadly
-""")
-"""Words by which a sentence leans on the one before it, or on the order in which things happen, wherever they stand."""
+_LEANS = word_set("leans")
 
-_TIME = word_set("""
-    morning evening night noon midday midnight afternoon dawn dusk today yesterday tomorrow tonight hour hours
-    minute minutes moment day days week weeks month year years o'clock
-""")
-"""Words that date a sentence: of two dated sentences neither changes its place."""
+_TIME = word_set("time")
 
-_ABOUT = word_set("""
-    he him his himself she her hers herself
-""")
-"""Pronouns that lean on the sentence before, unless the person is named before them in their own."""
+_ABOUT = word_set("about")
 
 _EXPLETIVE = re.compile(
     r"^It(?:['’]s| is| was)\s+(?:\w+\s+)?(?:raining|snowing|sunny|cold|warm|hot|dark|late|early|windy|"
@@ -232,15 +214,7 @@ _THAT = re.compile(
 )
 """A "that" that points back instead of linking two parts: "Ben says that's where it is", "after that"."""
 
-_COMMON = word_set("""
-    a an the of in on at by to from with without into onto under over above below behind beside between near off out up
-    down away through across along around about against for inside outside there here is are was were be been has have
-    had does do did will would can could may might must shall should not no never every each all any some several many
-    few only just very quite my your our his her their him she he it i you we who which whose whom what where how why
-    am being stands stand lies lie hangs hang sits sit puts put takes take goes go comes come holds hold contains
-    contain keeps keep sees see looks look leaves leave enters enter
-""")
-"""Words that two sentences may share without leaning on one another."""
+_COMMON = word_set("common")
 
 
 def find_swaps(sentences: Sequence[str], known: Collection[str] = ()) -> tuple[int, ...]:

@@ -11,26 +11,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
-_PLURALS = {
-    "calf": "calves",
-    "half": "halves",
-    "leaf": "leaves",
-    "loaf": "loaves",
-    "sheaf": "sheaves",
-    "shelf": "shelves",
-    "scarf": "scarves",
-    "knife": "knives",
-    "foot": "feet",
-    "goose": "geese",
-    "tooth": "teeth",
-    "mouse": "mice",
-    "child": "children",
-    "potato": "potatoes",
-    "tomato": "tomatoes",
-}
-"""Plurals that no rule gives, by the end of the word."""
+import yaml
+
+
+@cache
+def english() -> Mapping[str, Any]:
+    """The lists of words and names of english.yaml, by their names."""
+    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("english.yaml").read_text("utf-8"))
+    return found
+
+
+def word_set(name: str) -> frozenset[str]:
+    """The words of one of these lists."""
+    return frozenset(english()[name].split())
+
+
+_PLURALS: Mapping[str, str] = english()["plurals"]
 
 _SINGULAR = ("gas", "atlas", "canvas", "thermos", "chaos", "pampas")
 """Singulars that look like plurals, by the end of the word."""
@@ -66,7 +66,7 @@ def article(word: str) -> str:
 
 def fix_articles(text: str, words: Iterable[str]) -> str:
     """The text with "a" or "an" before each of these words as the word needs it."""
-    listed = _alternatives(words)
+    listed = alternatives(words)
     return re.sub(_ARTICLE + rf"(?P<word>{listed})(?!\w)", _with_article, text, flags=re.I) if listed else text
 
 
@@ -79,7 +79,7 @@ def _like(model: str, word: str) -> str:
     return word[:1].upper() + word[1:] if model[:1].isupper() else word
 
 
-def _alternatives(words: Iterable[str]) -> str:
+def alternatives(words: Iterable[str]) -> str:
     """A pattern for any of these words, the longest first, in which a space stands for any white space."""
     ordered = sorted(set(words), key=lambda word: (-len(word), word))
     return "|".join(r"\s+".join(map(re.escape, word.split())) for word in ordered)
@@ -101,9 +101,7 @@ class NounReplacer:
 
     def __init__(self, words: Mapping[str, str]) -> None:
         self.forms = {form: made for old, new in words.items() for form, made in _forms(old, new)}
-        self._pattern = re.compile(
-            rf"(?:{_ARTICLE})?\b(?P<word>{_alternatives(self.forms)})(?!\w)(?!-\w)(?<!\w-)", re.I
-        )
+        self._pattern = re.compile(rf"(?:{_ARTICLE})?\b(?P<word>{alternatives(self.forms)})(?!\w)(?!-\w)(?<!\w-)", re.I)
 
     def replace_all(self, text: str) -> str:
         """The text with the new nouns."""
@@ -133,7 +131,7 @@ class NameReplacer:
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = dict(names)
-        self._pattern = re.compile(rf"(?<!\w)(?P<word>{_alternatives(names)})(?P<own>['’](?=\s+\w))?(?!\w)")
+        self._pattern = re.compile(rf"(?<!\w)(?P<word>{alternatives(names)})(?P<own>['’](?=\s+\w))?(?!\w)")
 
     def replace_all(self, text: str) -> str:
         """The text with the new names."""
@@ -201,13 +199,3 @@ def is_part_of_label(word: str, label: str) -> bool:
         for part in WORDS.findall(label.casefold())
         for one in (word.casefold(), plural(word.casefold()))
     )
-
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text with white space between them."""
-    return frozenset(text.split())
-
-
-def alternatives(words: Iterable[str]) -> str:
-    """A regular expression for any of these words, the longest first."""
-    return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word))))

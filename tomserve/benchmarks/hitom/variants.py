@@ -42,8 +42,20 @@ from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import Semantics, trace
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
-from tomserve.variants import Kind, Retell, base, make_variant
-from tomserve.variants.base import CHANGES_TRUTH, RECORD
+from tomserve.variants import (
+    CHANGES_TRUTH,
+    CONDENSED,
+    LEAST,
+    MOST,
+    OBJECT,
+    ORDER,
+    PARAPHRASE,
+    PERSON,
+    RECORD,
+    Kind,
+    Retell,
+    make_variant,
+)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -266,7 +278,7 @@ def condense(story: Story, obj: str) -> tuple[Story, tuple[str, ...]]:
     words = sum(len(text.split()) for text in texts)
     steps = list(_steps(story, obj))
     for first in range(len(steps)):
-        told = _drop_words(texts, steps[first:] + steps[:first], base.LEAST * words, base.MOST * words)
+        told = _drop_words(texts, steps[first:] + steps[:first], LEAST * words, MOST * words)
         if told is not None:
             return Story(tuple(story.events[line] for line in told)), tuple(told.values())
     raise InapplicableError(NOT_ENOUGH)
@@ -378,18 +390,18 @@ def _retell_story(
     names: dict[str, str] = {}
     asked, told = None, None
     try:
-        if kind is base.OBJECT:
+        if kind is OBJECT:
             names = other_things(story, choices, dice)
             story = rename_story(story, names)
-        elif kind is base.PERSON:
+        elif kind is PERSON:
             names = other_agents(story, dice)
             story = rename_story(story, names)
-        elif kind is base.CONDENSED:
+        elif kind is CONDENSED:
             story, told = condense(story, obj)
-        elif kind is base.PARAPHRASE:
+        elif kind is PARAPHRASE:
             told = paraphrase(story, dice)
             asked = dice.below(QUESTION_WORDINGS)
-        elif kind is base.ORDER:
+        elif kind is ORDER:
             story = reorder(story, dice)
         else:
             return NEITHER

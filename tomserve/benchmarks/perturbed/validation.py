@@ -36,7 +36,7 @@ from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.scoring.baselines import list_mentions
-from tomserve.variants.base import CONDENSED, LEAST, MOST
+from tomserve.variants import CONDENSED, LEAST, MOST
 from tomserve.variants.words import NounReplacer, find_derived, find_verb_uses, is_part_of_label, looks_plural
 
 Kind = Literal["unexpected_contents", "unexpected_transfer"]

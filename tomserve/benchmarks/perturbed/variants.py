@@ -43,8 +43,23 @@ from tomserve.benchmarks.perturbed.stages import (
 from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ContentError, InapplicableError, one_of
 from tomserve.items import UNKNOWN, Item
-from tomserve.variants import Retell, base, make_variant, names, pronouns, text_rules
-from tomserve.variants.base import CHANGES_TRUTH, LEAST, MOST, RECORD, Kind
+from tomserve.variants import (
+    CHANGES_TRUTH,
+    CONDENSED,
+    LEAST,
+    MOST,
+    OBJECT,
+    ORDER,
+    PARAPHRASE,
+    PERSON,
+    RECORD,
+    Kind,
+    Retell,
+    make_variant,
+    names,
+    pronouns,
+    text_rules,
+)
 from tomserve.variants.words import WORDS, NameReplacer, NounReplacer
 
 FOLDER = "retold"
@@ -313,7 +328,7 @@ class SentenceForms(NamedTuple):
 
 def choose_forms(forms: Sequence[SentenceForms]) -> tuple[str, ...] | None:
     """Of each sentence the full or the short form, so that the story has 30 to 40% fewer words (LEAST to MOST of
-    tomserve.variants.base); "" for one that is left out. None where that cannot be had.
+    tomserve.variants); "" for one that is left out. None where that cannot be had.
 
     All are short at first. Where that is too short, sentences get their full form back, those that matter least first
     and of these the first in the story first, unless the story would be too long then.
@@ -399,11 +414,11 @@ class StageRewording:
         self.stage, self.retold, self.names = stage, retold, names or {}
         self._drawn_names: dict[tuple[str, bool], dict[str, str]] = {}
         self._ways = {
-            base.OBJECT: self._object,
-            base.PERSON: self._person,
-            base.CONDENSED: self._condense,
-            base.PARAPHRASE: self._paraphrase,
-            base.ORDER: self._order,
+            OBJECT: self._object,
+            PERSON: self._person,
+            CONDENSED: self._condense,
+            PARAPHRASE: self._paraphrase,
+            ORDER: self._order,
         }
 
     def retell(self, story: Story, kind: Kind) -> RetoldStory:
@@ -658,7 +673,7 @@ class VariantMaker:
         return made.model_copy(update={"factors": {**made.factors, "asked": told.asked}})
 
 
-REGROUPED = (base.CONDENSED, base.ORDER)
+REGROUPED = (CONDENSED, ORDER)
 """Kinds whose sentences are fewer or stand in another order, so that the rationale is another one, too."""
 
 

@@ -44,8 +44,21 @@ from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, read
 from tomserve.content.validation import choose_error, explain, place_of
 from tomserve.errors import ConfigError, ContentError, InapplicableError, one_of
 from tomserve.items import UNKNOWN, Gold, Item
-from tomserve.variants import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, Retell, make_variant, text_rules
-from tomserve.variants.base import CHANGES_TRUTH, LEAST, MOST, RECORD
+from tomserve.variants import (
+    CHANGES_TRUTH,
+    CONDENSED,
+    LEAST,
+    MOST,
+    OBJECT,
+    ORDER,
+    PARAPHRASE,
+    PERSON,
+    RECORD,
+    Kind,
+    Retell,
+    make_variant,
+    text_rules,
+)
 
 
 def find_protagonist(world: World) -> Key:
