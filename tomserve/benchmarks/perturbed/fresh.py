@@ -79,6 +79,30 @@ def order_by_key(options: Iterable[Option], *key: object) -> list[Option]:
     return seeded_order(options, *key, separator="\n")
 
 
+def draw_names(
+    file: StageFile,
+    pools: Mapping[str, Sequence[str]],
+    people: Mapping[str, str],
+    *key: str | int,
+    taken: Iterable[str] = (),
+) -> dict[str, str]:
+    """Another name for each person, none that the stage's prose has, with another initial where that can be had.
+
+    pools: names by pronoun. people: the pronoun of each person's new name. key: what the draw depends on. taken: names
+    with whose initials no new one shall begin. Raises LookupError with the person for whom there is none.
+    """
+    prose = " ".join(text for _, _, text in texts(file)).casefold()
+    chosen: dict[str, str] = {}
+    for person, pronoun in people.items():
+        free = [one for one in pools.get(pronoun, ()) if one.casefold() not in prose and one not in chosen.values()]
+        if not free:
+            raise LookupError(person)
+        initials = {name[0] for name in (*taken, *chosen.values())}
+        options = order_by_key(free, *key, person)
+        chosen[person] = next((name for name in options if name[0] not in initials), options[0])
+    return chosen
+
+
 def generate_items(stage: Stage, seed: int, names: Names) -> list[Item]:
     """The items of a stage told anew, in the order of the released ones.
 
@@ -149,21 +173,13 @@ class _Telling:
         return chosen
 
     def _names(self, names: Names) -> dict[str, str]:
-        """Another name for each person, with another initial than the others' where that can be had."""
-        chosen: dict[str, str] = {}
-        prose = " ".join(text for _, _, text in texts(self.old)).casefold()
-        pools = names.pools()
-        for person, pronoun in self.old.people.items():
-            free = [name for name in pools[pronoun] if name.casefold() not in prose]
-            pool = [name for name in free if name not in chosen.values()]
-            if not pool:
-                at = self.stage.lines.at(("people", person))
-                reason = f"there is no further name for {person!r} ({pronoun}); add some to {NAMES}"
-                raise ContentError(reason, path=self.stage.path, line=at, field="people")
-            initials = {name[0] for name in chosen.values()}
-            options = order_by_key(pool, *self.key, "name", person)
-            chosen[person] = next((name for name in options if name[0] not in initials), options[0])
-        return chosen
+        try:
+            return draw_names(self.old, names.pools(), self.old.people, *self.key, "name")
+        except LookupError as error:
+            person = error.args[0]
+            at = self.stage.lines.at(("people", person))
+            reason = f"there is no further name for {person!r} ({self.old.people[person]}); add some to {NAMES}"
+            raise ContentError(reason, path=self.stage.path, line=at, field="people") from None
 
     def file(self) -> StageFile:
         """The stage file of this telling."""

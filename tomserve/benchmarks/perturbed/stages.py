@@ -45,6 +45,9 @@ SCENARIOS = {
     "unexpected_transfer": (FALSE_BELIEF, "no_transfer", "informed_protagonist", "present_protagonist"),
 }
 QUESTION_KINDS = ("reality", "belief")
+QUESTIONS = 2 * len(QUESTION_KINDS)
+"""Items of one story: each question as written, and with the labels exchanged."""
+
 CUE = {"unexpected_contents": "y", "unexpected_transfer": "x"}
 """The answer that a classic false-belief task of this kind expects."""
 

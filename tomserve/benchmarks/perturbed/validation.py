@@ -31,7 +31,7 @@ from tomserve.benchmarks.perturbed.stages import (
     in_false_belief_subset,
     parse,
 )
-from tomserve.benchmarks.perturbed.variants import CheckedRetoldFile, StageRewording, largest_reduction, retold_path
+from tomserve.benchmarks.perturbed.variants import Retold, StageRewording, largest_reduction, retold_path
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
@@ -223,7 +223,7 @@ def find_retold_problems(stage: Stage) -> Iterator[str]:
     if not retold_path(stage).is_file():
         return
     try:
-        checked = CheckedRetoldFile(stage)
+        checked = Retold(stage)
     except ContentError as error:
         yield str(error)
         return
@@ -233,8 +233,8 @@ def find_retold_problems(stage: Stage) -> Iterator[str]:
         yield from _lengths(checked)
 
 
-def _lengths(checked: CheckedRetoldFile) -> Iterator[str]:
-    telling = StageRewording(checked.stage, checked.retold)
+def _lengths(checked: Retold) -> Iterator[str]:
+    telling = StageRewording(checked.stage, checked)
     for story in checked.stage.stories:
         try:
             telling.retell(story, CONDENSED)

@@ -22,9 +22,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tomserve.beliefs import Layer
-from tomserve.benchmarks.perturbed.fresh import order_by_key, other_words, read_names, scope, texts
+from tomserve.benchmarks.perturbed.fresh import draw_names, order_by_key, other_words, read_names, scope
 from tomserve.benchmarks.perturbed.stages import (
+    QUESTIONS,
     SECOND,
     SLOT,
     Edition,
@@ -40,9 +40,9 @@ from tomserve.benchmarks.perturbed.stages import (
     load_stages,
     rationale,
 )
-from tomserve.content.validation import YamlLines, load_yaml, validate
+from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ContentError, InapplicableError, one_of
-from tomserve.items import UNKNOWN, Item
+from tomserve.items import Item
 from tomserve.variants import (
     CHANGES_TRUTH,
     CONDENSED,
@@ -75,14 +75,10 @@ class _Strict(BaseModel):
 
 
 class RetoldSentence(_Strict):
-    """The other wordings of one sentence.
+    """The other wordings of one sentence."""
 
-    short: in fewer words; "" where a condensed story leaves it out. other: in other words, where the stage file has no
-    second wording of it.
-    """
-
-    short: str
-    other: Annotated[str, Field(min_length=1)] | None = None
+    short: str  # in fewer words; "" where a condensed story leaves it out
+    other: Annotated[str, Field(min_length=1)] | None = None  # in other words, if the stage file has no second wording
 
 
 class _Task(_Strict):
@@ -112,41 +108,21 @@ class Fault(NamedTuple):
     grave: bool
 
 
-class Retold(NamedTuple):
-    """What a file holds.
-
-    sentences: each with its other wordings. exchange: for each pair of neighbours that may change places, by the task
-    and the names of the two, the versions in which they may; none for all.
-    """
-
-    sentences: Mapping[Key, RetoldSentence]
-    exchange: Mapping[Key, frozenset[str]]
-
-    def may_change(self, story: Story, first: str, second: str) -> bool:
-        """Whether the author of the file says that two neighbours of a story may change places."""
-        versions = self.exchange.get((story.task, first, second))
-        return versions is not None and (not versions or story.version in versions)
-
-
-NOTHING = Retold({}, {})
-"""What holds where there is no file."""
-
-
 def retold_path(stage: Stage) -> Path:
     """Where the file with the other wordings of this stage would lie."""
     return stage.path.absolute().parent.parent / FOLDER / f"{stage.file.stage}.yaml"
 
 
-def read_retold(stage: Stage) -> Retold:
-    """The retold sentences of a stage; none where there is no file. Raises ContentError with file, line and field for
+def read_retold(stage: Stage) -> Retold | None:
+    """The retold sentences of a stage; None where there is no file. Raises ContentError with file, line and field for
     a mistake by which a variant might tell another story."""
     if not retold_path(stage).is_file():
-        return NOTHING
-    retold = CheckedRetoldFile(stage)
+        return None
+    retold = Retold(stage)
     for fault in retold.faults():
         if fault.grave:
             raise fault.error
-    return retold.retold
+    return retold
 
 
 def sentences(task: Task) -> Iterator[tuple[str, str, Sentence]]:
@@ -165,39 +141,24 @@ def keys(stage: Stage, task: str, version: str) -> list[Key]:
     return [held[id(sentence)] for sentence in stage.story(task, version).sentences.values()]
 
 
-class CheckedRetoldFile:
-    """A file that is there, and what is wrong with it. Raises ContentError where it cannot be read at all."""
+class Retold:
+    """A file of retold sentences, and what is wrong with it. Raises ContentError where it cannot be read at all."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.path = stage, retold_path(stage)
         data, self.lines = load_yaml(self.path)
         self.file = validate(data, RetoldFile, path=self.path, lines=self.lines)
-
-    lines: YamlLines
-
-    @cached_property
-    def retold(self) -> Retold:
-        """What the file holds."""
-        exchange = {
-            (task, *_pair(pair)): frozenset(versions)
-            for task, told in self.file.tasks.items()
-            for pair, versions in told.exchange.items()
-        }
-        return Retold(self.sentences, exchange)
-
-    @cached_property
-    def sentences(self) -> Mapping[Key, RetoldSentence]:
-        """The sentences with other wordings."""
-        found: dict[Key, RetoldSentence] = {}
+        self.sentences: dict[Key, RetoldSentence] = {}
         for task, told in self.file.tasks.items():
-            found |= {(task, STORY, name): one for name, one in told.story.items()}
-            for version, own in told.versions.items():
-                found |= {(task, version, name): one for name, one in own.items()}
-        return found
+            for where, own in {STORY: told.story, **told.versions}.items():
+                self.sentences |= {(task, where, name): one for name, one in own.items()}
+        self._prose = Prose.of(stage.file.labels)
 
-    @cached_property
-    def _prose(self) -> Prose:
-        return Prose.of(self.stage.file.labels)
+    def may_change(self, story: Story, first: str, second: str) -> bool:
+        """Whether the author of the file says that two neighbours of a story may change places."""
+        told = self.file.tasks.get(story.task)
+        versions = told.exchange.get(f"{first} {second}") if told is not None else None
+        return versions is not None and (not versions or story.version in versions)
 
     def _fault(self, reason: str, *loc: str, grave: bool = False) -> Fault:
         field = ".".join(loc)
@@ -209,7 +170,10 @@ class CheckedRetoldFile:
             reason = f"is {self.file.stage!r}; expected {self.stage.file.stage!r}, by which the file is named"
             yield self._fault(reason, "stage", grave=True)
             return
-        written, told = self._original_sentences(), self._used_keys()
+        tasks = self.stage.file.tasks
+        written = {(task, where, name): one for task in tasks for where, name, one in sentences(tasks[task])}
+        # One that every version replaces needs no other telling.
+        told = {key for story in self.stage.stories for key in keys(self.stage, story.task, story.version)}
         for key in self.sentences:
             if key not in written:
                 yield self._strange(key, written)
@@ -219,7 +183,7 @@ class CheckedRetoldFile:
             elif key in told:
                 yield self._fault(f"tells no {key[2]!r}, which a version uses; add it", *_place(key)[:-1])
         for task, wordings in self.file.tasks.items():
-            for pair, versions in wordings.exchange.items() if task in self.stage.file.tasks else ():
+            for pair, versions in wordings.exchange.items() if task in tasks else ():
                 yield from self._exchange(task, pair, versions)
 
     def _exchange(self, task: str, pair: str, versions: Sequence[str]) -> Iterator[Fault]:
@@ -227,26 +191,17 @@ class CheckedRetoldFile:
         if strange := [one for one in versions if one not in known]:
             yield self._fault(one_of("version", strange[0], known), *place, grave=True)
             return
-        next_to = [
-            story for story in self.stage.stories if story.task == task and _pair(pair) in pairwise(story.sentences)
-        ]
-        told = [story for story in next_to if not versions or story.version in versions]
+        names = (pair.split(" ")[0], pair.split(" ")[1])
+        stories = [story for story in self.stage.stories if story.task == task and names in pairwise(story.sentences)]
+        told = [story for story in stories if not versions or story.version in versions]
         for version in versions or ([] if told else ["any version"]):
             if version not in [story.version for story in told]:
                 reason = f"are no neighbours in {version}; give two names in the order of the story"
                 yield self._fault(reason, *place)
         for story in told:
-            if not may_commute(self.stage, story, list(story.sentences).index(_pair(pair)[0])):
+            if not may_commute(self.stage, story, list(story.sentences).index(names[0])):
                 reason = f"cannot change places in version {story.version!r}: the events would give another answer"
                 yield self._fault(reason, *place)
-
-    def _original_sentences(self) -> dict[Key, Sentence]:
-        tasks = self.stage.file.tasks
-        return {(task, where, name): sentence for task in tasks for where, name, sentence in sentences(tasks[task])}
-
-    def _used_keys(self) -> set[Key]:
-        """The sentences that a version tells: one that every version replaces needs no other telling."""
-        return {key for story in self.stage.stories for key in keys(self.stage, story.task, story.version)}
 
     def _strange(self, key: Key, written: Mapping[Key, Sentence]) -> Fault:
         task, where, name = key
@@ -287,11 +242,6 @@ class CheckedRetoldFile:
             yield self._fault(f"names {found}; expected {wanted}, as the sentence itself", *place, grave=True)
         if not re.search(r"[.!?][\"”]?$", text):
             yield self._fault("does not end as a sentence does", *place)
-
-
-def _pair(pair: str) -> tuple[str, str]:
-    first, second = pair.split(" ")
-    return first, second
 
 
 def may_commute(stage: Stage, story: Story, place: int) -> bool:
@@ -372,16 +322,11 @@ _CONTENTS = "unexpected_contents"
 _TURNED = {"she": "he", "he": "she", "they": "they"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RetoldStory:
-    """A story in a variant.
-
-    sentences: texts with slots for the labels, and their events. places: of each sentence, its place (from 0) in the
-    story as it was. questions: with the same slots. asked: the person whose belief is asked for.
-    """
+    """A story in a variant: its sentences with slots for the labels, its questions, and whose belief is asked for."""
 
     sentences: tuple[Sentence, ...]
-    places: tuple[int, ...]
     questions: Questions
     asked: str
 
@@ -409,10 +354,9 @@ class StageRewording:
     """
 
     def __init__(
-        self, stage: Stage, retold: Retold = NOTHING, names: Mapping[str, Sequence[str]] | None = None
+        self, stage: Stage, retold: Retold | None = None, names: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         self.stage, self.retold, self.names = stage, retold, names or {}
-        self._drawn_names: dict[tuple[str, bool], dict[str, str]] = {}
         self._ways = {
             OBJECT: self._object,
             PERSON: self._person,
@@ -429,9 +373,8 @@ class StageRewording:
     def as_it_is(self, story: Story) -> RetoldStory:
         """The story as the stage file tells it."""
         file = self.stage.file
-        sentences = tuple(story.sentences.values())
         questions = file.tasks[story.task].questions or file.questions
-        return RetoldStory(sentences, tuple(range(len(sentences))), questions, file.asked_person(story.task))
+        return RetoldStory(tuple(story.sentences.values()), questions, file.asked_person(story.task))
 
     def _draw_order(self, options: Iterable[str], *key: str) -> list[str]:
         return order_by_key(options, "variant", self.stage.file.stage, *key)
@@ -464,17 +407,15 @@ class StageRewording:
 
     # Other persons
 
-    @cached_property
-    def _pools(self) -> dict[str, list[str]]:
-        """Names by pronoun, without those that stand somewhere in the stage."""
-        prose = " ".join(text for _, _, text in texts(self.stage.file)).casefold()
-        pools = self.names.items()
-        return {pronoun: [name for name in pool if name.casefold() not in prose] for pronoun, pool in pools}
-
     def _person(self, story: Story) -> RetoldStory:
-        told = self.as_it_is(story)
-        mirrored, told = self._mirror_gender(told)
-        names = self._other_names(story.task, mirrored=mirrored)
+        mirrored, told = self._mirror_gender(self.as_it_is(story))
+        file = self.stage.file
+        pronouns = {person: _TURNED[pronoun] if mirrored else pronoun for person, pronoun in file.people.items()}
+        key = ("variant", file.stage, story.task, "person")
+        try:
+            names = draw_names(file, self.names, pronouns, *key, taken=file.people)
+        except LookupError:
+            raise InapplicableError(NO_NAMES) from None
         people = NameReplacer(names)
         changed = told.change_texts(people.replace_all)
         sentences = tuple(
@@ -492,31 +433,23 @@ class StageRewording:
             return False, told
         return True, told.change_texts(lambda text: turned[text] or text)
 
-    def _other_names(self, task: str, *, mirrored: bool) -> dict[str, str]:
-        """Another name for each person, with an initial that nobody has where that can be had."""
-        if (found := self._drawn_names.get((task, mirrored))) is not None:
-            return found
-        found, people = {}, self.stage.file.people
-        for person, pronoun in people.items():
-            pool = self._pools.get(_TURNED[pronoun] if mirrored else pronoun, [])
-            if not (free := [name for name in pool if name not in found.values()]):
-                raise InapplicableError(NO_NAMES)
-            options = self._draw_order(free, task, "person", person)
-            initials = {name[0] for name in (*people, *found.values())}
-            found[person] = next((name for name in options if name[0] not in initials), options[0])
-        self._drawn_names[task, mirrored] = found
-        return found
-
     # Other words, and fewer
+
+    def _retold(self, story: Story) -> list[RetoldSentence | None]:
+        """The other wordings of each sentence, where somebody wrote them."""
+        known = self.retold.sentences if self.retold is not None else {}
+        return [known.get(key) for key in keys(self.stage, story.task, story.version)]
+
+    def _not_written(self) -> InapplicableError:
+        return InapplicableError(NOT_ALL_WRITTEN if self.retold is not None else NOT_WRITTEN)
 
     def _paraphrase(self, story: Story) -> RetoldStory:
         told = self.as_it_is(story)
         wordings = []
-        for key, sentence in zip(keys(self.stage, story.task, story.version), told.sentences, strict=True):
-            own = self.retold.sentences.get(key)
+        for own, sentence in zip(self._retold(story), told.sentences, strict=True):
             other = own.other if own is not None and own.other else next(iter(sentence.texts[1:]), None)
             if other is None:
-                raise InapplicableError(NOT_ALL_WRITTEN if self.retold.sentences else NOT_WRITTEN)
+                raise self._not_written()
             wordings.append(Sentence(texts=[other], events=sentence.events))
         return replace(told, sentences=tuple(wordings))
 
@@ -524,17 +457,17 @@ class StageRewording:
         told = self.as_it_is(story)
         if (wordings := choose_forms(self.forms(story))) is None:
             raise InapplicableError(NOT_SHORTENED)
-        left = [(place, text) for place, text in enumerate(wordings) if text]
-        sentences = (Sentence(texts=[text], events=told.sentences[place].events) for place, text in left)
-        return replace(told, sentences=tuple(sentences), places=tuple(place for place, _ in left))
+        both = zip(wordings, told.sentences, strict=True)
+        sentences = (Sentence(texts=[text], events=sentence.events) for text, sentence in both if text)
+        return replace(told, sentences=tuple(sentences))
 
     def forms(self, story: Story) -> list[SentenceForms]:
         """Each sentence with its short form. What matters least is scenery that may be left out; then come sentences
         without labels and events, those without events, all others. Raises InapplicableError where one has none."""
         forms = []
-        for key, sentence in zip(keys(self.stage, story.task, story.version), story.sentences.values(), strict=True):
-            if (own := self.retold.sentences.get(key)) is None:
-                raise InapplicableError(NOT_ALL_WRITTEN if self.retold.sentences else NOT_WRITTEN)
+        for own, sentence in zip(self._retold(story), story.sentences.values(), strict=True):
+            if own is None:
+                raise self._not_written()
             matters = 3 if sentence.events else 2 if slots(sentence.text) else int(own.short != "")
             forms.append(SentenceForms(sentence.text, own.short, matters))
         return forms
@@ -547,13 +480,13 @@ class StageRewording:
         places = [
             place
             for place in range(len(names) - 1)
-            if place in by_rule or self.retold.may_change(story, *names[place : place + 2])
+            if place in by_rule or (self.retold and self.retold.may_change(story, *names[place : place + 2]))
             if may_commute(self.stage, story, place)
         ]
         if not places:
             raise InapplicableError(FIXED)
-        new = text_rules.swap_order(len(told.places), text_rules.choose_swaps(places))
-        return replace(told, sentences=tuple(told.sentences[place] for place in new), places=new)
+        new = text_rules.swap_order(len(names), text_rules.choose_swaps(places))
+        return replace(told, sentences=tuple(told.sentences[place] for place in new))
 
     def _movable(self, told: RetoldStory) -> list[int]:
         """Places of sentences that may change theirs with the next, as far as a rule can tell from the text.
@@ -614,20 +547,6 @@ def _lets_see(first: Sentence, second: Sentence) -> bool:
 _PERCEIVING = frozenset(("see", "view", "read", "tell", "hear"))
 
 
-KEPT = 2048
-"""How many told stories are kept, since several questions are about each."""
-
-
-class _Found(NamedTuple):
-    """Where an item comes from: the stage's telling, the story, whether it asks for a belief, whether labels are
-    exchanged."""
-
-    telling: StageRewording
-    story: Story
-    belief: bool
-    swapped: bool
-
-
 class VariantMaker:
     """Makes variants of the items of some stages.
 
@@ -635,40 +554,37 @@ class VariantMaker:
     id, are told by rules of text.
     """
 
-    def __init__(self, stages: Iterable[tuple[StageRewording, Iterable[Item]]]) -> None:
-        self._found: dict[str, _Found] = {}
-        self._items: dict[str, Item] = {}
-        for telling, items in stages:
-            stories = {(story.task, story.version): story for story in telling.stage.stories}
-            for item in items:
-                _, task, version, asked, side = item.id.split("/")
-                self._found[item.id] = _Found(telling, stories[task, version], asked == "belief", side == "swapped")
-                self._items[item.id] = item
-        self._told = lru_cache(KEPT)(_tell_variant)
-        self._texts = lru_cache(KEPT)(_texts)
+    def __init__(self, stages: Iterable[StageRewording]) -> None:
+        self._found: dict[str, tuple[Item, StageRewording, Story]] = {}
+        for telling in stages:
+            stories = (story for story in telling.stage.stories for _ in range(QUESTIONS))
+            for item, story in zip(telling.stage.items(), stories, strict=True):
+                self._found[item.id] = item, telling, story
+        self._told = lru_cache(maxsize=2048)(_tell_variant)  # several questions are about each story
 
     def retell(self, item: Item, kind: Kind) -> Item:
         """The variant of an item. Raises InapplicableError where there is none."""
-        own = self._items.get(item.id)
-        if own is None or (own.story, own.question, own.choices) != (item.story, item.question, item.choices):
+        if (found := self._found.get(item.id)) is None:
             return text_rules.retell(item, kind)
-        found = self._found[item.id]
-        told = self._told(found.telling, found.story.task, found.story.version, kind)
+        own, telling, story = found
+        if (own.story, own.question, own.choices) != (item.story, item.question, item.choices):
+            return text_rules.retell(item, kind)
+        told = self._told(telling, story.task, story.version, kind)
         if isinstance(told, str):
             raise InapplicableError(told)
-        labels = _labels(found.telling.stage, found.swapped)
-        layers = _layers(told.lines, found.belief)
+        belief, swapped = own.factors["question_kind"] == "belief", bool(own.factors["swapped"])
+        labels, slots = telling.stage.labels(swapped), telling.stage.slots(swapped)
+        layers = [line.belief if belief else line.world for line in told.lines]
         if len(layers[-1].labels) > 1:
             raise InapplicableError(CHANGES_TRUTH)
-        sentences, questions = self._texts(found.telling, told, found.swapped)
         made = make_variant(
             item,
             kind,
             by=RECORD,
-            story=sentences,
-            question=questions[found.belief],
+            story=[fill(text, slots, told.asked) for text in told.texts],
+            question=fill(told.questions.belief if belief else told.questions.reality, slots, told.asked),
             answer=labels[layers[-1].labels[0]],
-            gold=rationale(layers, labels) if kind in REGROUPED and _by_events(own, found, labels) else None,
+            gold=rationale(layers, labels) if kind in REGROUPED else None,
         )
         return made.model_copy(update={"factors": {**made.factors, "asked": told.asked}})
 
@@ -685,30 +601,6 @@ def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) 
         return str(reason)
 
 
-def _texts(telling: StageRewording, told: RetoldStory, swapped: bool) -> tuple[tuple[str, ...], tuple[str, str]]:
-    """The sentences with their labels, and the questions about reality and about the belief."""
-    x, y = (telling.stage.file.labels[symbol] for symbol in ("x", "y"))
-    slots = {"x": y, "y": x} if swapped else {"x": x, "y": y}
-    reality, belief = (fill(one, slots, told.asked) for one in (told.questions.reality, told.questions.belief))
-    return tuple(fill(one, slots, told.asked) for one in told.texts), (reality, belief)
-
-
-def _labels(stage: Stage, swapped: bool) -> dict[str, str]:
-    """The label that each symbol of an event stands for."""
-    x, y = (stage.file.labels[symbol].label for symbol in ("x", "y"))
-    return {"x": y, "y": x, UNKNOWN: UNKNOWN} if swapped else {"x": x, "y": y, UNKNOWN: UNKNOWN}
-
-
-def _layers(lines: Sequence[Line], belief: bool) -> list[Layer]:
-    return [line.belief if belief else line.world for line in lines]
-
-
-def _by_events(item: Item, found: _Found, labels: Mapping[str, str]) -> bool:
-    """Whether an item's own rationale is what its events give; an author may have written another one."""
-    derived = rationale(_layers(found.story.lines, found.belief), labels)
-    return item.gold is not None and derived.automaton() == item.gold.automaton()
-
-
 def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
     """The function that makes variants of the edition's items.
 
@@ -718,4 +610,4 @@ def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
     names = read_names().pools()
     own = None if path is not None and path.suffix == ".jsonl" else path
     stages = load_stages(own, edition)
-    return VariantMaker((StageRewording(stage, read_retold(stage), names), stage.items()) for stage in stages).retell
+    return VariantMaker(StageRewording(stage, read_retold(stage), names) for stage in stages).retell
