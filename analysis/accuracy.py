@@ -188,14 +188,15 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
 
     scores: a score table. intervals: one of WAYS. Raises ConfigError for a table that lacks a column.
     """
-    rows = prepare_rows(scores, columns(scores)).collect()
+    rows = file_rows(scores)
     return count_tables(lambda: [rows], baselines.RuleKinds.of(scores), intervals)
 
 
-def columns(scores: pl.LazyFrame) -> tuple[str, ...]:
-    """The columns of a score table that `count_tables` needs of its prepared rows."""
+def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
+    """The prepared rows of a score table with the columns that `count_tables` needs."""
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
-    return (*REQUIRED, *computed, *baselines.RuleKinds.of(scores).columns, *sample_columns(scores))
+    columns = (*REQUIRED, *computed, *baselines.RuleKinds.of(scores).columns, *sample_columns(scores))
+    return prepare_rows(scores, columns).collect(engine="streaming")
 
 
 def count_tables(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
@@ -262,5 +263,5 @@ STUDY = Study(
     notes=lambda intervals: WAYS[intervals],
     warnings=baselines.missing_warnings,
     summary=summary,
-    counted=FileCounting(columns, count_tables),
+    counted=FileCounting(file_rows, count_tables),
 )

@@ -49,6 +49,7 @@ from tomserve.studies import (
     Verdict,
     baselines,
 )
+from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import Record
 from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
 from tomserve.studies.noise import noise_columns
@@ -69,7 +70,7 @@ from tomserve.studies.presentation import (
     signed_points,
     worst_case,
 )
-from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import EFFECT, FileCounting, accuracy_lines, effect_cards, has_rows, tables_by_model
 
 from .tables import (
     ALL,
@@ -344,8 +345,17 @@ COLUMNS = {
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
-    kinds = baselines.RuleKinds.of(scores)
-    rows = study_rows(scores, kinds.columns)
+    return count_tables(lambda: [file_rows(scores)], baselines.RuleKinds.of(scores), intervals)
+
+
+def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
+    """The rows of one score table as `study_rows` makes them, with the columns of its rules."""
+    return study_rows(scores, baselines.RuleKinds.of(scores).columns)
+
+
+def count_tables(files: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
+    """The same tables from the rows of every file, of which one at a time is read with all its columns."""
+    rows = pl.concat(files())
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
         "accuracy": _accuracy(rows, effects, intervals, kinds),
@@ -682,6 +692,7 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
 STUDY = Study(
     name="hitom",
     tables=tables,
+    counted=FileCounting(file_rows, count_tables),
     required=REQUIRED,
     intervals=("recommended", "published"),
     notes=lambda intervals: RECOMMENDED if intervals == "recommended" else PUBLISHED,

@@ -19,6 +19,7 @@ import polars as pl
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, SCENARIOS
 from tomserve.studies import Excerpt, ItemOutline, Layout, Study, Versions, baselines
 from tomserve.studies.answer_rows import REQUIRED
+from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import NEW, WORTH, failures_may_explain
 from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
 from tomserve.studies.noise import noise_columns
@@ -37,6 +38,7 @@ from tomserve.studies.presentation import (
     signed_points,
     worst_case,
 )
+from tomserve.studies.study import FileCounting
 
 from . import paper
 from . import tables as perturbed_tables
@@ -56,7 +58,8 @@ from .tables import (
     OVERALL,
     PERTURBED,
     SUBSETS,
-    chains,
+    CountedRows,
+    counted_rows,
     failures,
     sorted_frame,
     study_rows,
@@ -529,12 +532,22 @@ MORE = {
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
-    kinds = baselines.RuleKinds.of(scores)
-    rows = study_rows(scores, kinds.columns)
+    return count_tables(lambda: [file_rows(scores)], baselines.RuleKinds.of(scores), intervals)
+
+
+def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
+    """The rows of one score table as `study_rows` makes them, with the columns of its rules."""
+    return study_rows(scores, baselines.RuleKinds.of(scores).columns)
+
+
+def count_tables(files: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
+    """The same tables from the rows of every file, of which one at a time is held with all its columns."""
+    rows = counted_rows(files(), kinds)
     return _published_tables(rows, kinds) if intervals == "published" else _recommended_tables(rows, kinds)
 
 
-def _published_tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+def _published_tables(counted: CountedRows, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+    rows, belief, _ = counted
     complete = rows.filter("complete")
     shares = paper.accuracy(rows)
     counts = counts_of(shares)
@@ -543,18 +556,19 @@ def _published_tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[st
         "accuracy": shares,
         "perturbation_effects": effects,
         "prompting_effects": sorted_frame(paper.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
-        "faithfulness": sorted_frame(paper.faithfulness(rows), COLUMNS["faithfulness"]),
+        "faithfulness": sorted_frame(paper.faithfulness(belief), COLUMNS["faithfulness"]),
         "criteria": sorted_frame(criteria_records(counts, with_rules(complete, kinds, {})), COLUMNS["criteria"]),
         "challenging": sorted_frame(challenging(exact_effects(counts)), COLUMNS["challenging"]),
-        "placebo": sorted_frame(paper.placebo(rows), COLUMNS["placebo"]),
+        "placebo": sorted_frame(paper.placebo(belief), COLUMNS["placebo"]),
     }
-    return {**named, **_shared_tables(rows, complete, kinds)}
+    return {**named, **_shared_tables(counted, complete, kinds)}
 
 
-def _recommended_tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+def _recommended_tables(counted: CountedRows, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+    rows, belief, _ = counted
     records = list(perturbed_tables.accuracy(rows, kinds))
     effects = list(perturbed_tables.perturbation_effects(rows))
-    shared = _shared_tables(rows, rows, kinds)
+    shared = _shared_tables(counted, rows, kinds)
     more = with_rules(rows, kinds, add_solved_tasks(shared["tasks"], perturbed_tables.criteria_columns(rows, records)))
     counts = {(r["subset"], r["model"], r["strategy"], r["perturbation"]): (r["correct"], r["total"]) for r in records}
     by_name: dict[str, Iterator[dict[str, Any]]] = {
@@ -562,24 +576,25 @@ def _recommended_tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[
         "perturbation_effects": iter(effects),
         "prompting_effects": perturbed_tables.prompting_effects(rows),
         "strategies": perturbed_tables.strategies(rows),
-        "faithfulness": perturbed_tables.faithfulness(rows),
+        "faithfulness": perturbed_tables.faithfulness(belief),
         "criteria": criteria_records(counts, more),
         "challenging": challenging(estimated_effects(effects)),
-        "placebo": perturbed_tables.placebo(rows),
-        **perturbed_tables.tables(rows, kinds),
+        "placebo": perturbed_tables.placebo(belief),
+        **perturbed_tables.tables(belief, kinds),
     }
     frames = {name: sorted_frame(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
     return {name: _undefined_empty(frame) for name, frame in {**frames, **shared}.items()}
 
 
-def _shared_tables(rows: pl.DataFrame, sample: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
-    listed = baselines.rule_records(with_overall(subsets(sample)), kinds, ("subset", "model", "perturbation"))
+def _shared_tables(counted: CountedRows, sample: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
+    once = sample.select("model", "item", "perturbation", "false_belief", *kinds.columns).unique(["model", "item"])
+    listed = baselines.rule_records(with_overall(subsets(once)), kinds, ("subset", "model", "perturbation"))
     return {
         baselines.TABLE: sorted_frame(listed, COLUMNS[baselines.TABLE]),
         "subtasks": subtasks(sample),
-        "tasks": tasks(rows),
-        "chains": chains(rows),
-        "failures": failures(rows),
+        "tasks": tasks(counted.every),
+        "chains": counted.chains,
+        "failures": failures(counted.every),
     }
 
 
@@ -620,5 +635,6 @@ STUDY = Study(
     chance=chance,
     versions=Versions("perturbation", CONTROL, ("stage", "scenario", "question_kind", "swapped")),
     strata=("scenario", "question_kind"),
+    counted=FileCounting(file_rows, count_tables),
     labels={"perturbation": "Class", "stage": "Stage", "scenario": "Scenario", "question_kind": "Question"},
 )

@@ -8,8 +8,8 @@ docs/explanation/statistics.md). All functions take rows as study_rows makes the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -21,6 +21,7 @@ from tomserve.studies.contrasts import (
     NEW,
     THESE,
     Record,
+    add_sums,
     adjust_family,
     cluster_correlation,
     contrast,
@@ -29,6 +30,7 @@ from tomserve.studies.contrasts import (
     matched_contrast,
     pair_rows,
     share,
+    sums_of_answers,
 )
 
 DESIGN = ("stage", "perturbation", "scenario", "question_kind")
@@ -64,8 +66,31 @@ def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
             false_belief=(pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief"),
         )
         .with_columns(complete=~pl.col("faulty").any().over("model", "item"))
-        .collect()
+        .with_columns(pl.col(pl.String).cast(pl.Categorical))  # a quarter of the memory of texts
+        .collect(engine="streaming")
     )
+
+
+class CountedRows(NamedTuple):
+    """What the tables are counted from: of all questions the columns that tell which are right; those of the
+    false-belief subset with their chains; and the table `chains`."""
+
+    every: pl.DataFrame
+    belief: pl.DataFrame
+    chains: pl.DataFrame
+
+
+def counted_rows(files: Iterable[pl.DataFrame], kinds: baselines.RuleKinds) -> CountedRows:
+    """The rows of all files, each as `study_rows` makes them; one at a time is held with all its columns."""
+    known = (*REQUIRED, *DESIGN, "cluster", "swapped", "version", "task_questions", *kinds.columns)
+    known += ("faulty", "unread", "re_asked", "changed", "false_belief", "complete")
+    every, belief, sums, places = [], [], [], []
+    for rows in files:
+        every.append(rows.select(known))
+        belief.append(rows.filter("false_belief").drop(pl.col("^floor_.*$")))
+        sums.append(_chain_sums(with_overall(rows)))
+        places.append(_chain_breaks(with_overall(rows.filter(pl.col("chain_break_kind").is_not_null()))))
+    return CountedRows(pl.concat(every), pl.concat(belief), chains(pl.concat(sums), pl.concat(places)))
 
 
 def subsets(rows: pl.DataFrame) -> pl.DataFrame:
@@ -76,13 +101,13 @@ def subsets(rows: pl.DataFrame) -> pl.DataFrame:
 
 def with_overall(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows twice: with their own class, and all of them as the class overall."""
-    return pl.concat([rows, rows.with_columns(pl.lit(OVERALL).alias("perturbation"))])
+    return pl.concat([rows, rows.with_columns(pl.lit(OVERALL, rows.schema["perturbation"]).alias("perturbation"))])
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame sorted: all questions before the false-belief subset, models by name, vanilla before other strategies,
     classes in the order of the paper, then by the remaining columns of the design."""
-    keys: list[pl.Expr] = []
+    frame, keys = frame.with_columns(pl.col(pl.Categorical).cast(pl.String)), list[pl.Expr]()
     for name in ("subset", "model", "strategy", "treatment", "sample", "perturbation", "stage", "scenario", "status"):
         if name in frame.columns:
             if name == "strategy":
@@ -144,34 +169,27 @@ def accuracy(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]
     questions there; where stories come in several versions, and it has more, it counts by their likeness too. Beside
     each share stands the best of the rules of `kinds` on the same questions.
     """
-    keys = ["subset", "model", "strategy", "perturbation"]
-    read = (*keys[1:], "stage", "cluster", "version", "false_belief", "correct", "faulty", "unread", *kinds.columns)
-    rows = rows.select(read)  # what is not read is not copied for each class, either
-    parts = {"all": rows}
-    if rows["version"].is_not_null().any():
-        parts["false_belief"] = rows.filter("false_belief")
-    alikeness = {
-        (subset, *key): cluster_correlation(one, "perturbation")
-        for subset, part in parts.items()
-        for key, one in part.group_by(["model", "strategy"])
-    }
-    for key, part in with_overall(subsets(rows)).group_by(keys, maintain_order=True):
-        icc = alikeness.get(key[:3])
-        stratum = "stage" if key[3] == "overall" else None
-        counted = share(part, stratum) if stratum else share(part, icc=icc)
-        yield {**dict(zip(keys, key, strict=True)), **counted, **baselines.rule_columns(part, kinds, stratum)}
+    arm = ["model", "strategy"]
+    read = (*arm, "perturbation", "stage", "cluster", "false_belief", "correct", "faulty", "unread", *kinds.columns)
+    versions = rows["version"].is_not_null().any()
+    for named, own in rows.select(read).group_by(arm, maintain_order=True):  # what is not read is not copied
+        parts = {"all": own, **({"false_belief": own.filter("false_belief")} if versions else {})}
+        alikeness = {subset: cluster_correlation(part, "perturbation") for subset, part in parts.items()}
+        for (subset, name), part in with_overall(subsets(own)).group_by(["subset", "perturbation"]):
+            stratum = "stage" if name == OVERALL else None
+            counted = share(part, stratum) if stratum else share(part, icc=alikeness.get(str(subset)))
+            key = {"subset": subset, **dict(zip(arm, named, strict=True)), "perturbation": name}
+            yield {**key, **counted, **baselines.rule_columns(part, kinds, stratum)}
 
 
 def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `perturbation_effects`: each class against the unperturbed tasks of the same stages, with p
     adjusted over the classes and a verdict; then all ten classes together, once for new stages and once for these
     stages alone."""
-    keys = ["subset", "model", "strategy"]
-    rows = rows.select(
-        *keys[1:], "perturbation", "stage", "cluster", "false_belief", "correct", "faulty", "re_asked", "changed"
-    )
-    for (subset, model, strategy), part in subsets(rows).group_by(keys, maintain_order=True):
-        effects = []
+    keys = ["model", "strategy", "perturbation", "stage", "false_belief"]
+    sums = subsets(sums_of_answers(rows, keys)).drop("false_belief")
+    for (subset, model, strategy), some in sums.group_by(["subset", "model", "strategy"], maintain_order=True):
+        part, effects = add_sums([some]), []
         key = {"subset": subset, "model": model, "strategy": strategy}
         for name in PERTURBED:
             two = part.filter(pl.col("perturbation").is_in([CONTROL, name]))
@@ -189,7 +207,8 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
 def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `prompting_effects`: each strategy against vanilla, by class for new stages with p adjusted over
     the classes and a verdict; then over all classes, once for new stages and once for further tasks of these stages."""
-    for model, strategy, pairs in pairs_of(rows):
+    shown = ("model", "strategy", "item", "perturbation", "stage", "cluster", "false_belief", "correct", "faulty")
+    for model, strategy, pairs in pairs_of(rows.select(*shown, "re_asked", "changed")):
         for (subset,), part in subsets(pairs).group_by(["subset"], maintain_order=True):
             key = {"subset": subset, "model": model, "treatment": strategy, "control": VANILLA}
             named = part.group_by(["perturbation"], maintain_order=True)
@@ -353,41 +372,51 @@ def tasks(rows: pl.DataFrame) -> pl.DataFrame:
     return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks", "whole"), "subtasks")
 
 
-def chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """The table `chains`: means of the chain metrics by class, and where improper chains most often leave the gold
-    path.
+_CHAIN_NUMBERS = ("lcs", "lcps", "transitions", *MORE_METRICS)
 
-    Of several sentences at which equally many chains leave it, the first is given. A missing chain scores 0.
+
+def _chain_sums(rows: pl.DataFrame) -> pl.DataFrame:
+    """By class the sums of the chain metrics, in which a missing chain scores 0, and of what only some rows have."""
+    floors = [name for name in rows.columns if name.startswith("floor_")]
+    partly = ("answer_matches_last", *floors)
+    return rows.group_by("model", "strategy", "perturbation", maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("total"),
+        pl.col("chain_proper").count().cast(pl.Int64).alias("written"),
+        pl.col("chain_proper").sum().cast(pl.Int64).alias("proper"),
+        *(pl.col(f"chain_{name}").sum().alias(name) for name in _CHAIN_NUMBERS),
+        *(pl.col(name).cast(pl.Float64).sum() for name in partly),
+        *(pl.col(name).count().cast(pl.Int64).alias(f"known {name}") for name in partly),
+    )
+
+
+def _chain_breaks(rows: pl.DataFrame) -> pl.DataFrame:
+    """By class and sentence, and by what happens there, how many chains leave the gold path."""
+    place = (pl.col("chain_break").alias("break_sentence"), pl.col("chain_break_kind").alias("break_kind"))
+    return rows.group_by("model", "strategy", "perturbation", *place).agg(pl.len().cast(pl.Int64).alias("breaks"))
+
+
+def chains(sums: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    """The table `chains`, from the sums of all files: means of the chain metrics by class, for models and strategies
+    that write chains, and where improper chains most often leave the gold path, the first of equally frequent places.
     """
     keys = ["model", "strategy", "perturbation"]
-    every = with_overall(with_chains(rows))
-    means = [pl.col(f"chain_{name}").mean().alias(name) for name in ("lcs", "lcps", "transitions")]
-    more = [pl.col(f"chain_{name}").mean().alias(name) for name in MORE_METRICS]
-    floors = [pl.col(name).mean() for name in rows.columns if name.startswith("floor_")]
-    proper = pl.col("chain_proper")
-    summed = every.group_by(keys, maintain_order=True).agg(
-        pl.len().cast(pl.Int64).alias("total"),
-        proper.sum().cast(pl.Int64).alias("proper"),
-        proper.mean().alias("proper_share"),
-        *means,
-        *more,
-        pl.col("answer_matches_last").mean(),
-        *floors,
+    whole = sums.group_by(keys, maintain_order=True).agg(pl.all().sum())
+    whole = whole.filter((pl.col("written") > 0).any().over("model", "strategy"))
+    partly = [name.removeprefix("known ") for name in whole.columns if name.startswith("known ")]
+    means = whole.select(
+        *keys,
+        "total",
+        "proper",
+        (pl.col("proper") / pl.col("total")).alias("proper_share"),
+        *(pl.col(name) / pl.col("total") for name in _CHAIN_NUMBERS),
+        *(pl.when(pl.col(f"known {name}") > 0).then(pl.col(name) / pl.col(f"known {name}")) for name in partly),
     )
-    places = every.filter(pl.col("chain_break_kind").is_not_null())
-    breaks = (
-        places.group_by(
-            *keys, pl.col("chain_break").alias("break_sentence"), pl.col("chain_break_kind").alias("break_kind")
-        )
-        .agg(pl.len().cast(pl.Int64).alias("breaks"))
-        .sort("breaks", "break_sentence", "break_kind", descending=[True, False, False])
-        .unique(keys, keep="first", maintain_order=True)
-    )
-    joined = summed.join(breaks, on=keys, how="left").with_columns(pl.col("breaks").fill_null(0))
-    first = [*keys, "total", "proper", "proper_share", "lcs", "lcps", "transitions"]
-    return in_order(joined).select(
-        *first, "break_sentence", "break_kind", "breaks", pl.exclude(*first, *breaks.columns)
-    )
+    places = places.group_by(*keys, "break_sentence", "break_kind").agg(pl.col("breaks").sum())
+    places = places.sort("breaks", "break_sentence", "break_kind", descending=[True, False, False])
+    first = places.unique(keys, keep="first", maintain_order=True)
+    joined = means.join(first, on=keys, how="left").with_columns(pl.col("breaks").fill_null(0))
+    shown = [*keys, "total", "proper", "proper_share", "lcs", "lcps", "transitions", *first.columns[3:]]
+    return in_order(joined).select(*shown, pl.exclude(*shown))
 
 
 def failures(rows: pl.DataFrame) -> pl.DataFrame:
@@ -396,7 +425,7 @@ def failures(rows: pl.DataFrame) -> pl.DataFrame:
     accuracy_low and accuracy_high are the accuracy of the class if all its failures were wrong, or all were right.
     """
     keys = ["model", "strategy", "perturbation"]
-    every = with_overall(rows)
+    every = with_overall(rows.select(*keys, "status", "correct", "faulty"))
     cells = every.group_by(keys, maintain_order=True).agg(
         pl.len().alias("asked"), pl.col("correct").sum().alias("right"), pl.col("faulty").sum().alias("failed")
     )
@@ -418,9 +447,8 @@ TOGETHER = ("model", "strategy", "stage", "perturbation", "swapped", "fresh")
 """What the two questions of a minimal pair have in common; `fresh` is empty where the stories are the released ones."""
 
 
-def tables(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, Iterator[Record]]:
-    """The records of those of these tables for which the rows say anything, by name."""
-    belief = rows.filter("false_belief")
+def tables(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, Iterator[Record]]:
+    """The records of those of these tables for which the rows of the false-belief subset say anything, by name."""
     found = {}
     if belief["belief_role"].is_not_null().any():
         found["roles"] = roles(belief, kinds)

@@ -112,6 +112,7 @@ def test_files_are_never_in_memory_together_where_a_study_can_be_counted(monkeyp
     monkeypatch.setattr(analysis, "_report_memory", refused)
     files = in_files(drawn(2, 10), 3, 1)
     assert compute_files(files, "accuracy", by=["kind"]).tables["accuracy"].height == 6
+    assert compute_files(in_files(load_scores(str(ROOT / "runs/example")), 2, 1), "perturbed").tables["criteria"].height
     with pytest.raises(AssertionError, match="all rows were loaded"):
         compute_files(files, "behaviour")
 
@@ -121,11 +122,11 @@ def test_what_cannot_fit_is_refused_before_it_begins_and_what_is_large_is_told(m
     assert scores.height == 352
     said: list[str] = []
     monkeypatch.setattr(analysis, "LARGE_MEMORY", 1.0)
-    compute_files(files, "perturbed", note=said.append)
+    compute_files(files, "behaviour", note=said.append)
     assert "takes about 0.0 GB of memory for 352 answers, since it is computed from rows" in said[0]
     monkeypatch.setattr(analysis, "memory_needed", lambda schema, rows: 1e15)
     with pytest.raises(MachineError, match=r"and this machine has .* GB; .*--study accuracy"):
-        compute_files(files, "perturbed")
+        compute_files(files, "behaviour")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ one file and the sums of all clusters are in memory. Both ways give the same tab
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -25,7 +25,6 @@ from tomserve.studies.answer_rows import (
     SplitScores,
     has_variants,
     originals,
-    prepare_rows,
     split_scores,
 )
 from tomserve.studies.baselines import EFFECTIVE
@@ -584,12 +583,7 @@ def _one_by_one(
     def make() -> Mapping[str, pl.DataFrame]:
         if (way := study.counted) is None:
             return study.tables(every, chosen)
-        columns = way.columns(every)
-
-        def rows() -> Iterable[pl.DataFrame]:
-            return (prepare_rows(table, columns).collect(engine="streaming") for table in tables)
-
-        return way.tables(rows, kinds, chosen)
+        return way.tables(lambda: map(way.rows, tables), kinds, chosen)
 
     made = call_study(study, lambda: noise.with_noise(make(), said))
     notes, warnings = {**study.notes(chosen)}, baselines.drop_missing_warnings(study.warnings(made), kinds.columns)

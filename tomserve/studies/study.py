@@ -243,7 +243,7 @@ class FileCounting:
     of them, and of the way to count. They are those that Study.tables makes of the same rows.
     """
 
-    columns: Callable[[pl.LazyFrame], Sequence[str]]
+    rows: Callable[[pl.LazyFrame], pl.DataFrame]
     tables: Callable[[Rows, RuleKinds, str], Mapping[str, pl.DataFrame]]
 
 
