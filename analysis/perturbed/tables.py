@@ -87,7 +87,7 @@ def counted_rows(files: Iterable[pl.DataFrame], kinds: baselines.RuleKinds) -> C
     every, belief, sums, places = [], [], [], []
     for rows in files:
         every.append(rows.select(known))
-        belief.append(rows.filter("false_belief").drop(pl.col("^floor_.*$")))
+        belief.append(rows.filter("false_belief").select(pl.exclude("^floor_.*$")))
         sums.append(_chain_sums(with_overall(rows)))
         places.append(_chain_breaks(with_overall(rows.filter(pl.col("chain_break_kind").is_not_null()))))
     return CountedRows(pl.concat(every), pl.concat(belief), chains(pl.concat(sums), pl.concat(places)))

@@ -7,7 +7,7 @@ one file and the sums of all clusters are in memory. Both ways give the same tab
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -48,12 +48,8 @@ ANSWER_KEY = ("run", "model", "strategy", "item")
 def check_scores(
     scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]], across: bool = False
 ) -> None:
-    """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError.
-
-    scores: the score table. required: names of the columns that it has to have. values: for columns of text the values
-    that they may hold.
-    across: whether runs of one model may ask different benchmarks.
-    """
+    """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError. values:
+    by column the texts that it may hold. across: whether runs of one model may ask different benchmarks."""
     _check_columns(scores, (*required, *(name for name in values if name not in required)))
     _check_outcomes(scores)
     for name, known in values.items():
@@ -67,10 +63,8 @@ def check_scores(
 
 
 def check_measurement(scores: pl.DataFrame, study: Study) -> pl.DataFrame:
-    """The table of a measurement as its study reads it: the columns that it names, in their types.
-
-    scores: the table, perhaps read from a format that knows no types. Raises ConfigError by column where the table
-    lacks one, or holds values that do not fit, and where two runs of one model would be counted as one.
+    """The table of a measurement as its study reads it: the columns that it names, in their types. Raises ConfigError
+    where the table lacks one or holds values that do not fit, and where two runs of one model would be counted as one.
     """
     required = tuple(study.columns) if study.together else study.required
     if lacking := [name for name in required if name not in scores.columns]:
@@ -171,22 +165,13 @@ WIDE = 0.3
 MOST_FACTORS = 3  # How many factors a reader is told of at most
 
 
-def describe_spread(scores: pl.DataFrame) -> list[str]:
+def _describe_spread(tables: Sequence[pl.LazyFrame]) -> list[str]:
     """A sentence on the factors by whose values accuracy differs most, where one share for all questions would hide it;
-    none where no two values differ clearly and by WIDE or more.
-
-    scores: a score table.
-    """
-    names = [
-        name for name in breakdowns.find_factors(scores) if 1 < scores[name].drop_nulls().n_unique() <= breakdowns.MOST
-    ]
-    rows = breakdowns.factor_rows(scores.lazy(), names, baselines.RuleKinds({}))
-    return describe_spread_of(lambda: [rows], names)
-
-
-def describe_spread_of(rows: Rows, names: Sequence[str]) -> list[str]:
-    """The sentence of `describe_spread`, counted file by file. rows: as `_rows_of` gives them for the names.
-    names: factors."""
+    none where no two values differ clearly and by WIDE or more."""
+    names = _factors(tables)
+    if not names:
+        return []
+    rows = _rows_of(tables, names, baselines.RuleKinds({}))
     tallies = {name: Tally((own,), baselines.RuleKinds({})) for name, own in breakdowns.inner_names(names).items()}
     count_files(rows, list(tallies.values()))
     found: list[tuple[float, str]] = []
@@ -230,7 +215,7 @@ class Analysis:
     by: tuple[str, ...] = ()
 
     def summary(self) -> list[Excerpt]:
-        """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
+        """The study's own summary, tables by factors, people, variants, and the noise floor."""
         if not self.study.answers:
             return list(self.study.summary(self.tables))
         own = (
@@ -253,8 +238,7 @@ class Analysis:
         return excerpts
 
     def summary_notes(self) -> dict[str, str]:
-        """The notes of the tables that the summary shows without saying how to read them (Excerpt.reading), by name;
-        what noise is stands there once, where it was measured."""
+        """The notes of the tables that the summary shows without saying how to read them (Excerpt.reading), by name."""
         own = {**self.study.notes(self.intervals)}
         if self.variant_analysis is not None:
             own |= self.variant_analysis.study.notes(self.variant_analysis.intervals)
@@ -263,17 +247,13 @@ class Analysis:
         return {name: known[name] for name in names for known in (own, noted) if name in known}
 
     def verdicts(self) -> Sequence[Verdict]:
-        """The study's verdicts in words, one for each model, without what a guesser scores (which only the items tell).
-
-        Raises ContentError where the study fails.
-        """
+        """The study's verdicts, without what a guesser scores (which only the items tell). Raises ContentError where it
+        fails."""
         return tuple(self.verdicts_with(Context()))
 
     def verdicts_with(self, context: Context) -> list[Verdict]:
-        """The study's verdicts, each with the cards that the study of variants has for the same model.
-
-        context: what a guesser scores. Raises ContentError where the study fails.
-        """
+        """The study's verdicts, each with the cards that the study of variants has for the same model. Raises
+        ContentError where the study fails."""
         own = call_study(self.study, lambda: self.study.verdicts(self.tables, context))
         more = (
             {one.model: one.cards for one in self.variant_analysis.verdicts_with(context)}
@@ -293,12 +273,10 @@ def compute(
 ) -> Analysis:
     """Check the score table against what the study needs, then compute everything that the study has to say of it.
 
-    scores: a score table. study: a study, its name, or its path; None for the one that the benchmark of the answers
-    names. intervals: one of the study's ways to count; None for its first. by: factors, such as "kind" or, crossed,
-    "kind,order", by whose values answers are counted besides (see tomserve.studies.breakdowns). named: the study that
-    measured runs name (see tomserve.studies.study.study_of_manifests), which reads them where no other is given. Raises
-    ConfigError for a table that does not fit and for an unknown factor, ContentError where the study fails.
-    """
+    study: a study, its name, or its path; None for the one that the benchmark of the answers names. intervals: one of
+    the study's ways to count; None for its first. by: factors, such as "kind" or, crossed, "kind,order", by whose
+    values answers are counted besides. named: the study that measured runs name. Raises ConfigError for a table that
+    does not fit and for an unknown factor, ContentError where the study fails."""
     by_default = study is None and intervals is None and not by
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
     parts = split_scores(frame)
@@ -318,8 +296,9 @@ def compute(
             f"or choose one that reads it: {', '.join(readers)}"
         )
     if study.variants or not has_variants(frame):
-        return _with_factors(_compute_answers(frame, study, intervals, by_default), frame, by)
-    own = _with_factors(_compute_answers(originals(frame), study, intervals, by_default), originals(frame), by)
+        return _with_factors(_compute_answers(frame, study, intervals, by_default), [frame.lazy()], frame, by)
+    asked = originals(frame)
+    own = _with_factors(_compute_answers(asked, study, intervals, by_default), [asked.lazy()], asked, by)
     beside = _compute_answers(frame, load_study(BESIDE), None, False)
     more = {name: table for name, table in beside.tables.items() if name not in own.tables}
     return replace(
@@ -348,13 +327,9 @@ def _compute_both(parts: SplitScores, study: Study, intervals: str | None, by: S
     there = [part for part in (answers.drop(KIND, strict=False), moved) if part.height]
     table = pl.concat(there, how="diagonal_relaxed") if there else answers
 
-    def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
-        tables = study.tables(table.lazy(), chosen)
-        if answers.height:
-            tables = people.with_people(noise.with_noise(tables, answers), answers)
-        return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
-
-    return _with_factors(build_analysis(study, chosen, call_study(study, made), False), originals(answers), by)
+    found = _count(study, chosen, lambda: study.tables(table.lazy(), chosen), answers)
+    asked = originals(answers)
+    return _with_factors(found, [asked.lazy()], asked, by)
 
 
 def _compute_measurement(
@@ -374,27 +349,26 @@ def _compute_measurement(
     return call_study(study, made)
 
 
-def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) -> Analysis:
-    """The analysis with the tables by these factors. Raises ConfigError for a factor that cannot be counted by."""
+def _with_factors(
+    analysis: Analysis, tables: Sequence[pl.LazyFrame], re_asked: pl.DataFrame, by: Sequence[str]
+) -> Analysis:
+    """The analysis with the tables by these factors, counted table by table, which have the noise floor beside their
+    effects. re_asked: with the rows that a noise check asked again. Raises ConfigError for an unknown factor."""
     if not by:
-        told = describe_spread(frame) if analysis.study.name == Benchmark.study else []
+        told = _describe_spread(tables) if analysis.study.name == Benchmark.study else []
         return replace(analysis, warnings=(*analysis.warnings, *told))
-    chosen = breakdowns.parse_factors(by, frame)
-    made = breakdowns.factor_tables(frame, chosen, analysis.intervals, analysis.tables)
-    return with_tables(analysis, noise.with_noise(made, frame), breakdowns.left_out_lines(frame, chosen))
-
-
-def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: Sequence[str]) -> Analysis:
-    """The analysis with tables by factors, which have the noise floor beside their effects, and with what is said of
-    the questions that these tables leave out."""
-    made = {name: table for name, table in made.items() if name != noise.TABLE}
+    every, wanted = pl.concat(tables), breakdowns.parse_factors(by, _values(tables, by))
+    kinds, guess = baselines.RuleKinds.of(every), breakdowns.GUESS in every.collect_schema()
+    rows = _rows_of(tables, [name for one in wanted for name in one], kinds)
+    made = breakdowns.count_by_factors(rows, wanted, analysis.intervals, kinds, guess=guess, taken=analysis.tables)
+    made = {name: table for name, table in noise.with_noise(made, re_asked).items() if name != noise.TABLE}
     about = baselines.drop_rule_notes(breakdowns.factor_notes(made, analysis.intervals), made)
     more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip() for name, note in about.items()}
     return replace(
         analysis,
         tables={**analysis.tables, **made},
         notes={**analysis.notes, **more},
-        warnings=(*analysis.warnings, *left_out),
+        warnings=(*analysis.warnings, *breakdowns.left_out_lines(tables, wanted)),
         by=tuple(made),
     )
 
@@ -403,27 +377,34 @@ def _compute_answers(frame: pl.DataFrame, study: Study, intervals: str | None, b
     """What one study says of a score table, as `compute` does."""
     check_scores(frame, study.required, study.values, study.across)
     chosen = choose_intervals(study, intervals)
-
-    def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
-        tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
-        told = baselines.drop_missing_warnings(study.warnings(tables), frame.columns)
-        return tables, {**study.notes(chosen)}, (*told, *people.warnings(tables))
-
-    return build_analysis(study, chosen, call_study(study, made), by_default)
+    return _count(study, chosen, lambda: study.tables(frame.lazy(), chosen), frame, frame.columns, by_default)
 
 
-def build_analysis(
+def _count(
     study: Study,
     chosen: str,
-    made: tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]],
-    by_default: bool,
+    make: Callable[[], Mapping[str, pl.DataFrame]],
+    answers: pl.DataFrame,
+    columns: Iterable[str] = (),
+    by_default: bool = False,
 ) -> Analysis:
-    """The analysis of these tables, notes and warnings, with the notes of what stands beside any study's tables."""
-    tables, notes, warnings = made[0], baselines.drop_rule_notes(made[1], made[0]), made[2]
-    for name, more in noise.notes(tables).items():
-        notes[name] = f"{notes[name]} {more}" if name in notes else more
-    notes |= people.notes(tables)
-    return Analysis(study, chosen, tables, notes, warnings, by_default)
+    """The analysis of the tables that `make` gives, with all that stands beside any study's: noise, people, notes.
+
+    answers: those that people gave, and those that a noise check asked again; perhaps all. columns: of the score table.
+    """
+
+    def made() -> Analysis:
+        tables = make()
+        if answers.height:
+            tables = people.with_people(noise.with_noise(tables, answers), answers)
+        told = baselines.drop_missing_warnings(study.warnings(tables), columns)
+        notes = baselines.drop_rule_notes(study.notes(chosen), tables)
+        for name, more in noise.notes(tables).items():
+            notes[name] = f"{notes[name]} {more}" if name in notes else more
+        warnings = (*told, *people.warnings(tables))
+        return Analysis(study, chosen, tables, notes | people.notes(tables), warnings, by_default)
+
+    return call_study(study, made)
 
 
 # Where a user finds the way to count that most studies do not have.
@@ -443,8 +424,7 @@ Result = TypeVar("Result")
 
 
 def call_study(study: Study, compute: Callable[[], Result]) -> Result:
-    """What a function of a study returns. A study is the user's code: an error of it says where it failed rather than
-    how it was called."""
+    """What a function of a study returns. A study is the user's code: an error of it says where it failed."""
     try:
         return compute()
     except (ConfigError, StoppedError):
@@ -468,10 +448,8 @@ def analyze(
 
 
 def relabel(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
-    """The scores with the model of single runs renamed.
-
-    labels: texts ``RUN=NAME``. Raises ConfigError for another text, and for a run that is not in the table.
-    """
+    """The scores with the model of single runs renamed, by texts ``RUN=NAME``. Raises ConfigError for another text, and
+    for a run that is not in the table."""
     for label in labels:
         run, equals, name = label.partition("=")
         if not equals or not name:
@@ -494,12 +472,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Facts:
-    """What has to be known of tables in many files before anything is counted.
-
-    rows: of all of them. disjoint: whether every question of a model lies in one file with all its answers, so that the
-    files can be counted one after the other. variants, people: whether some questions are variants of others, or were
-    answered by people.
-    """
+    """What has to be known of tables in many files before anything is counted."""
 
     rows: int
     disjoint: bool
@@ -508,7 +481,6 @@ class Facts:
 
     @property
     def countable(self) -> bool:
-        """Whether a study that can be counted file by file can be so here."""
         return self.disjoint and not self.variants and not self.people
 
 
@@ -521,12 +493,9 @@ def compute_files(
     named: str | None = None,
     note: Note | None = None,
 ) -> Analysis:
-    """What tomserve.studies.compute says of all rows of these tables, each of which fits into memory by itself.
-
-    tables: score tables with the same columns (see tomserve.distributed.shards). study, intervals, by, named: as for
-    `compute`. note: told in a sentence how much memory the study takes, where it takes more than one file. Raises what
-    `compute` raises, and MachineError where the memory of this machine cannot hold what the study needs.
-    """
+    """What `compute` says of all rows of these tables, each of which fits into memory by itself. note: told how much
+    memory the study takes. Raises what `compute` raises, and MachineError where this machine cannot hold what the study
+    needs."""
     sample = _sample(tables)
     if measured_studies(sample.clear()) or "strategy" not in sample.columns:
         return compute(pl.concat(tables), study, intervals, by, named=named)
@@ -578,27 +547,14 @@ def _one_by_one(
     """The tables of a study, with all that `compute` puts beside them: counted file by file or, where the study cannot
     be counted so, from those columns of all files that it reads."""
     every = pl.concat(tables)
-    chosen, kinds, said = choose_intervals(study, intervals), baselines.RuleKinds.of(every), _noise(every)
+    chosen, kinds, re_asked = choose_intervals(study, intervals), baselines.RuleKinds.of(every), _noise(every)
 
     def make() -> Mapping[str, pl.DataFrame]:
         if (way := study.counted) is None:
             return study.tables(every, chosen)
         return way.tables(lambda: map(way.rows, tables), kinds, chosen)
 
-    made = call_study(study, lambda: noise.with_noise(make(), said))
-    notes, warnings = {**study.notes(chosen)}, baselines.drop_missing_warnings(study.warnings(made), kinds.columns)
-    found = build_analysis(study, chosen, (made, notes, warnings), by_default)
-    if not by:
-        names = _factors(tables) if study.name == Benchmark.study else []
-        spread = describe_spread_of(_rows_of(tables, names, baselines.RuleKinds({})), names) if names else []
-        return replace(found, warnings=(*found.warnings, *spread))
-    wanted = breakdowns.parse_factors(by, _values(tables, by))
-    needed = [name for one in wanted for name in one]
-    guess = breakdowns.GUESS in every.collect_schema()
-    more = breakdowns.count_by_factors(
-        _rows_of(tables, needed, kinds), wanted, chosen, kinds, guess=guess, taken=found.tables
-    )
-    return with_tables(found, noise.with_noise(more, said), _left_out(tables, wanted))
+    return _with_factors(_count(study, chosen, make, re_asked, kinds.columns, by_default), tables, re_asked, by)
 
 
 def _rows_of(tables: Sequence[pl.LazyFrame], names: Sequence[str], kinds: baselines.RuleKinds) -> Rows:
@@ -637,26 +593,6 @@ def _factors(tables: Sequence[pl.LazyFrame]) -> list[str]:
             if len(values[name]) > breakdowns.MOST:
                 del values[name]
     return [name for name, found in values.items() if len(found) > 1]
-
-
-def _left_out(tables: Sequence[pl.LazyFrame], by: Sequence[breakdowns.By]) -> list[str]:
-    """What breakdowns.left_out says of all the tables."""
-    found = []
-    every = _questions(tables, ())
-    for one in by:
-        if without := every - _questions(tables, one):
-            found.append(breakdowns.left_out_line(one, without, every))
-    return found
-
-
-def _questions(tables: Sequence[pl.LazyFrame], having: Sequence[str]) -> int:
-    """How many questions there are that have a value of all these factors."""
-    names = dict.fromkeys(("item", *having))
-    each = [
-        table.select(*names).drop_nulls(list(having) or ["item"]).select(pl.col("item").unique().hash())
-        for table in tables
-    ]
-    return pl.concat([one.collect(engine="streaming") for one in each])["item"].n_unique()
 
 
 def _report_memory(tables: Sequence[pl.LazyFrame], facts: Facts, study: Study, note: Note | None) -> None:

@@ -1,8 +1,5 @@
-"""The rows that studies count: one for each answer of a score table, apart from measurements, and which strategies
-reason.
-
-A failure is a wrong answer: a row without an answer has `correct` false and `faulty` true. Only a question that a
-person left open (status "unanswered") is no row.
+"""The rows that studies count: one for each answer of a score table, apart from measurements. A failure is a wrong
+answer (`correct` false, `faulty` true); only a question that a person left open (status "unanswered") is no row.
 
 >>> plain_strategies(["cot", "vanilla"]), plain_strategies(["letters", "letters_cot"]), plain_strategies(["cot_free"])
 (['vanilla'], ['letters'], [])
@@ -30,12 +27,10 @@ def prepare_rows(
 ) -> pl.LazyFrame:
     """One row for each answer, sorted by model, strategy and item, so that sums do not depend on the order of the rows.
 
-    scores: a score table. kept: columns of it to keep as they are. wanted: further columns with their types, which are
-    empty where the table lacks them. Besides these there are `answer`; `correct`: right, and answered; `faulty`: no
-    answer came, or none that could be read; `unread`: a reply came that could not be read; `cluster`: the story or task
-    that the item shares with others, the item itself where it names none; `re_asked`: the noise check has a second
-    answer to the same request; `changed`: that answer is another one, for any number of requests in flight.
-    """
+    kept: columns to keep as they are. wanted: further ones with their types, empty where the table lacks them. Besides:
+    `answer`; `correct`: right, and answered; `faulty`: no readable answer came; `unread`: a reply came that could not
+    be read; `cluster`: the story or task, else the item; `re_asked`, `changed`: whether the noise check has a second
+    answer, and another one."""
     types = {"answer": pl.String, "cluster": pl.String, **(wanted or {})}
     again = dict.fromkeys(_NOISE, pl.List(pl.Int64))
     return (
@@ -67,12 +62,11 @@ ORIGINAL = "original_item"
 
 
 def originals(scores: pl.DataFrame) -> pl.DataFrame:
-    """The rows of questions that are no variants of others: what every study counts that does not ask for variants."""
+    """The rows of questions that are no variants of others."""
     return scores.filter(pl.col(ORIGINAL).is_null()) if has_variants(scores) else scores
 
 
 def has_variants(scores: pl.DataFrame) -> bool:
-    """Whether some of the questions are variants of others."""
     return ORIGINAL in scores.columns and bool(scores[ORIGINAL].is_not_null().any())
 
 
@@ -97,16 +91,12 @@ def is_unreadable() -> pl.Expr:
 
 
 def count_unread(rows: pl.DataFrame) -> int | None:
-    """How many rows of `prepare_rows` are replies that could not be read; None where the rows are made in another way
-    and do not say so."""
+    """How many rows of `prepare_rows` could not be read; None where the rows are made in another way."""
     return int(rows["unread"].sum()) if "unread" in rows.columns else None
 
 
 def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, Any]) -> pl.LazyFrame:
-    """The table with these columns in these types, empty where it lacks them, as the table of another tool may.
-
-    wanted: types by the names of the columns.
-    """
+    """The table with these columns in these types, empty where it lacks them, as the table of another tool may."""
     there = scores.collect_schema().names()
     return scores.with_columns(
         (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()
@@ -117,23 +107,18 @@ KIND, STRATEGY = "kind", "strategy"
 
 
 class SplitScores(NamedTuple):
-    """The rows of a table that are answers, and those that are measured; either may be empty. Where there are both, the
-    answers lack the columns in which only rows of the measurement hold something."""
+    """The rows that are answers, and those that are measured; answers lack the columns of measurements."""
 
     answers: pl.DataFrame
     measured: pl.DataFrame
 
     @property
     def mixed(self) -> bool:
-        """Whether there are rows of both sorts."""
         return bool(self.answers.height and self.measured.height)
 
 
 def split_scores(scores: pl.DataFrame) -> SplitScores:
-    """The rows of answers and those of a measurement.
-
-    scores: a score table, the table of a measurement, or both in one table.
-    """
+    """The rows of answers and those of a measurement, in one table or alone."""
     if STRATEGY not in scores.columns:
         return SplitScores(scores.clear(), scores) if KIND in scores.columns else SplitScores(scores, scores.clear())
     if KIND not in scores.columns:
@@ -155,7 +140,7 @@ REASONING_STRATEGIES = frozenset(
 
 
 def is_cot(strategy: str) -> bool:
-    """Whether a strategy asks for reasoning step by step: cot is a word of its name, as in cot_free and letters_cot."""
+    """Whether cot is a word of a strategy's name, as in cot_free and letters_cot."""
     return COT in strategy.split("_")
 
 
@@ -175,12 +160,9 @@ def cot_partner(strategy: str) -> str:
 
 
 def plain_strategies(strategies: Iterable[str]) -> list[str]:
-    """Those of the strategies that ask for the answer alone, the one to count first.
-
-    These are vanilla, what ends so, such as bigtom_vanilla, and what has its partner beside it, such as letters beside
-    letters_cot; or, where there are none of these, the only one that does not reason. Of several others nobody knows
-    which is to count, and none is returned.
-    """
+    """Those of the strategies that ask for the answer alone, the one to count first: vanilla, what ends so, what has
+    its partner beside it; else the only one that does not reason. Of several others nobody knows which is to count:
+    none."""
     direct = sorted({name for name in strategies if not reasons(name)}, key=lambda name: (name != BASELINE, name))
     named = [name for name in direct if name.endswith(BASELINE)]
     named += [name for name in direct if name not in named and cot_partner(name) in set(strategies)]

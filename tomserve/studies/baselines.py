@@ -1,9 +1,5 @@
-"""Shortcut baselines: what simple rules that follow nobody's belief score on the very questions that a model was
-asked.
-
-Beside an accuracy stands the best of them: the one with the most right answers on the same rows, of several the one
-of the plainest kind. It is chosen on these rows, which favours the rule; a model that is clearly above it is so all
-the more.
+"""Shortcut baselines: what simple rules that follow nobody's belief score on the very questions that a model was asked.
+Beside an accuracy stands the one with the most right answers on the same rows, of several the plainest.
 
 >>> counts = {"rule_first_choice": 3, "said rule_first_choice": 8, "total": 8}
 >>> rank_rules(counts, {"rule_first_choice": "constant"})[0]["accuracy"]
@@ -38,13 +34,11 @@ from tomserve.studies.presentation import (
     signed_interval,
 )
 
+# The best rule's name, kind and share on the same rows; that share with the weights of the interval; and the model's
+# share minus it, with its 95% interval over the unit of the accuracy's interval, and p.
 RULE_COLUMNS = (
     "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
 )
-"""The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.baselines.KINDS) and its
-share of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and
-the model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that
-test."""
 
 KNOWN_COLUMNS = "best_rule best_rule_kind best_rule_accuracy"  # Those of RULE_COLUMNS that need no interval
 # The way to count by which a share of answers in clusters has the interval of as many independent answers as have its
@@ -54,8 +48,7 @@ ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Record]:
-    """The records of `count_rules` from counts: by a rule's column how many rows it has right, by that name with
-    "said " before it of how many it says something, and the `total` of the rows. kinds: by column the rule's kind."""
+    """The records of rules, the best first, from the counts `rule_sums`. kinds: by column the rule's kind."""
     total = counts["total"]
     found: list[Record] = [
         {
@@ -69,8 +62,8 @@ def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Reco
 
 
 def pair_with_rule(rows: pl.DataFrame, column: str, keys: Sequence[str] = ()) -> pl.DataFrame:
-    """Each row beside what a rule has of its question, as contrasts.pair_rows has them. column: that of the rule. keys:
-    further columns that are wanted."""
+    """Each row beside what a rule has of its question, as contrasts.pair_rows has them. keys: further columns that are
+    wanted."""
     return rows.select(
         *("correct", "faulty", "cluster", *keys),
         pl.col(column).fill_null(False).alias("control"),
@@ -81,8 +74,8 @@ def pair_with_rule(rows: pl.DataFrame, column: str, keys: Sequence[str] = ()) ->
 def rule_columns_of_sums(
     best: Record | None, sums: pl.DataFrame | None, brief: bool, stratum: str | None = None
 ) -> Record:
-    """What `rule_columns` says, from the best of the rules (see `rank_rules`; None where there is none) and the sums of
-    the pairs with it (contrasts.sums_of_pairs), which only the interval needs. brief: whether that is left out."""
+    """What `rule_columns` says, from the best of the rules (None where there is none) and the sums of the pairs with it
+    (contrasts.sums_of_pairs), which only the interval needs. brief: whether that is left out."""
     names = (KNOWN_COLUMNS if brief else RULE_COLUMNS).split()
     if best is None:
         return dict.fromkeys(names)
@@ -94,9 +87,8 @@ def rule_columns_of_sums(
 
 
 def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
-    """The share of right answers with its interval, as `accuracy` has it, from counts: `answers`, `right`,
-    `unread` and, but for published intervals, `failed` and the number of `clusters`, for effective ones also
-    contrasts.SQUARES."""
+    """The share of right answers with its interval from counts: `answers`, `right`, `unread` and, but for published
+    intervals, `failed` and `clusters`, for effective ones also contrasts.SQUARES."""
     if intervals == EFFECTIVE:
         return contrasts.effective_share_of_counts(counts)
     if intervals == "recommended":
@@ -139,7 +131,7 @@ MISSING = (
 
 
 class RuleKinds(NamedTuple):
-    """The kind of each rule of a score table, by its column; see `of`."""
+    """The kind of each rule of a score table, by its column."""
 
     by_column: Mapping[str, str]
 
@@ -159,43 +151,44 @@ class RuleKinds(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the rules, to be kept in prepared rows."""
         return tuple(self.by_column)
 
 
 def count_rules(rows: pl.DataFrame, kinds: RuleKinds) -> list[Record]:
-    """How many of these rows each rule has right, the best first; rules that say nothing of any row are left out.
-
-    rows: with the columns of `kinds`. A row of which a rule says nothing is one that it has not right.
-    """
+    """How many of these rows each rule has right, the best first, without rules that say nothing of any row; where a
+    rule says nothing of a row it has it not right."""
     if not kinds.columns or rows.is_empty():
         return []
-    right = [pl.col(column).sum().cast(pl.Int64) for column in kinds.columns]
-    said = [pl.col(column).count().cast(pl.Int64).alias(f"said {column}") for column in kinds.columns]
-    return rank_rules({**rows.select(*right, *said).row(0, named=True), "total": rows.height}, kinds.by_column)
+    return rank_rules(rows.select(rule_sums(kinds)).row(0, named=True), kinds.by_column)
+
+
+def rule_sums(kinds: RuleKinds) -> list[pl.Expr]:
+    """The number of rows, and by rule how many it has right and of how many it says something."""
+    right = [pl.col(name).sum().cast(pl.Int64) for name in kinds.columns]
+    said = [pl.col(name).count().cast(pl.Int64).alias(f"said {name}") for name in kinds.columns]
+    return [pl.len().cast(pl.Int64).alias("total"), *right, *said]
 
 
 def rule_records(rows: pl.DataFrame, kinds: RuleKinds, keys: Sequence[str]) -> Iterator[Record]:
-    """The records of the table of baselines: for each value of the keys every rule, the best first.
-
-    rows: prepared rows, of which each item of a model counts once, whatever it was asked by. keys: columns such as
-    subset, model and class.
-    """
+    """The records of the table of baselines: for each value of the keys every rule, the best first. Each item counts
+    once, whatever it was asked by."""
     read = rows.select(*keys, "item", *kinds.columns)  # what is not read is not copied, either
     once = read.unique([*keys, "item"], keep="first", maintain_order=True)
-    for key, part in once.group_by(list(keys), maintain_order=True):
-        for record in count_rules(part, kinds):
+    counts = once.group_by(keys, maintain_order=True).agg(rule_sums(kinds)) if kinds.columns else once.clear()
+    yield from records_of_counts(counts, keys, kinds)
+
+
+def records_of_counts(counts: pl.DataFrame, keys: Sequence[str], kinds: RuleKinds) -> Iterator[Record]:
+    """The records of `rule_records` from the sums `rule_sums` by the keys."""
+    for row in counts.iter_rows(named=True):
+        for record in rank_rules(row, kinds.by_column):
             del record["column"]
-            yield {**dict(zip(keys, key, strict=True)), **record}
+            yield {**{name: row[name] for name in keys}, **record}
 
 
 def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = None, interval: bool = True) -> Record:
-    """What stands beside the accuracy of these rows: the columns of RULE_COLUMNS, or of KNOWN_COLUMNS without
-    `interval`.
-
-    rows: prepared rows of one model and strategy. stratum: the column whose values are the units of the interval, such
-    as "stage"; None for clusters. All are empty where the table has no rules.
-    """
+    """What stands beside the accuracy of these rows of one model and strategy: RULE_COLUMNS, or KNOWN_COLUMNS without
+    `interval`. stratum: the column whose values are the units of the interval; None for clusters."""
     best = next(iter(count_rules(rows, kinds)), None)
     keys, sums = [stratum] if stratum else [], None
     if best is not None and interval:
@@ -204,12 +197,8 @@ def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = Non
 
 
 def accuracy(rows: pl.DataFrame, kinds: RuleKinds, intervals: str, *, brief: bool = False) -> Record:
-    """The share of right answers of these rows with its interval, as `intervals` has it.
-
-    rows: prepared rows of one model and strategy. intervals: "recommended", for the `share` over clusters and the
-    `rule_columns` beside it, or "published", for the interval that takes the questions as independent, and nothing
-    beside it. brief: whether the interval of the difference to the best rule is left out.
-    """
+    """The share of right answers of rows of one model and strategy. intervals: "recommended", with the `rule_columns`
+    beside it (without the difference if `brief`), or "published", for questions taken as independent."""
     if intervals == "recommended":
         return {**share(rows), **rule_columns(rows, kinds, interval=not brief)}
     counts = {"right": rows["correct"].sum(), "answers": rows.height, "unread": rows["unread"].sum()}
@@ -232,11 +221,8 @@ def shares_by(
     brief: bool = True,
     chance: bool = False,
 ) -> Iterator[Record]:
-    """The `accuracy` of each model, strategy and value of the keys.
-
-    rows: prepared rows. brief: whether the interval of the difference to the best rule is left out. chance: whether a
-    column says what a blind guess among the choices (column `options`) has right.
-    """
+    """The `accuracy` of each model, strategy and value of the keys. chance: whether a column says what a blind guess
+    among the choices (column `options`) has right."""
     for key, part in split_by(rows, ("model", "strategy", *keys)):
         if chance:
             key["chance"] = part.select((1 / pl.col("options")).mean()).item()
@@ -244,14 +230,14 @@ def shares_by(
 
 
 def records_by(rows: pl.DataFrame, kinds: RuleKinds, key: str) -> Iterator[Record]:
-    """The records of the table of baselines by model, first of all questions and then by the values of the key."""
+    """The records of the table of baselines by model, of all questions and then by the values of the key."""
     for frame in (rows.with_columns(pl.lit("all").alias(key)), rows):
         yield from rule_records(frame, kinds, ("model", key))
 
 
 def place_against_rule(row: Mapping[str, Any]) -> int | None:
-    """1 where the accuracy of a row is clearly above its best rule's, -1 where it is clearly below, 0 where they are
-    not told apart; None where there is no rule or no interval."""
+    """1 where the accuracy of a row is clearly above its best rule's, -1 below, 0 not told apart; None without an
+    interval."""
     return side_of(row.get("over_rule_low"), row.get("over_rule_high"))
 
 
@@ -259,8 +245,8 @@ _PLACES = {1: "clearly above", 0: "not told apart from", -1: "clearly below"}
 
 
 def compare_with_rule(row: Mapping[str, Any]) -> str:
-    """How the accuracy of a row compares with its best rule's, as a clause without a verb: clearly above the rule
-    "always reality" (90%; difference +5 [+1, +9] points). Empty where the row has no rule."""
+    """How the accuracy of a row compares with its best rule's, as a clause such as: clearly above the rule "always
+    reality" (90%; difference +5 [+1, +9] points). Empty where the row has no rule."""
     if row.get("best_rule") is None or (share := finite_or_none(row.get("best_rule_accuracy"))) is None:
         return ""
     rule = f'the rule "{row["best_rule"]}" ({percent(share)}'
@@ -286,9 +272,8 @@ def _means(row: Mapping[str, Any]) -> str:
 
 
 def best_of_kinds(frame: pl.DataFrame) -> str:
-    """A sentence with the best rule of each kind and its share, from rows of the table of baselines of one model and
-    part; empty without rows. A rule that says nothing of most questions is left out: its share of all of them would
-    look like a score that it has not got."""
+    """A sentence with the best rule of each kind that says something of most questions, from rows of the table of
+    baselines of one model and part; empty without."""
     if frame.is_empty() or (frame := frame.filter(pl.col("said") * 2 >= pl.col("total"))).is_empty():
         return ""
     best = frame.unique(["kind"], keep="first", maintain_order=True)
@@ -306,8 +291,7 @@ MARK = (
 
 
 def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
-    """A figure of accuracy and its rows, with the share of the best rule as a mark (column `other`) and in the caption,
-    where it is known."""
+    """A figure of accuracy and its rows, with the share of the best rule as a mark (column `other`) and caption."""
     made = [{**row, "other": row.get("best_rule_estimate", row.get("best_rule_accuracy"))} for row in rows]
     if all(row["other"] is None for row in made):
         return figure, made
@@ -315,12 +299,8 @@ def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Ro
 
 
 def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
-    """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row, for
-    each strategy in turn where it differs, because they were asked different questions.
-
-    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of
-    KNOWN_COLUMNS. The table stays as it is where no rule is known.
-    """
+    """Cells for the terminal with a further column: the share of the best rule in each row, by strategy where it
+    differs. shares: rows of accuracy with the column `key` and KNOWN_COLUMNS."""
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
         return cells
     return with_column(cells, shares, key, "best rule", "best_rule_accuracy", cell)
@@ -329,8 +309,8 @@ def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.Da
 def with_column(
     cells: pl.DataFrame, shares: pl.DataFrame, key: str, name: str, column: str, text: Callable[[Any], str]
 ) -> pl.DataFrame:
-    """The cells with a column `name`: the texts of a column of shares for each strategy in turn, or once where all
-    strategies have the same value."""
+    """The cells with a column `name`: the texts of a column of shares by strategy, or once where all have the same
+    value."""
     records = []
     for (value,), part in shares.group_by([key], maintain_order=True):
         found = part[column].to_list()
@@ -351,11 +331,9 @@ READING = (
 
 
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
-    """For the terminal, by model: each accuracy beside its best rule, and their difference with its 95% interval.
-
-    shares: rows of accuracy over all classes, with the columns of RULE_COLUMNS, or of KNOWN_COLUMNS, and those named by
-    `keys`. None where no rule is known.
-    """
+    """For the terminal, by model: each accuracy beside its best rule and their difference with its 95% interval.
+    shares: rows of accuracy over all classes, with RULE_COLUMNS or KNOWN_COLUMNS, and `keys`. None where no rule is
+    known."""
     if "best_rule" not in shares.columns:
         return []
     found = []
@@ -372,36 +350,31 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
 
 
 def has_rules(tables: Tables) -> bool:
-    """Whether the tables of a study say of any accuracy what the best rule scores."""
     frame = tables.get(TABLE, pl.DataFrame())
     return "kind" in frame.columns and frame["kind"].is_in(list(KINDS)).any()
 
 
 def missing_warnings(tables: Tables) -> list[str]:
-    """The warning that nothing can be compared with rules, where the tables of a study hold answers and no rules."""
+    """The warning that nothing can be compared with rules, where tables hold answers and no rules."""
     return [] if has_rules(tables) else [MISSING]
 
 
 def drop_rule_columns(frame: pl.DataFrame, kinds: RuleKinds) -> pl.DataFrame:
-    """The table of shares without the columns of RULE_COLUMNS, where the score table has rules that say nothing of any
-    question, as of open ones."""
+    """Shares without RULE_COLUMNS, where the rules of the score table say nothing of any question, as of open ones."""
     there = [name for name in RULE_COLUMNS.split() if name in frame.columns]
     silent = there and kinds.columns and frame[there[0]].is_null().all()
     return frame.drop(there) if silent else frame
 
 
 def drop_rule_notes(notes: Mapping[str, str], tables: Tables) -> dict[str, str]:
-    """The notes without what the columns of RULE_COLUMNS mean, where a table has none of them."""
+    """The notes without what RULE_COLUMNS mean, where a table has none of them."""
     first = RULE_COLUMNS.split()[0]
     bare = {name for name in notes if name in tables and first not in tables[name].columns}
     return {name: text.replace(ABOUT, "").strip() if name in bare else text for name, text in notes.items()}
 
 
 def drop_missing_warnings(warnings: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """The warnings of a study without MISSING where the score table has rules after all: they say nothing then since no
-    question has choices, so that there is nothing to choose by a rule, which is no reason to doubt a number.
-
-    columns: those of the score table.
-    """
+    """The warnings of a study without MISSING where the score table has rules after all: then no question has choices,
+    which is no reason to doubt a number. columns: those of the score table."""
     ruled_by = any(name.startswith(BEGINNING) for name in columns)
     return tuple(one for one in warnings if not (ruled_by and one == MISSING))

@@ -1,9 +1,5 @@
-"""Breakdowns of accuracy and effects by factors of the design, or by task and dimension of mind, counted file by
-file.
-
-A factor is a column of the score table that describes the question, such as `kind`; several that are named together
-are crossed. A counter looks at the rows of every file twice: once to know what there is, and once to count.
-"""
+"""Breakdowns of accuracy and effects by factors of the design, or by task and dimension of mind, counted file by file:
+a counter looks at the rows of every file twice, once to know what there is, and once to count."""
 
 from __future__ import annotations
 
@@ -37,14 +33,13 @@ class Counter(Protocol):
     """What `count_files` leads over files."""
 
     def first(self, rows: pl.DataFrame) -> None:
-        """Look at the rows of a file for the first time."""
+        pass
 
     def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
-        """Look at them again. spanning: the hashes of the names of clusters that lie in several files."""
+        """spanning: the hashes of the names of clusters that lie in several files."""
 
 
 def count_files(rows: Rows, counters: Sequence[Counter]) -> None:
-    """Lead the counters over all files twice."""
     seen: list[pl.Series] = []
     for part in rows():
         seen.append(part["cluster"].unique().hash())
@@ -58,13 +53,10 @@ def count_files(rows: Rows, counters: Sequence[Counter]) -> None:
 
 
 class Tally:
-    """Counts of answers by model, strategy and the values of some columns.
-
-    by: the columns; rows without a value are left out. kinds: the rules whose best stands beside each share; none for
-    no rules. effects: whether pairs of strategies are counted: each with vanilla ("baseline"), or with the one that
-    asks for the answer alone ("within"; see contrasts.controls_of). differences: whether the clusters of every cell
-    are kept, so that cells can be compared. guess: whether the column floor_guess is counted.
-    """
+    """Counts of answers by model, strategy and the values of some columns; rows without a value are left out. kinds:
+    the rules whose best stands beside each share. effects: each strategy with vanilla ("baseline"), or with the one
+    that asks for the answer alone ("within"). differences: keep the clusters of every cell, so that cells can be
+    compared. guess: count the column floor_guess."""
 
     def __init__(
         self,
@@ -90,7 +82,7 @@ class Tally:
     def first(self, rows: pl.DataFrame) -> None:
         """Count how many answers of each cell every rule has right."""
         if self.kinds.columns:
-            self._rules.append(_count_rules(self._with_values(rows), self._keys, self.kinds))
+            self._rules.append(self._with_values(rows).group_by(self._keys).agg(baselines.rule_sums(self.kinds)))
 
     def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
         """Count the answers of each cell and cluster."""
@@ -122,7 +114,7 @@ class Tally:
                 self._beside.setdefault(key, []).append(found)
 
     def best(self, key: Key) -> Record | None:
-        """The best rule of a cell (see baselines.counted); None where no rule says anything of it."""
+        """The best rule of a cell; None where no rule says anything of it."""
         if self._best is None:
             self._best = {}
             for row in _add_frames(self._rules, self._keys).iter_rows(named=True) if self._rules else ():
@@ -131,19 +123,19 @@ class Tally:
         return self._best.get(key)
 
     def cells(self) -> pl.DataFrame:
-        """The totals of all cells, sorted by keys: answers, right, failed, unread, clusters and summed.SQUARES."""
+        """The totals of all cells, sorted by keys: answers, right, failed, unread, clusters and contrasts.SQUARES."""
         whole = list(self._totals)
         if self._open:
             whole.append(_totals(contrasts.add_sums(self._open), self._keys))
         return _add_frames(whole, self._keys) if whole else pl.DataFrame()
 
     def clusters(self) -> pl.DataFrame:
-        """The sums of all cells by cluster (summed.of_answers), where `differences` are wanted."""
+        """The sums of all cells by cluster (contrasts.sums_of_answers), where `differences` are wanted."""
         return contrasts.add_sums(self._cells) if self._cells else pl.DataFrame()
 
     def shares(self, intervals: str = "recommended", *, brief: bool = False) -> Iterator[tuple[Key, Record]]:
-        """For each cell its key and what baselines.accuracy says of its rows. brief: without the interval of the
-        difference to the best rule. `chance` stands there where guesses are counted."""
+        """For each cell its key and what baselines.accuracy says of its rows, with `chance` where guesses are counted.
+        brief: without the interval of the difference to the best rule."""
         chances = _chances(self._guesses, self._keys) if self._guesses else {}
         for row in self.cells().iter_rows(named=True):
             key = tuple(row[name] for name in self._keys)
@@ -177,28 +169,18 @@ class RuleCounter:
         self._rules: list[pl.DataFrame] = []
 
     def first(self, rows: pl.DataFrame) -> None:
-        """Count the questions of a file."""
         if self.kinds.columns:
             read = rows.select("model", "item", *self.kinds.columns)
             once = read.unique(["model", "item"], keep="first", maintain_order=True)
-            self._rules.append(_count_rules(once, ["model"], self.kinds))
+            self._rules.append(once.group_by("model").agg(baselines.rule_sums(self.kinds)))
 
     def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
-        """Everything was counted at the first look."""
+        pass
 
     def records(self) -> Iterator[Record]:
-        """The records of baselines.table by model."""
-        for row in _add_frames(self._rules, ["model"]).iter_rows(named=True) if self._rules else ():
-            for record in baselines.rank_rules(row, self.kinds.by_column):
-                del record["column"]
-                yield {"model": row["model"], **record}
-
-
-def _count_rules(rows: pl.DataFrame, keys: Sequence[str], kinds: RuleKinds) -> pl.DataFrame:
-    """By the keys the number of rows, and by rule how many it has right and of how many it says something."""
-    right = [pl.col(name).sum().cast(pl.Int64) for name in kinds.columns]
-    said = [pl.col(name).count().cast(pl.Int64).alias(f"said {name}") for name in kinds.columns]
-    return rows.group_by(keys).agg(pl.len().cast(pl.Int64).alias("total"), *right, *said)
+        """The records of baselines.TABLE by model."""
+        if self._rules:
+            yield from baselines.records_of_counts(_add_frames(self._rules, ["model"]), ["model"], self.kinds)
 
 
 def _add_frames(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
@@ -292,8 +274,7 @@ TABLE_COLUMNS = frozenset(
 
 
 def find_factors(scores: pl.DataFrame) -> list[str]:
-    """The columns of a score table by which answers can be told apart: the factors of its items, and `benchmark` where
-    it has several."""
+    """The factors of a score table's items, and `benchmark` where it has several."""
     taken = {*COLUMNS, *RESERVED}
     nested = {name for name, kind in scores.schema.items() if kind.is_nested()}
     own = [
@@ -306,11 +287,8 @@ def find_factors(scores: pl.DataFrame) -> list[str]:
 
 
 def parse_factors(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
-    """The factors that texts such as "kind" and "kind,order" name, each once.
-
-    Raises ConfigError for an unknown factor, with those there are, for a factor with more than TABLED_VALUES values,
-    and for crossed factors with more than CELLS combinations.
-    """
+    """The factors that texts such as "kind" and "kind,order" name, each once. Raises ConfigError for an unknown factor,
+    one with more than TABLED_VALUES values, and crossed factors with more than CELLS combinations."""
     known = find_factors(scores)
     found: dict[By, None] = {}
     for text in given:
@@ -334,22 +312,6 @@ def parse_factors(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
     return list(found)
 
 
-def factor_tables(
-    scores: pl.DataFrame, by: Sequence[By], intervals: str, taken: Collection[str] = ()
-) -> dict[str, pl.DataFrame]:
-    """For each entry of `by` the table of shares and, with recommended intervals, of effects and of differences.
-
-    scores: a score table. by: as `parse_factors` gives it. intervals: the way to count. taken: names of tables that the
-    new ones must not have. The values of factors are text, in the order of the numbers where they are numbers; rows
-    without a value are left out. A factor that is called like another column of these tables, such as `accuracy`, is
-    the column `accuracy (factor)`.
-    """
-    every = scores.lazy()
-    kinds, guess = baselines.RuleKinds.of(every), GUESS in scores.columns
-    rows = factor_rows(every, [name for one in by for name in one], kinds)
-    return count_by_factors(lambda: [rows], by, intervals, kinds, guess=guess, taken=taken)
-
-
 def factor_rows(scores: pl.LazyFrame, names: Iterable[str], kinds: baselines.RuleKinds) -> pl.DataFrame:
     """The prepared rows of a score table with these factors, under the names that `inner_names` gives them."""
     apart = inner_names(names)
@@ -367,11 +329,12 @@ def count_by_factors(
     guess: bool,
     taken: Collection[str] = (),
 ) -> dict[str, pl.DataFrame]:
-    """The tables of `factor_tables`, counted file by file (see tomserve.studies.breakdowns).
+    """For each entry of `by` the table of shares and, with recommended intervals, of effects and of differences.
 
-    rows: the rows of every file, as `factor_rows` gives them for all names in `by`, in this order. guess: whether they
-    have the column GUESS.
-    """
+    rows: of every file, as `factor_rows` gives them for all names in `by`, in this order. intervals: the way to count.
+    guess: whether they have the column GUESS. taken: names of tables that the new ones must not have. Values of factors
+    are text, in the order of the numbers where they are numbers; rows without a value are left out. A factor that is
+    called like another column of these tables, such as `accuracy`, is the column `accuracy (factor)`."""
     apart, plain = inner_names(name for one in by for name in one), intervals == PLAIN
     owns = [tuple(apart[name] for name in one) for one in by]
     tallies = [
@@ -396,13 +359,13 @@ def count_by_factors(
 
 
 def inner_names(names: Iterable[str]) -> dict[str, str]:
-    """By factor the name of its column while it is counted: a factor may be called like a column that counting makes,
-    such as `faulty` or `accuracy`."""
+    """By factor the name of its column while it is counted, since a factor may be called like a column that counting
+    makes."""
     return {name: f"factor {place}" for place, name in enumerate(dict.fromkeys(names))}
 
 
 def factor_notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, str]:
-    """What each table of `factor_tables` means, by its name."""
+    """What each table of `count_by_factors` means, by its name."""
     own = {PLAIN: PUBLISHED, baselines.EFFECTIVE: EFFECTIVE}.get(intervals, NOTE)
     said = {"by": own, "effects": EFFECTS, "differences": DIFFERENCES}
     found = {name: said[name.partition("_")[0]] for name in made}
@@ -410,24 +373,26 @@ def factor_notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, 
     return {name: text.replace(f" {GUESSED}", "") if name in open_ else text for name, text in found.items()}
 
 
-def left_out_lines(scores: pl.DataFrame, by: Sequence[By]) -> list[str]:
-    """A sentence for each entry of `by` that questions have no value of, so that they are in none of its rows."""
-    every = scores["item"].n_unique()
-    found = []
+def left_out_lines(tables: Sequence[pl.LazyFrame], by: Sequence[By]) -> list[str]:
+    """A sentence for each entry of `by` that questions of the tables have no value of, so that they are in no row."""
+    every, found = _questions(tables, ()), []
     for one in by:
-        without = every - scores.drop_nulls(one)["item"].n_unique()
-        if without:
-            found.append(left_out_line(one, without, every))
+        if without := every - _questions(tables, one):
+            found.append(
+                f"--by {','.join(one)}: {without:,} of {every:,} questions have no value of it and are left out"
+            )
     return found
 
 
-def left_out_line(one: By, without: int, every: int) -> str:
-    """The sentence of `left_out_lines` on so many of all questions."""
-    return f"--by {','.join(one)}: {without:,} of {every:,} questions have no value of it and are left out"
+def _questions(tables: Sequence[pl.LazyFrame], having: Sequence[str]) -> int:
+    """How many questions there are that have a value of all these factors."""
+    names = list(dict.fromkeys(("item", *having)))
+    known = [table.select(names).drop_nulls().select(pl.col("item").unique().hash()) for table in tables]
+    return pl.concat([one.collect(engine="streaming") for one in known])["item"].n_unique()
 
 
 def factor_excerpt(name: str, frame: pl.DataFrame) -> tuple[str, pl.DataFrame, str]:
-    """The title, the columns and the reading with which the terminal shows a table of `factor_tables`."""
+    """The title, the columns and the reading with which the terminal shows a table of `count_by_factors`."""
     kind = name.partition("_")[0]
     columns = {"by": _SHARES, "effects": _EFFECT, "differences": _DIFFERENCE}[kind].split()
     first = dict(zip(("by", "effects", "differences"), AFTER, strict=True))[kind]
@@ -455,8 +420,7 @@ def table_name(one: By, taken: Collection[str]) -> str:
 
 
 def value_text(value: object) -> str:
-    """One value as tables show it: true and false in small letters, whole numbers without a point. Two values never
-    have one text, since they would be counted as one."""
+    """One value as tables show it; two values never have one text, since they would be counted as one."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
@@ -532,8 +496,7 @@ NESTED = "hitom"  # Benchmarks whose items have neither task nor dimension
 
 @dataclass(frozen=True)
 class TaskRows:
-    """What is counted: the rows, the kinds of the rules beside them, and how many rows are left out because their
-    benchmark marks them as unusable, by benchmark."""
+    """The rows; the kinds of the rules beside them; and how many rows are left out as unusable, by benchmark."""
 
     rows: pl.DataFrame
     kinds: baselines.RuleKinds
@@ -584,10 +547,8 @@ def _place_columns() -> tuple[pl.Expr, ...]:
 
 
 def is_mean(benchmark: object) -> bool:
-    """Whether a value of the column `benchmark` stands for a mean over benchmarks."""
     return str(benchmark).startswith(MACRO.partition("{")[0])
 
 
 def order_dimensions(names: list[str]) -> list[str]:
-    """Dimensions in the order of DIMENSIONS, then others by their names."""
     return sorted(names, key=lambda name: (DIMENSIONS.index(name) if name in DIMENSIONS else len(DIMENSIONS), name))

@@ -1,8 +1,6 @@
 """Comparability of results: what each was asked and how, which of them may stand side by side, and why others may not.
-
-Leaderboards, the functional score, the workbench and `compare` decide by this module alone. What nobody has recorded
-has its field's default, which is a value like any other.
-"""
+Leaderboards, the functional score, the workbench and `compare` decide by this module alone; what nobody has recorded
+has its field's default, a value like any other."""
 
 from __future__ import annotations
 
@@ -90,10 +88,8 @@ class Conditions:
 
 
 def answer_conditions(questions: pl.DataFrame, variants: pl.DataFrame | None = None) -> tuple[AnswerConditions, ...]:
-    """The conditions of each benchmark and strategy, as far as score tables tell.
-
-    questions: rows of `breakdowns.task_rows`. variants: rows with `benchmark`, `original_item`, `variant` and `item`.
-    """
+    """The conditions of each benchmark and strategy, as far as score tables tell. questions: rows of
+    `breakdowns.task_rows`. variants: rows with `benchmark`, `original_item`, `variant` and `item`."""
     found, keys = [], ("benchmark", "strategy")
     for (benchmark, strategy), part in questions.sort(keys, maintain_order=True).group_by(keys, maintain_order=True):
         told = ("benchmark", "item", "task", "dimension", "chance", "options", "answer_role")

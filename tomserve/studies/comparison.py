@@ -1,9 +1,6 @@
 """Comparison of two runs or strategies on the same questions, as `tomserve compare` makes it: paired effects, flips,
-and what else differs.
-
-B is compared with A: a positive difference means that B is right more often. Items that were made of others, such as
-those of a fresh edition, are compared with these. Several runs of one model are combined into one score table.
-"""
+and what else differs. A positive difference means that B is right more often. Items made of others, such as a fresh
+edition's, are compared with these."""
 
 from __future__ import annotations
 
@@ -79,8 +76,7 @@ class Difference(NamedTuple):
 
 
 def manifest_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
-    """The fields in which two manifests differ, without those that differ between any two runs (SKIPPED); what is
-    less deeply nested comes first."""
+    """The fields in which two manifests differ, without SKIPPED; what is less deeply nested comes first."""
     alone = _strategies_of_one(a, b)
     first, second = dict(_flat(a, alone)), dict(_flat(b, alone))
     names = sorted({*first, *second}, key=lambda name: (name.count("."), name))
@@ -119,11 +115,8 @@ def _text(value: Any) -> str:
 
 
 def shorten_pair(a: str, b: str, width: int = WIDTH) -> tuple[str, str]:
-    """Two different texts, those that are longer than `width` cut to what differs with a little of what stands before.
-
-    Of texts of several words the words that differ are shown, each group with the word before it (so that a flag names
-    its value); of two long words the part from the first differing character on. "…" stands for what was left out.
-    """
+    """Two different texts, cut to `width` around what differs: of texts of several words those that differ, each group
+    with the flag before it; of long words the part from the first differing character on."""
     if _DIGEST.fullmatch(a) and _DIGEST.fullmatch(b):
         return _from(a, 0, 20), _from(b, _first_difference(a, b) if a[:19] == b[:19] else 0, 20)
     if max(len(a), len(b)) <= width:
@@ -171,11 +164,8 @@ _MEANING = (
 
 def match_questions(tables: Sequence[pl.DataFrame], sources: Sequence[str]) -> tuple[list[pl.DataFrame], str | None]:
     """The score tables of A and B with items that pair, and a caption that says how; None where they pair by their ids.
-
-    tables: those of A and of B. sources: what they are called, for messages. Where the two share no item and items of
-    one or both name a `base`, that takes the place of the item. Raises ConfigError for a table that has several items
-    with one base, since it would not be clear which of them to compare.
-    """
+    Where the two share no item and items name a `base`, that takes the place of the item. Raises ConfigError for
+    several items of one base."""
     made = [_names(table, BASE) for table in tables]
     shared = set(tables[0]["item"].unique()) & set(tables[1]["item"].unique())
     if shared or not any(made):
@@ -269,15 +259,11 @@ def compare(
 ) -> Comparison:
     """Compare two runs, two strategies, or both, on the questions that both were asked.
 
-    first, second: names or paths of runs, or files of score tables; a positive difference means that the second is
-    right more often. Without a second, two strategies of the first are compared. strategies: the strategy of the first
-    and that of the second. Without them the strategies that both have are compared with themselves; two runs that have
-    none in common, and one each, are compared by these. common: leave out what only one of them was asked, rather than
-    refuse. margin: the largest difference that does not matter, a share; then it is tested whether the second is not
-    worse by as much. by: factors of the questions, such as "kind" or, crossed, "kind,order", whose values are compared
-    one by one. note: told which lines could not be read. Raises ConfigError where their questions differ and `common`
-    is not set, where it is not clear which strategies to compare, and for a factor that the questions do not have.
-    """
+    first, second: names or paths of runs, or files of score tables; without a second, two strategies of the first.
+    strategies: that of the first and that of the second; else those that both have, or the only one of each. common:
+    leave out what only one was asked, rather than refuse. margin: the largest difference that does not matter, a share.
+    by: factors such as "kind" or "kind,order". note: told which lines could not be read. Raises ConfigError for
+    different questions unless `common`, unclear strategies, and unknown factors."""
     comparison_tables.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
         if not source.endswith(TABLES):
@@ -472,8 +458,8 @@ FLIPS_SHOWN = 20  # How many flips, and how many differences between the runs, t
 
 
 def comparison_verdicts(comparison: Comparison) -> list[str]:
-    """A sentence for each strategy: whether B is clearly right more or less often than A over all questions, and which
-    classes clearly differ."""
+    """A sentence for each strategy: whether B is clearly right more or less often than A, and which classes clearly
+    differ."""
     said = []
     for (strategy,), part in comparison.effects.group_by(["strategy"], maintain_order=True):
         row = part.row(-1, named=True)
@@ -527,8 +513,7 @@ def all_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
 
 
 def effect_excerpt(comparison: Comparison) -> tuple[str, pl.DataFrame]:
-    """The title of the table of effects, and of its columns those that a reader needs first; what tells classes apart
-    only where the questions have some."""
+    """The title of the table of effects, and of its columns those that a reader needs first."""
     found = comparison.effects
     classes = (found[CLASS] != "overall").any()
     shown = _effect_columns(found, [pl.col(CLASS).alias("class")] if classes else [], tested=classes)
@@ -612,12 +597,8 @@ def _first(count: int) -> str:
 
 
 def combine_scores(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The rows of all tables under the union of their columns; a column that a table lacks is empty in its rows.
-
-    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text. Where
-    some tables hold answers and others measurements, a factor `kind` of the answers is left out, so that only rows of
-    measurements have a `kind` (see tomserve.studies.answer_rows).
-    """
+    """The rows of all tables under the union of their columns; of kinds that have nothing in common a column becomes
+    text. Where some tables hold answers and others measurements, a factor `kind` of the answers is left out."""
     if len({ANSWER_COLUMNS.isdisjoint(table.columns) for table in tables}) > 1 and any(map(measured_studies, tables)):
         measured = ANSWER_COLUMNS.isdisjoint
         tables = [table if measured(table.columns) else table.drop(KIND, strict=False) for table in tables]
@@ -646,10 +627,7 @@ def _as_text(table: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 def same_model_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A sentence for each model that several runs are of: that they are counted as one model with all their strategies,
-    and in what else these runs differ, since that may be behind a difference of their strategies.
-
-    scores: a score table. manifests: those of its runs that are at hand, by the run's name.
-    """
+    and in what else these runs differ. manifests: by the run's name, those at hand."""
     if not {"run", "model", "strategy"} <= set(scores.columns):
         return []
     said = []

@@ -43,13 +43,8 @@ ABOUT_GRADES = (
 
 @dataclass(frozen=True)
 class PairedGrades:
-    """The grades of two runs by one strategy.
-
-    strategy: its name. kind: GRADES or SAMPLES. a, b: the means of the units [units]. means: the means of these.
-    whole: the means over questions. worst_a, worst_b: the means of the units if each failure had the grade 1 [units];
-    what a and b are where none failed. bounded: whether all grades lie between 0 and 1. unit: what the units are.
-    failed: how many questions lack a grade on a side. n: how many questions count.
-    """
+    """The grades of two runs by one strategy: means of the units [units], with worst_a and worst_b if each failure had
+    the grade 1; bounded: whether all grades lie between 0 and 1; failed: questions without a grade on a side."""
 
     strategy: str
     kind: str
@@ -65,18 +60,15 @@ class PairedGrades:
 
     @property
     def means(self) -> tuple[float, float]:
-        """The means of the units' means, of A and of B."""
         return float(self.a.mean()), float(self.b.mean())
 
     @property
     def differences(self) -> Floats:
-        """B minus A by unit."""
         return self.b - self.a
 
     def intervals(self) -> Callable[[float], Interval]:
-        """The interval of the mean difference by the level: a t interval over units. Where no unit differs from
-        another it is undefined, but for grades between 0 and 1 Tango's interval for as many pairs as there are units.
-        """
+        """The interval of the mean difference by the level: t over units; where none differs undefined, but for grades
+        between 0 and 1 Tango's for as many pairs as there are units."""
 
         def interval(level: float) -> Interval:
             if not self.bounded:
@@ -89,14 +81,13 @@ class PairedGrades:
         return interval
 
     def worst(self) -> tuple[float, float]:
-        """The least and the greatest difference that failures leave possible; undefined where grades have no bounds and
-        something failed."""
+        """The least and the greatest difference that failures leave possible; nan where grades have no bounds and some
+        failed."""
         if self.failed and not self.bounded:
             return math.nan, math.nan
         return float((self.b - self.worst_a).mean()), float((self.worst_b - self.a).mean())
 
     def row(self) -> dict[str, Any]:
-        """The row of the table."""
         found = self.intervals()(0.95)
         return {
             **{"strategy": self.strategy, "of": self.kind, "value_a": self.means[0], "value_b": self.means[1]},
@@ -109,12 +100,9 @@ class PairedGrades:
 def pair_grades(
     pairs: pl.DataFrame, tables: Sequence[pl.DataFrame], chosen: Sequence[str | None]
 ) -> list[PairedGrades]:
-    """The grades of the paired questions, for each strategy; none where grades are only right or wrong.
-
-    pairs: what contrasts.pair_rows makes, with `strategy`, `item`, `cluster` and, where all questions have one,
-    `stage`. tables: the score tables of A and of B. chosen: the strategy of each that is compared, None for all that
-    both have.
-    """
+    """The grades of the paired questions, for each strategy; none where grades are only right or wrong. pairs: what
+    contrasts.pair_rows makes, with `strategy`, `item`, `cluster`, `stage`. tables: of A and B. chosen: the strategy of
+    each, or None."""
     found = []
     for kind, column in ((GRADES, "graded_value"), (SAMPLES, "correct_mean")):
         if any(column not in table.columns or table[column].is_null().all() for table in tables):
@@ -165,12 +153,10 @@ def _pair_grades(strategy: str, kind: str, part: pl.DataFrame) -> PairedGrades |
 
 
 def grade_table(rows: Sequence[PairedGrades]) -> pl.DataFrame:
-    """The table of these grades; without rows where there are none."""
     return pl.DataFrame([one.row() for one in rows], infer_schema_length=None).fill_nan(None)
 
 
 def shown_grades(table: pl.DataFrame) -> pl.DataFrame:
-    """The columns that the terminal shows."""
     strategy = ["strategy"] if table["strategy"].str.len_chars().max() else []
     named: Mapping[str, str] = {"value_a": "A", "value_b": "B", "difference": "B - A"}
     own = [pl.col(name).alias(named.get(name, name)) for name in ("value_a", "value_b", "difference", "low", "high")]
@@ -201,12 +187,8 @@ def check_margin(margin: float | None) -> None:
 
 
 def margin_tests(pairs: pl.DataFrame, margin: float, valued: Sequence[PairedGrades] = ()) -> pl.DataFrame:
-    """What tests against the margin show: a row for the right answers of each strategy, and one for their grades where
-    these lie between 0 and 1.
-
-    pairs: what contrasts.pair_rows makes, with `strategy` and, where all questions have one, `stage`. valued: the
-    grades that are compared (see tomserve.studies.comparison_tables).
-    """
+    """What tests against the margin show: a row for the right answers of each strategy, and one for grades between 0
+    and 1."""
     rows = [
         {"strategy": strategy, "of": RIGHT, **_of_right(part, margin)}
         for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True)
@@ -345,7 +327,6 @@ def _trivial(row: Mapping[str, Any]) -> str:
 
 
 def shown_margins(table: pl.DataFrame) -> pl.DataFrame:
-    """The columns that the terminal shows."""
     strategy = ["strategy"] if table["strategy"].str.len_chars().max() else []
     of = ["of"] if table["of"].n_unique() > 1 else []
     ends = ("low_90", "high_90", "p_not_inferior", "p_equivalent", "verdict")
@@ -365,11 +346,8 @@ _CELL = "values"  # The name of the column that tells the rows of a strategy apa
 
 
 def question_factors(tables: Sequence[pl.DataFrame], given: Sequence[str]) -> tuple[list[By], pl.DataFrame]:
-    """The factors that texts such as "kind" and "kind,order" name, and a table with them for every item.
-
-    tables: the score tables of A and of B; what A's does not know of its items is taken from B's. Raises ConfigError as
-    tomserve.studies.breakdowns.parse_factors does.
-    """
+    """The factors that texts such as "kind" and "kind,order" name, and a table with them for every item, from A's table
+    or else B's. Raises ConfigError as breakdowns.parse_factors does."""
     if not given:
         return [], pl.DataFrame()
     own, more = (table.unique("item", keep="first", maintain_order=True) for table in tables)
@@ -381,16 +359,12 @@ def question_factors(tables: Sequence[pl.DataFrame], given: Sequence[str]) -> tu
 def factor_warnings(
     pairs: pl.DataFrame, tables: Sequence[pl.DataFrame], questions: pl.DataFrame, by: Sequence[By]
 ) -> list[str]:
-    """A sentence for each entry of `by` that some of the questions compared have no value of, and one for each factor
-    of which A and B have different values for the same question.
-
-    pairs: the answers compared. tables: the score tables of A and of B. questions, by: as `question_factors` gives
-    them.
-    """
+    """A sentence for each entry of `by` that some questions have no value of, and for each factor of which A and B have
+    different values for the same question."""
     if not by:
         return []
     asked = pairs.select("item").unique()
-    said = left_out_lines(questions.join(asked, on="item", how="semi"), by)
+    said = left_out_lines([questions.join(asked, on="item", how="semi").lazy()], by)
     sides = [asked.join(table.unique("item", keep="first"), on="item", how="left").sort("item") for table in tables]
     for name in dict.fromkeys(name for one in by for name in one if all(name in side.columns for side in sides)):
         of_a, of_b = (side[name].map_elements(value_text, pl.String) for side in sides)
@@ -403,12 +377,8 @@ def factor_warnings(
 
 
 def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -> dict[str, pl.DataFrame]:
-    """For each entry of `by` a table with a row for each strategy and value, of the paired difference.
-
-    pairs: the answers of B beside what A has right (contrasts.pair_rows). questions: the factors of each item. by: as
-    `question_factors` gives it. A factor that is called like another column of the table is the column `NAME (factor)`.
-    Raises ConfigError where no question that both were asked has a value.
-    """
+    """For each entry of `by` a table with a row for each strategy and value, of the paired difference. A factor that is
+    called like another column is the column `NAME (factor)`. Raises ConfigError where no question has a value."""
     apart = inner_names(name for one in by for name in one)
     known = questions.select("item", *(pl.col(name).alias(own) for name, own in apart.items()))
     joined = pairs.join(known, on="item", how="left", maintain_order="left")
@@ -458,7 +428,6 @@ def clear_effects(tables: Mapping[str, pl.DataFrame]) -> list[str]:
 
 
 def factor_columns(frame: pl.DataFrame) -> list[str]:
-    """The columns of the factors of such a table."""
     return frame.columns[1 : frame.columns.index("risk_difference")]
 
 
@@ -480,11 +449,8 @@ ABOUT_CHANGES = (
 
 
 def answer_changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
-    """What changed between the runs: for each strategy a row for every kind of change that there can have been.
-
-    pairs: what contrasts.pair_rows makes, with `strategy` and B's `answer`. first: A's rows, with `item`, `strategy`
-    and `answer`.
-    """
+    """What changed between the runs: for each strategy a row for every kind of change that there can have been. pairs:
+    with `strategy` and B's `answer`. first: A's rows."""
     before = first.select("item", "strategy", pl.col("answer").alias("answer_a"))
     right, right_before = pl.col("correct"), pl.col("control")
     joined = pairs.join(before, on=["item", "strategy"], how="left", maintain_order="left").with_columns(
@@ -525,5 +491,4 @@ def _same(name: str) -> pl.Expr:
 
 
 def shown_changes(table: pl.DataFrame) -> pl.DataFrame:
-    """The table as the terminal shows it."""
     return table.drop("method", *([] if table["strategy"].str.len_chars().max() else ["strategy"]))

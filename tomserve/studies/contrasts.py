@@ -1,9 +1,7 @@
 """Shares of right answers, and contrasts between two conditions, with intervals over clusters and tests adjusted for
-several classes.
-
-The rows are those of answer_rows.prepare_rows, or sums of them over clusters (tasks, stories), so that answers in
-memory and in many files give the very same records. A failure counts as wrong; how far failures could move a number
-is given as bounds. A number that is undefined is nan.
+several classes. All are estimated from sums over clusters (tasks, stories), to which the rows of
+answer_rows.prepare_rows are added up, in memory or file by file. A failure counts as wrong; how far failures could move
+a number is given as bounds. A number that is undefined is nan.
 
 >>> found = share(pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"]}))
 >>> round(found["accuracy"], 3), found["tasks"], found["few_tasks"]
@@ -55,16 +53,12 @@ def adjust_family(
     words: tuple[str, str] = (LOWER, HIGHER),
     unit: str = "stage",
 ) -> list[Record]:
-    """The records of effects, those of the family with what testing them together adds.
+    """The records of effects, those of the family with what testing them together adds: p_adjusted, p_moderated,
+    p_moderated_adjusted, and verdict (see `class_verdict`); minimum_detectable_effect and units_needed with the SD
+    pooled over the family and the level divided by its size. Outside the family these are nan and None.
 
-    records: as contrasts.matched and contrasts.contrast make them. family: the values of column `name` that are tested
-    together. words: what a clear effect below and above zero is called. unit: what a unit is called.
-
-    p_adjusted: p, adjusted over the family; p_moderated, p_moderated_adjusted: the moderated t test, and the same
-    adjusted. minimum_detectable_effect and units_needed are made anew, with the SD of the units pooled over the family
-    and the level divided by its size, as for one affected class alone. verdict: see `class_verdict`. Outside the family
-    the tests are nan and the verdict is None.
-    """
+    family: the values of column `name` that are tested together. words: what a clear effect below and above zero is
+    called."""
     members = set(family)
     inside = [record for record in records if record[name] in members]
     for record in records:
@@ -96,9 +90,8 @@ def _failure_p(records: Sequence[Record]) -> list[float]:
 
 
 def pooled_sd(records: Sequence[Record]) -> float:
-    """The standard deviation of the units' differences, pooled over the effects: the root of the mean variance,
-    weighted by degrees of freedom; nan where no effect has two units, or where none of them varies, which does not show
-    that none would."""
+    """The standard deviation of the units' differences, pooled over the effects by degrees of freedom; nan where no
+    effect has two units, or none of them varies, which does not show that none would."""
     known = [(record["units"] - 1, record["sd"] ** 2) for record in records if not math.isnan(record["sd"])]
     freedom = sum(df for df, _ in known)
     pooled = math.sqrt(sum(df * variance for df, variance in known) / freedom) if freedom else math.nan
@@ -106,14 +99,10 @@ def pooled_sd(records: Sequence[Record]) -> float:
 
 
 def class_verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str = "stage") -> str | None:
-    """What the study shows of one class, in words.
-
-    A clear effect (p_adjusted at most LEVEL, and larger than noise_high where the noise was measured) is one of
-    `words`, with a reservation where failures could explain its sign. Another is "not shown" where the study was large
-    enough to find an effect of WORTH, with 80% power (or, where no unit differs from another, where the interval holds
-    none so large); else it cannot be decided, with the number of units that would
-    be enough, which are LEAST at least. None where the effect is undefined.
-    """
+    """What the study shows of one class, in words: one of `words` where p_adjusted is at most LEVEL and the effect
+    above noise_high, with a reservation where failures could explain its sign; "not shown" where the study was large
+    enough to find an effect of WORTH with 80% power (or its interval holds none so large); else undecided, with the
+    units needed. None where the effect is undefined."""
     effect = finite_or_none(record["risk_difference"])
     if effect is None:
         return None
@@ -160,12 +149,8 @@ SQUARES = ("right_squares", "products", "squares")
 
 
 def sums_of_answers(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
-    """The sums of answers by the keys and cluster: `answers`, `right`, `failed`, `unread` and those of NOISE, the last
-    three where the rows say so; `kept`: the sum of what is right and has not failed.
-
-    rows: one row for each answer (see rows.prepared). keys: further columns, such as a stage. Sorted by the keys, then
-    the cluster.
-    """
+    """The sums of answers by the keys and cluster: `answers`, `right`, `failed`, `unread` and NOISE where the rows say
+    so, and `kept`: what is right and has not failed. Sorted by the keys, then the cluster."""
     there = [name for name in (UNREAD, *NOISE) if name in rows.columns]
     right = pl.col("correct").cast(pl.Float64)
     found = rows.group_by(*keys, "cluster").agg(
@@ -182,13 +167,9 @@ def sums_of_answers(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFram
 
 
 def sums_of_pairs(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
-    """The sums of pairs (see contrasts.pair) by the keys and cluster.
-
-    They are `items`; `treated` and `control`: what is right; `kept`, `control_kept`: what of that has not failed;
-    `moved`: the differences without their signs; `both`, `gained`, `lost`: how many are right under both conditions, or
-    one; `failed`, `control_failed`; and those of NOISE, also with control_ before them, where the pairs have them.
-    Sorted by the keys, then the cluster.
-    """
+    """The sums of pairs (see `pair_rows`) by the keys and cluster: `items`; `treated` and `control`: what is right;
+    `kept`, `control_kept`: what of that has not failed; `moved`: differences without signs; `both`, `gained`, `lost`;
+    `failed`, `control_failed`; and NOISE, also with control_. Sorted by the keys, then the cluster."""
     t, c = (pl.col(name).cast(pl.Float64) for name in ("correct", "control"))
     sums: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("items"), t.sum().alias("treated"), c.sum().alias("control")]
     sums += [
@@ -211,10 +192,7 @@ def sums_of_pairs(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
 
 
 def add_sums(sums: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The sums of several sets of rows, which may have clusters in common, as those of all these rows.
-
-    sums: at least one frame of `sums_of_answers` or of `sums_of_pairs`, all by the same keys.
-    """
+    """The sums of several sets of rows, at least one, which may have clusters in common, as those of all these rows."""
     counted = [name for name in sums[0].columns if name in _SUMS]
     keys = [name for name in sums[0].columns if name not in _SUMS]
     return pl.concat(sums).group_by(keys).agg(pl.col(counted).sum()).sort(keys).select(sums[0].columns)

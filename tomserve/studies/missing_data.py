@@ -1,7 +1,5 @@
-"""Missing data of a score table: replies that could not be read, requests that failed, answers that were not asked
-for yet.
-
-Whoever reads a number of such a table has to know this first, since each lacking answer counts as wrong.
+"""Missing data of a score table: replies that could not be read, requests that failed, answers not asked for yet. Each
+counts as wrong, so that whoever reads a number has to know it first.
 
 >>> rows = {"strategy": "vanilla", "item": ["a", "b"], "status": ["ok", "invalid"], "answer": ["tea", None]}
 >>> (gap,) = gaps_of_scores(pl.DataFrame(rows), None, "runs/mine")
@@ -103,8 +101,8 @@ class Gaps:
         return self.unread > UNREAD_SHARE * self.replies
 
     def unread_line(self) -> str:
-        """One line on the replies that could not be read: how many of how many, the first of them, and the command that
-        lists them; empty where every reply was read."""
+        """One line on the replies that could not be read and the command that lists them; empty where every reply was
+        read."""
         if not self.unread:
             return ""
         first = f"first: {self.first}; " if self.first else ""
@@ -204,7 +202,7 @@ class Gaps:
 
 
 def shell_argument(argument: str | Path) -> str:
-    """An argument as a line that is shown to the user may hold it, so that a shell takes the line as it stands."""
+    """An argument as a line that is shown may hold it, so that a shell takes the line as it stands."""
     return shlex.quote(files.one_line(str(argument)))
 
 
@@ -213,11 +211,8 @@ def _share_text(count: int, total: int, what: str) -> str:
 
 
 def gaps_of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
-    """What is lacking of a source of scores: of each run in a file, or of one run folder.
-
-    source: a file of a score table, or a run's folder. scores: what was loaded from it. Raises ConfigError where the
-    folder's manifest cannot be read.
-    """
+    """What is lacking of a file of a score table, by run, or of a run folder. Raises ConfigError where its manifest
+    cannot be read."""
     folder = None if str(source).endswith(TABLES) else Path(source)
     return gaps_of_scores(scores, folder, str(source))
 
@@ -240,11 +235,8 @@ _READ = (
 
 
 def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
-    """What is lacking of a score table, by run; nothing of a measured one, which is whole or refused.
-
-    folder: that of the run which the table was made of; None for a table whose run is not at hand. source: its name in
-    messages.
-    """
+    """What is lacking of a score table, by run; nothing of a measured one. folder: of the run that it was made of, or
+    None."""
     if folder is not None:
         manifest = read_manifest(folder) or {}
         return [_gaps(scores, source, manifest, folder)] if manifest.get("kind") != MEASURED else []
@@ -260,10 +252,7 @@ def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> li
 
 
 def gaps_of_tables(source: str, tables: Iterable[pl.LazyFrame]) -> list[Gaps]:
-    """What is lacking of score tables of different questions, by run; one table at a time is in memory.
-
-    source: their name in messages. tables: each without a row that another one has.
-    """
+    """What is lacking of score tables of different questions, by run; one table at a time is in memory."""
     found: dict[str, list[Gaps]] = {}
     for table in tables:
         there = table.collect_schema().names()
@@ -359,12 +348,10 @@ def _lines(path: Path) -> tuple[int, int]:
 
 
 def unread_lines(gaps: Sequence[Gaps]) -> list[str]:
-    """A line for each source with replies that could not be read (see Gaps.unread_line)."""
     return [line for gap in gaps if (line := gap.unread_line())]
 
 
 def gap_sentences(gaps: Sequence[Gaps]) -> list[str]:
-    """The sentences of all sources, in order."""
     return [said for gap in gaps for said in gap.sentences()]
 
 
@@ -376,12 +363,8 @@ ABOUT_UNREAD = (
 
 
 def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
-    """A table of cells for the terminal with a further column, unread: the replies of each row that could not be read,
-    for each strategy in turn where their numbers differ.
-
-    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and `unread`. The table
-    stays as it is where every reply was read, or where nobody counted.
-    """
+    """Cells for the terminal with a further column: the replies of each row that could not be read. shares: rows of
+    accuracy with the column `key` and `unread`."""
     if "unread" not in shares.columns or not shares["unread"].sum():
         return cells
     return baselines.with_column(
@@ -390,12 +373,8 @@ def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataF
 
 
 class UnreadReply(NamedTuple):
-    """A reply that could not be read, as a score table names it.
-
-    item, strategy, model: whose reply it is. status: "invalid", or "length" for one that was cut off. reason: why no
-    answer was found. sample: which of several replies to one question the score describes, from 0. text: the reply;
-    None where only its score is at hand.
-    """
+    """A reply that could not be read, as a score table names it; sample: which of several to one question, from 0;
+    text: None where only its score is at hand."""
 
     item: str
     strategy: str
@@ -407,8 +386,7 @@ class UnreadReply(NamedTuple):
 
 
 class UnreadReplies(NamedTuple):
-    """The first replies of a source that could not be read. unread: how many there are in all. replies: how many
-    replies came, be they readable or not."""
+    """The first replies of a source that could not be read, how many there are, and how many replies came in all."""
 
     shown: list[UnreadReply]
     unread: int
@@ -422,11 +400,8 @@ _TYPES = {**dict.fromkeys(_NAMES, pl.String), "sample": pl.Int64, "answer": pl.S
 def list_unread(
     scores: pl.DataFrame, count: int, known: ItemFile | None = None, found: ResponseFile | None = None
 ) -> UnreadReplies:
-    """The first replies of a score table that could not be read, at most `count`.
-
-    scores: the table. known, found: the items and the responses that it was made from, where they are at hand, so that
-    the texts can be told.
-    """
+    """The first replies of a score table that could not be read, at most `count`, with their texts where the items and
+    the responses are at hand."""
     rows = with_columns(scores.lazy(), _TYPES)
     table = rows.select(*_NAMES, "sample", unread=is_unreadable(), came=is_answered() | is_unreadable()).collect()
     unread = table.filter("unread")

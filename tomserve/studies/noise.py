@@ -54,12 +54,9 @@ UNMEASURED = "What batching does to the answers (noise, noise_high) was not meas
 
 
 def noise_floor(scores: pl.DataFrame) -> pl.DataFrame:
-    """Count what changed, in a row for each model, strategy and number of requests in flight, and one more for all of
-    these numbers together (`in_flight` is then "any"). There are no rows where nothing was measured.
-
-    `noise` is the share of the compared answers that changed, from 0 to 1, with its exact 95% interval.
-    `chains_changed` is null for a strategy that writes no belief chains.
-    """
+    """Count what changed, in a row for each model, strategy and number of requests in flight, and one for all of these
+    (`in_flight` "any"); no rows where nothing was measured. `noise`: the share of compared answers that changed, with
+    its exact 95% interval; `chains_changed`: null for a strategy that writes no chains."""
     records = []
     if "noise_compared" in scores.columns:
         kinds: dict[str, Any] = {**dict.fromkeys(LISTS, pl.List(pl.Int64)), "correct": pl.Boolean}
@@ -114,12 +111,8 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 
 def with_noise(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The tables, those that hold effects of a model with COLUMNS, and the table `noise_floor` where it was measured.
-
-    Tables that have COLUMNS already, because they were computed on each effect's own rows (`noise_of_sums`), stay as
-    they are. In others the shares are those of whole strategies. An effect compares the strategies named in its columns
-    strategy, treatment and control; where they name only one, it stands on both sides. The added columns are null where
-    one of these strategies was not measured.
-    """
+    Tables that have COLUMNS already stay as they are (`noise_of_sums`); in others the shares are those of the
+    strategies in the columns strategy, treatment and control, null where one was not measured."""
     floor = noise_floor(scores)
     extended = {name: _with_columns(frame, floor, scores) for name, frame in tables.items()}
     return {**extended, **({TABLE: floor} if floor.height and TABLE not in extended else {})}
@@ -140,19 +133,16 @@ def _with_columns(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame
 
 
 def changed_counts(floor: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
-    """For each model and strategy two counts: the answers that were compared, and those of them that changed at one or
-    more of the numbers of requests in flight."""
+    """By model and strategy: the answers that were compared, and those that changed at any number of requests in
+    flight."""
     rows = floor.filter(in_flight=ANY).select("model", "strategy", "compared", "answers_changed").iter_rows()
     return {(model, strategy): (compared, changed) for model, strategy, compared, changed in rows}
 
 
 def noise_reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
-    """`noise` and `noise_high` of an effect, each at most 1: how far changed answers could move it.
-
-    The shares of changed answers of both sides are added, since on one side all changed answers may have turned right
-    and on the other all may have turned wrong. counts: the answers compared and changed, for each side, or once where
-    one strategy stands on both sides. Both are None where a side was not measured.
-    """
+    """`noise` and `noise_high` of an effect, each at most 1: the shares of changed answers of both sides added, since
+    all may have turned right on one and wrong on the other. counts: the answers compared and changed of each side, or
+    once where one strategy stands on both. None where a side was not measured."""
     if not counts or not all(compared for compared, _ in counts):
         return dict.fromkeys(COLUMNS)
     sides = [exact(changed, compared) for compared, changed in counts] * (2 if len(counts) == 1 else 1)
@@ -163,13 +153,9 @@ def noise_reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
 def noise_of_sums(
     sides: Sequence[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic], npt.NDArray[np.float64]]],
 ) -> dict[str, float | None]:
-    """`noise` and `noise_high` of one effect, from its own answers: how far changes by batching could move it.
-
-    sides: of each side of the effect three parallel columns [groups of answers]: how many answers the noise check asked
-    again, how many of these then changed, and the weight with which each of them counts in the effect (any scale). The
-    weighted shares of changed answers of both sides are added, at most to 1. The upper end is that of Clopper and
-    Pearson's exact 95 % interval, for Kish's effective number of answers, the squared sum of the weights over the sum
-    of their squares. Both are None where no answer of a side was asked again.
+    """`noise` and `noise_high` of one effect from its own answers, with their weights; the upper end for Kish's
+    effective number of answers. sides: of each three columns [groups of answers]: how many were asked again, how many
+    of these changed, and the weight of each. None where no answer of a side was asked again.
 
     >>> ones = np.ones(3)
     >>> noise_of_sums([(ones[:2], np.array([1, 0]), ones[:2]), (ones[:1], np.array([0]), ones[:1])])["noise"]
@@ -188,17 +174,14 @@ def noise_of_sums(
 
 
 def noise_columns(frame: pl.DataFrame) -> list[str]:
-    """The column noise_high where the table of effects has a measured value, else nothing: for a summary to add to its
-    columns. It is what an effect has to exceed, so that the estimate `noise` can stay in the full tables.
-    """
+    """The column noise_high where the table of effects has a measured value, else nothing: what an effect has to
+    exceed."""
     return [COLUMNS[1]] if "noise" in frame.columns and frame["noise"].is_not_null().any() else []
 
 
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
-    """Notes by table: what the column `noise` means, for every table of effects, and what the table `noise_floor` is.
-
-    Where it was measured the name "noise" holds the note on the column too, for an excerpt that shows it.
-    """
+    """What the column `noise` means, for every table of effects, and what `noise_floor` is; under "noise" for an
+    excerpt."""
     was_measured = TABLE in tables
     of_effects = {
         name: BESIDE if was_measured else UNMEASURED

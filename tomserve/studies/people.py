@@ -1,9 +1,5 @@
-"""What single people get right, beside the tables that every study makes of what most of them answered.
-
-A run that people answered (tomserve.humans) has several answers to a question, of which a score table's row states the
-one that most gave. That is more often right than one person is. Here every person's answer counts, and the intervals
-speak for further people and further stories (tomserve.stats.crossed_random).
-"""
+"""What single people get right, beside the tables that every study makes of what most of them answered: every person's
+answer counts, and intervals speak for further people and further stories (tomserve.stats.crossed_random)."""
 
 from __future__ import annotations
 
@@ -52,11 +48,7 @@ COMPARISON_NOTE = (
 
 
 def people_answers(scores: pl.DataFrame) -> pl.DataFrame:
-    """One row for each answer of each person, with `person`, `right` (1 or 0), and the columns of the score table; no
-    rows where no person answered.
-
-    scores: a score table.
-    """
+    """One row for each answer of each person, with `person`, `right` (1 or 0), and the columns of the score table."""
     if not set(PEOPLE) <= set(scores.columns):
         return pl.DataFrame()
     rows = scores.filter(pl.col("people").list.len() > 0)
@@ -68,12 +60,7 @@ def people_answers(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_people(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The tables and, where people answered, those of this module.
-
-    `people`: model, strategy, factor, value (`overall` has none), share, ci_low, ci_high, answers, people, questions,
-    tasks, method. `people_effects`: model, strategy, perturbation, share_treated, share_control, difference, low, high,
-    p, people, tasks, method; only where there is the class none.
-    """
+    """The tables and, where people answered, TABLE by factors and EFFECTS of classes against the class none."""
     rows = people_answers(scores)
     if not rows.height:
         return dict(tables)
@@ -84,8 +71,8 @@ def with_people(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dic
 
 
 def warnings(tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-    """A sentence for each group of people of whom several answered one question, so that the tables of a study say
-    what most of them answered, and not what one person has right."""
+    """A sentence for each group of people of whom several answered one question, since the other tables say what most
+    of them answered."""
     if TABLE not in tables:
         return
     for row in tables[TABLE].filter(factor=OVERALL).iter_rows(named=True):
@@ -98,7 +85,6 @@ def warnings(tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
 
 
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
-    """What a reader must know of the tables of this module, by name."""
     return {name: note for name, note in ((TABLE, NOTE), (EFFECTS, EFFECTS_NOTE)) if name in tables}
 
 
@@ -167,13 +153,8 @@ def _difference(found: Interval, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def compare_people(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classes: Sequence[str] = ()) -> pl.DataFrame:
-    """How much more of the same questions B has right than A, with every person's answer counted; empty where neither
-    side are people.
-
-    a, b: the score tables of the two sides. pairs: the questions that are compared, with `item`. classes: those of the
-    questions, in order. Columns: class (overall comes last), A, B (shares on the same questions), difference (B minus
-    A), low, high, p, people, tasks, method.
-    """
+    """How much more of the same questions B has right than A, by class and overall, with every person's answer counted;
+    empty where neither side are people. a, b: score tables. pairs: the questions compared. classes: in order."""
     of_a, of_b = people_answers(a), people_answers(b)
     if not of_a.height and not of_b.height:
         return pl.DataFrame()

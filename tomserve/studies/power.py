@@ -1,9 +1,5 @@
-"""Power and cost of a study before it is run, of models or of people: requests, tokens, and the smallest effect that
-it can find.
-
-Prompt tokens are estimated at four characters a token. The minimum detectable effect is the smallest true difference
-of shares that a t test over independent units (stages, tasks or stories) finds with the given power.
-"""
+"""Power and cost of a study before it is run, of models or of people: requests, tokens, and the smallest true
+difference of shares that a t test over independent units (stages, tasks or stories) finds with the given power."""
 
 from __future__ import annotations
 
@@ -54,12 +50,8 @@ ALL, OVERALL = "all perturbations against none", f"{PROMPTING}overall"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study costs and what it can find.
-
-    `cost` has a row for each strategy, `comparisons` one for each comparison. `items` are questions, `requests` all
-    that is sent to all models, and `tokens` the prompt tokens of these. Where a strategy takes several turns, the
-    prompts of the later ones follow from replies: `later` is then true, and tokens are those of the first turns. Where
-    a program decides how many turns, `open` is true, and requests are the fewest that there can be.
+    """What a study costs (a row a strategy) and what it can find (a row a comparison). tokens: of prompts, of first
+    turns where the later ones follow from replies (`later`); requests are the fewest where a program decides (`open`).
     """
 
     cost: pl.DataFrame
@@ -90,13 +82,9 @@ def plan_study(
 ) -> Plan:
     """Count what a study asks, and how small an effect its comparisons can detect.
 
-    benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
-    names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
-    that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
-    for that of the study (see `known_spreads`); None for the spreads of SD. items: those that are asked, as by
-    `draw_items`; None for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be
-    loaded.
-    """
+    path: the user's `--path`. strategies: their names. like: the score table of a run whose spread is taken
+    (`known_spreads`); None for SD. items: those that are asked; None for all. Raises ConfigError or ContentError where
+    items or strategies cannot be loaded."""
     items = list(benchmark.items(path) if items is None else items)
     cost, times = [], models * repeats
     strategies = list(dict.fromkeys(strategies))
@@ -130,11 +118,8 @@ def plan_study(
 def draw_items(
     benchmark: Benchmark, path: Path | None, limit: int | None, conditions: Sequence[str] = ()
 ) -> list[Item]:
-    """The items that a study would ask: those that `eval` and `dataset questionnaire` draw.
-
-    benchmark, path: as for `plan_study`. limit: draw at most so many; None for all. conditions: ``factor=value`` that
-    they have to meet. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions.
-    """
+    """The items that a study would ask, as `eval` and `dataset questionnaire` draw them. conditions: ``factor=value``.
+    Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions."""
     every = list(benchmark.items(path))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
     return limit_items(list(where(every, conditions)) if conditions else every, limit, draw)
@@ -198,7 +183,6 @@ def _comparisons(
 
 
 def margin_title(margin: float, power: float) -> str:
-    """What the table of `margin_units` is called."""
     return (
         f"how many units it takes to show, with power {power:g}, that of two runs on the same questions one is not "
         f"worse by {100 * margin:g} points, and that both are equivalent up to that"
@@ -208,12 +192,9 @@ def margin_title(margin: float, power: float) -> str:
 def margin_units(
     items: Sequence[Item], margin: float, power: float = 0.8, like: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """How many units show that of two models or strategies on the same questions one is not worse by the margin, and
-    that both are the same up to it, if there is no difference (see tomserve.stats.equivalence.units_for_margin).
-
-    items: those that are asked. margin: a share above 0 and below 1. power: the share of studies that are to show it.
-    like: the score table of a run of several strategies, whose spread is taken; without one those of SD.
-    """
+    """How many units show that of two models or strategies one is not worse by the margin, and that both are the same
+    up to it, if there is no difference (equivalence.units_for_margin). like: the score table of a run of several
+    strategies, whose spread is taken; else SD."""
     stages = {str(item.factors["stage"]) for item in items if "stage" in item.factors}
     units = f"{len(stages)} stages" if stages else f"{len({item.cluster for item in items})} clusters"
     known = None if like is None else known_spreads(like).get(OVERALL)
@@ -226,12 +207,8 @@ def margin_units(
 
 
 def known_spreads(scores: pl.DataFrame) -> dict[str, float]:
-    """The standard deviations of the units' differences that a run has shown, by family or comparison.
-
-    scores: a score table. Classes are compared with "none" of the same stages and strategies with vanilla on the same
-    questions, as a study does; variances are pooled over classes, models and strategies. A comparison that the run does
-    not have, or in which no unit differs from another, is left out.
-    """
+    """The standard deviations of the units' differences that a run has shown, by family or comparison, pooled over
+    classes, models and strategies; without those that do not vary."""
     wanted = dict.fromkeys(("stage", "perturbation"), pl.String)
     rows = prepare_rows(scores.lazy(), ("model", "strategy", "item", "status", "correct"), wanted).collect()
     found: dict[str, list[npt.NDArray[np.float64]]] = {}
@@ -317,11 +294,7 @@ def spread_in_words(spread: Spread) -> str:
 
 
 def people_note(items: Sequence[Item], known: Spread | None, run: str | None) -> str:
-    """What is to be said of the table: what it shows, and on what it rests.
-
-    items: those that are asked. known: the spread that a run showed; None where ASSUMED is taken. run: that run, None
-    for none.
-    """
+    """What is to be said of the table. known: the spread that the run `run` showed; None where ASSUMED is taken."""
     why = "" if run is None else f" ({run} has too few answers of people)"
     return PEOPLE_NOTE.format(
         most=MOST,
@@ -341,11 +314,8 @@ def people_power_table(
     alpha: float = 0.05,
     spread: Spread = ASSUMED,
 ) -> pl.DataFrame:
-    """A row for each kind of comparison: the power for each of EFFECTS with these people and stories, and how many
-    people, and how many stories each, reach `power`.
-
-    items: those that are asked. people: how many. stories: how many each reads. alpha: the level of the tests. Raises
-    ConfigError for more stories than there are tasks, since nobody reads two versions of one task's story.
+    """A row for each kind of comparison: the power for each of PEOPLE_EFFECTS, and how many people, and how many
+    stories each, reach `power`. Raises ConfigError for more stories than tasks, since nobody reads two versions of one.
     """
     tasks = len({item.cluster for item in items})
     if stories > tasks:

@@ -1,7 +1,5 @@
 """What a study shows beside its tables: figures, verdicts, excerpts for the terminal, table layouts, and numbers put
-into sentences.
-
-A study makes these values. The terminal and the report show them, and know nothing else of the study.
+into sentences. The terminal and the report show these values, and know nothing else of the study.
 
 >>> points({"risk_difference": -0.05, "rd_low": -0.12, "rd_high": 0.02})
 '−5 [−12, +2] points'
@@ -24,10 +22,7 @@ GOOD, BAD, OPEN = "good", "bad", "open"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report that holds figures.
-
-    `name`: its name in addresses. `heading`: its heading. `link`: the short text of the link that leads to it.
-    """
+    """A part of the report that holds figures; link: the short text of the link that leads to it."""
 
     name: str
     heading: str
@@ -38,7 +33,7 @@ class Picture(Protocol):
     """What can be put into a page as it is, such as markupsafe.Markup."""
 
     def __html__(self) -> str:
-        """The HTML."""
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +46,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """One case in the words of those who wrote them, where a picture would say less: its title, and texts under their
-    headings.
-
-    A text may be anything, such as a model's reply: the report escapes it and writes out what cannot be seen.
-    """
+    """One case in the words of those who wrote them: its title, and texts under their headings, which the report
+    escapes."""
 
     title: str
     texts: tuple[tuple[str, str], ...]
@@ -63,13 +55,8 @@ class Exhibit:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One or more pictures, or exhibits, with what a reader must know to read them.
-
-    `section`: where in the report it stands; sections come in the order of their first figures. `tables`: the names of
-    the tables that hold its numbers. `caveat`: a warning that stands out from the caption. `missing`: why there are no
-    pictures, where there are none. `wide`: each picture needs a line of its own. `caption_below`: the caption stands
-    below the pictures even where there would be room beside them. `exhibits`: cases that a reader opens one by one.
-    """
+    """One or more pictures, or exhibits, with what a reader must know. tables: that hold its numbers. missing: why
+    there are no pictures. wide: each needs a line of its own. Sections come in the order of their first figures."""
 
     name: str
     title: str
@@ -86,11 +73,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One question about a model with its answer: the verdict in a few words, and a tone (GOOD, BAD or OPEN).
-
-    `grounds`: what the verdict rests on, as pairs of what is spoken of and a sentence about it. `remark`: how the
-    verdict was reached, with the terms that it uses.
-    """
+    """One question about a model with its answer: the verdict in a few words, and a tone. grounds: pairs of what is
+    spoken of and a sentence. remark: how the verdict was reached, with its terms."""
 
     question: str
     verdict: str
@@ -101,7 +85,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the report begins with for one model: `lead`, a line for each strategy, and then the cards."""
+    """What the report begins with for one model: a line for each strategy, and then the cards."""
 
     model: str
     lead: tuple[str, ...]
@@ -110,11 +94,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """How much somebody gets right who guesses.
-
-    `shares`: from 0 to 1, by part of the questions; "all" is for all of them. `meaning`: how they were computed, in
-    words for the report.
-    """
+    """How much somebody gets right who guesses, by part of the questions ("all" for all), and how that was computed."""
 
     shares: Mapping[str, float]
     meaning: str
@@ -122,15 +102,13 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What figures and verdicts may use in addition to the tables. `chance`: what a guesser gets right
-    (Chance.shares)."""
+    """What figures and verdicts may use in addition to the tables: what a guesser gets right (Chance.shares)."""
 
     chance: Mapping[str, float] = field(default_factory=dict)
 
 
 class ItemOutline(NamedTuple):
-    """What one has to know of an item to guess its answer: its id, how many choices it offers, and its factors by
-    name."""
+    """What one has to know of an item to guess its answer: how many choices it offers, and its factors."""
 
     item: str
     choices: int
@@ -139,8 +117,8 @@ class ItemOutline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """How the versions of a question are found: items that agree in all the factors `matched` are versions of one
-    question, and its original is the item whose factor `factor` is `original`."""
+    """Items that agree in all the factors `matched` are versions of one question, the one whose `factor` is `original`
+    the original."""
 
     factor: str
     original: str
@@ -149,12 +127,8 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a study's tables as the terminal prints it, under a title.
-
-    `notes`: names of the tables whose notes are printed below all of the excerpts. `reading`: the few sentences that a
-    reader needs for the columns shown here; where they are given they stand right below the table, and no notes are
-    printed for it, since these explain every column of the whole tables.
-    """
+    """A part of a study's tables as the terminal prints it. notes: tables whose notes follow below all excerpts.
+    reading: what stands right below this one instead."""
 
     title: str
     frame: pl.DataFrame
@@ -165,11 +139,8 @@ class Excerpt:
 def excerpts_of(
     tables: Mapping[str, pl.DataFrame], shown: Mapping[str, str], reading: Mapping[str, str]
 ) -> list[Excerpt]:
-    """Of each table the columns that a reader needs first, those that it has, under its name in words.
-
-    tables: by name. shown: by name the columns, with spaces between them, in the order in which tables are printed;
-    those that are not there are left out. reading: by name what stands right below a table (see Excerpt.reading).
-    """
+    """Of each table the columns that a reader needs first, those that it has, under its name in words. shown: by name
+    the columns, in the order of printing. reading: by name what stands right below."""
     found = []
     for name, columns in shown.items():
         if (frame := tables.get(name)) is not None:
@@ -180,11 +151,8 @@ def excerpts_of(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a long table is laid out on paper: a row for each value of the column `rows`, a column for each pair of
-    values of the two `columns`, one printed table for each value of the column `by`.
-
-    A cell is `value` with the bounds `interval`. The best (highest) of a row is bold, what is above `above` underlined.
-    """
+    """How a long table is laid out on paper: a row for each value of `rows`, a column for each pair of values of
+    `columns`, one table for each value of `by`. The best of a row is bold, what is above `above` underlined."""
 
     value: str
     interval: tuple[str, str]
@@ -195,19 +163,15 @@ class Layout:
 
 
 def by_choices(items: Iterable[ItemOutline]) -> Chance:
-    """What somebody gets right who picks one of the offered choices blindly: the mean of 1 / number of choices.
-
-    items: each asked item once, in any order; where one has no choices, so that any text may answer it, nobody can say
-    what a guesser gets right of all.
-    """
+    """What somebody gets right who picks one of the offered choices blindly: the mean of 1 / number of choices; unknown
+    where an item has none."""
     choices = [item.choices for item in items]
     share = mean_of([1 / count for count in choices]) if all(choices) else None
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of choices")
 
 
 def mean_of(shares: list[float]) -> float | None:
-    """The mean of the shares, which is the same to the last digit in whatever order they come; None where there are
-    none."""
+    """The mean of the shares, the same to the last digit in whatever order they come; None where there are none."""
     return sum(sorted(shares)) / len(shares) if shares else None
 
 
@@ -258,7 +222,6 @@ def populations(target: object) -> str:
 
 
 def finite_or_none(value: object) -> float | None:
-    """The value as a number, or None where it is missing, infinite or not a number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
@@ -269,8 +232,7 @@ def readable_name(value: object) -> str:
 
 
 def one_line(text: object, limit: int = 34) -> str:
-    """The text on one line without control characters, cut to `limit` characters, the last of which is then an
-    ellipsis."""
+    """The text on one line without control characters, cut to `limit` characters with an ellipsis."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -291,8 +253,7 @@ def number(value: float) -> str:
 
 
 def cell(value: float | None) -> str:
-    """A share, or a difference of shares, as a cell of a narrow table has it: two decimals without the zero before
-    them, no sign where it rounds to zero, and a question mark where it is undefined.
+    """A share, or a difference of shares, as a cell of a narrow table has it.
 
     >>> cell(0.5), cell(-0.25), cell(-0.004), cell(1.0), cell(None)
     ('.50', '-.25', '.00', '1.00', '?')
@@ -303,8 +264,7 @@ def cell(value: float | None) -> str:
 
 
 def cell_of(column: str, name: str = "", missing: str = "?") -> pl.Expr:
-    """A column of shares, or of their differences, as cells (see `cell`). name: of the new column, by default the same.
-    missing: what stands where there is no value."""
+    """A column of shares, or of their differences, as cells (see `cell`), under another name if given."""
     text = pl.col(column).map_elements(cell, pl.String, skip_nulls=False)
     if missing != "?":
         text = pl.when(pl.col(column).is_null()).then(pl.lit(missing)).otherwise(text)
@@ -319,15 +279,12 @@ def interval_cell(value: str, low: str, high: str, name: str = "", missing: str 
 
 
 def several(frame: pl.DataFrame, *columns: str) -> list[str]:
-    """Those of the columns that the table has and that hold more than one value, which a reader needs to tell rows
-    apart."""
+    """Those of the columns that the table has and that hold more than one value."""
     return [name for name in columns if name in frame.columns and frame[name].n_unique() > 1]
 
 
 def p_value(value: float) -> str:
-    """A p in words, with three decimals: p = 0.017, or p < 0.001, since no test gives a p of zero.
-
-    A p above .05 is never shown as .05 nor one below it, so that what is said beside it cannot seem to contradict it.
+    """A p in words, with three decimals; one above .05 is never shown as .05, nor one below it.
 
     >>> p_value(0.0172), p_value(1e-9), p_value(0.0504), p_value(0.0496)
     ('p = 0.017', 'p < 0.001', 'p = 0.0504', 'p = 0.0496')
@@ -345,11 +302,8 @@ def interval(row: Row) -> str:
 
 
 def points(row: Row) -> str:
-    """The difference of shares in a row (risk_difference, with its interval rd_low to rd_high) in percentage points.
-
-    The two shares follow where the row has them (share_treated, share_control), and, where the noise floor was
-    measured, how far the server's batching alone could move the difference.
-    """
+    """The difference of shares in a row (risk_difference, rd_low, rd_high) in percentage points, with the two shares
+    where the row has them, and how far batching alone could move it where that was measured."""
     value, low, high = (finite_or_none(row.get(name)) for name in ("risk_difference", "rd_low", "rd_high"))
     if value is None:
         return "undefined"
@@ -383,10 +337,8 @@ def _points_without_sign(share: float) -> str:
 
 
 def signed_interval(row: Mapping[str, Any], value: str, low: str = "", high: str = "") -> str:
-    """A difference of shares in percentage points with its interval, such as −29 [−40, −18].
-
-    value, low, high: columns of the row; by default the ends are those of `value` with _low and _high.
-    """
+    """A difference of shares in percentage points with its interval, such as −29 [−40, −18]. low, high: columns, by
+    default `value` with _low and _high."""
     names = (value, low or f"{value}_low", high or f"{value}_high")
     return "{} [{}, {}]".format(*(signed_points(row[name]) for name in names))
 
@@ -400,11 +352,8 @@ def signed_points(share: object) -> str:
 
 
 def sign(row: Row) -> int:
-    """1 where a difference is clearly above zero, -1 where it is clearly below, else 0.
-
-    It is clear where its interval does not hold zero and, where the noise floor was measured, it is larger than what
-    the server's batching alone could move (noise_high).
-    """
+    """1 where a difference is clearly above zero, -1 below, else 0: its interval does not hold zero and, where
+    measured, it is larger than noise_high."""
     effect, noise = finite_or_none(row.get("risk_difference")), finite_or_none(row.get("noise_high"))
     if noise is not None and effect is not None and abs(effect) <= noise:
         return 0
@@ -412,14 +361,12 @@ def sign(row: Row) -> int:
 
 
 def side_of(low: object, high: object, at: float = 0.0) -> int | None:
-    """1 where an interval lies above a value, -1 where it lies below it, 0 where it holds it; None without an
-    interval."""
+    """1 where an interval lies above a value, -1 below, 0 where it holds it; None without an interval."""
     least, most = finite_or_none(low), finite_or_none(high)
     return None if least is None or most is None else 1 if least > at else -1 if most < at else 0
 
 
 def capitalize_first(text: str) -> str:
-    """The text with a capital first letter, and the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
@@ -429,8 +376,5 @@ def first_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def who(strategy: object, part: object, parts: Mapping[str, str]) -> str:
-    """Whom a sentence is about: the strategy, and the part of the questions where one is given.
-
-    parts: what readers call a part of the questions, by its name in the tables.
-    """
+    """Whom a sentence is about: the strategy, and the part of the questions, by what readers call it (`parts`)."""
     return ", ".join(filter(None, (readable_name(strategy), parts.get(str(part), readable_name(part)))))

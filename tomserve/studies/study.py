@@ -1,13 +1,12 @@
 """The Study type: how a study is declared, found in the folder analysis/ and loaded, and the verdicts that any study
 can give.
 
-    from tomserve.studies import Study
+from tomserve.studies import Study
 
-    def tables(scores, intervals):
-        right = scores.group_by("model", "strategy").agg(accuracy=pl.col("correct").mean())
-        return {"accuracy": right.sort("model", "strategy").collect()}
+def tables(scores, intervals): right = scores.group_by("model", "strategy").agg(accuracy=pl.col("correct").mean())
+return {"accuracy": right.sort("model", "strategy").collect()}
 
-    STUDY = Study(name="mine", tables=tables)
+STUDY = Study(name="mine", tables=tables)
 
 lies in ``analysis/mine.py``, or in ``analysis/mine/study.py`` where it has modules of its own, and is then known as
 ``--study mine``; a file or folder anywhere else is given by its path.
@@ -86,10 +85,8 @@ def has_rows(tables: Tables, name: str, columns: str) -> bool:
 
 
 def tables_by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
-    """Each model of the table `accuracy`, with its rows of every table that has a column for models.
-
-    Nothing comes where there is no such table, or where it lacks the columns model, strategy and accuracy.
-    """
+    """Each model of the table `accuracy`, with its rows of every table that has a column for models; nothing where that
+    table lacks model, strategy or accuracy."""
     frame = tables.get("accuracy")
     if frame is None or not {"model", "strategy", "accuracy"} <= set(frame.columns):
         return
@@ -110,12 +107,8 @@ def model_verdicts(
     plain: Sequence[str] = (),
 ) -> Sequence[Verdict]:
     """For each model a line for each strategy beside chance and the best rule, the cards of the study, and whether
-    other ways of asking help.
-
-    tables: by name. context: what a guesser scores. cards: made of the tables of one model. whole: the column that is
-    "all" in those rows of the table of baselines that are about all questions. plain: strategies that ask for the
-    answer alone, whose effects are left out.
-    """
+    other ways of asking help. whole: the column that is "all" in rows of the table of baselines about all questions.
+    plain: strategies that ask for the answer alone, whose effects are left out."""
     verdicts = []
     for model, own in tables_by_model(tables):
         rules = own.get(baselines.TABLE)
@@ -138,12 +131,8 @@ def frames_of(made: Mapping[str, Iterable[Record]]) -> dict[str, pl.DataFrame]:
 
 def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFrame | None = None) -> tuple[str, ...]:
     """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance
-    and with the best rule that follows nobody's belief; then a line with the best rule of each kind.
-
-    frame: rows of one model; the first row of each strategy is that of all questions. chance: the share of right
-    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out. rules:
-    rows of the table of baselines for these questions, the best rule first; None where there are none.
-    """
+    and with the best rule; then a line with the best rule of each kind. frame: of one model; the first row of each
+    strategy is that of all questions. chance: from 0 to 1, or None. rules: rows of the table of baselines, or None."""
     first = frame.unique(["strategy"], keep="first", maintain_order=True)
     lines = []
     for row in first.sort(pl.col("strategy") != BASELINE, maintain_order=True).iter_rows(named=True):
@@ -170,12 +159,8 @@ def effect_cards(
     effects: pl.DataFrame, parts: Mapping[str, str] | None = None, more: Sequence[tuple[str, str]] = ()
 ) -> Card:
     """Whether the strategies help against the baseline, read off the intervals of their paired effects; an effect that
-    batching alone could have made is not clear.
-
-    effects: of one model, with the columns of EFFECT and maybe `subset` (a part of the questions; the verdict is that
-    of "all"); the first row of each strategy is that of all questions. parts: what readers call these parts. more:
-    further grounds of the verdict, as pairs of what is spoken of and a sentence about it.
-    """
+    batching alone could have made is not clear. effects: of one model, with EFFECT and maybe `subset`, of which "all"
+    decides. parts: what readers call these. more: further grounds."""
     signs, grounds, population = [], [], ""
     keys = [name for name in ("subset", "treatment") if name in effects.columns]
     for row in effects.unique(keys, keep="first", maintain_order=True).iter_rows(named=True):
@@ -236,12 +221,8 @@ def _all_tables(tables: Tables) -> Sequence[Excerpt]:
 
 @dataclass(frozen=True)
 class FileCounting:
-    """How the tables of a study are counted file by file, where its answers lie in many files.
-
-    columns: gives, for a score table, the columns that `tables` needs of its prepared rows (answer_rows.prepare_rows).
-    tables: makes all tables of the prepared rows of every file (see tomserve.studies.breakdowns), of the rules of all
-    of them, and of the way to count. They are those that Study.tables makes of the same rows.
-    """
+    """How the tables of a study are counted where its answers lie in many files: `rows` gives those of one score table,
+    `tables` makes all tables from the rows of every file, the rules of all of them, and the way to count."""
 
     rows: Callable[[pl.LazyFrame], pl.DataFrame]
     tables: Callable[[Rows, RuleKinds, str], Mapping[str, pl.DataFrame]]
@@ -392,7 +373,6 @@ STUDY_FILE = "study.py"  # The file of a study that is a folder
 
 
 def study_names() -> list[str]:
-    """The names of all studies that can be found, sorted."""
     return sorted(_study_files())
 
 
@@ -409,11 +389,8 @@ def _study_files() -> dict[str, Path]:
 
 
 def load_study(name: str) -> Study:
-    """The study of that name, or at that path: a ``.py`` file, or a folder that holds ``study.py``.
-
-    Raises ConfigError for what cannot be found, and ContentError, with file and line, for a file that declares no
-    study.
-    """
+    """The study of that name, or at that path: a ``.py`` file, or a folder that holds ``study.py``. Raises ConfigError
+    for what cannot be found, and ContentError, with file and line, for a file that declares no study."""
     path = _path_of(name) or _study_files().get(name)
     if path is None:
         raise ConfigError(f"{one_of('study', name, study_names())}; a path ends in .py or, of a folder, in /")
@@ -472,10 +449,7 @@ def _load_folder(path: Path) -> ModuleType:
 
 
 def study_error(error: BaseException, path: Path, what: str) -> ContentError:
-    """An error of a study's code as one line, which names the last line of the study's own files that was reached.
-
-    path: the study's file. what: what happened, such as "cannot be loaded".
-    """
+    """An error of a study's code as one line, which names the last line of the study's own files that was reached."""
     own = path.resolve().parent
     places = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -490,10 +464,7 @@ ANSWER_COLUMNS = frozenset(("strategy", "status", "correct"))
 
 def measured_studies(scores: pl.DataFrame) -> list[str]:
     """The names of the studies of measurements whose columns this table has, those that need most of them first; none
-    where the table holds answers.
-
-    A study whose file has a mistake in it is passed over.
-    """
+    for answers. A study whose file has a mistake in it is passed over."""
     if not ANSWER_COLUMNS.isdisjoint(scores.columns):
         return []
     fitting: list[tuple[int, str]] = []
@@ -506,8 +477,7 @@ def measured_studies(scores: pl.DataFrame) -> list[str]:
 
 
 def studies_of_both() -> list[str]:
-    """The names of the studies that read answers and measurements in one table; one whose file has a mistake in it is
-    passed over."""
+    """The names of the studies that read answers and measurements in one table."""
     found = []
     for name in study_names():
         with contextlib.suppress(ConfigError):
@@ -517,22 +487,16 @@ def studies_of_both() -> list[str]:
 
 
 def study_of_manifests(manifests: Iterable[Mapping[str, Any]]) -> str | None:
-    """The study that these runs name to read what they have measured; None where they do not name one, and the same.
-
-    manifests: of all runs. A manifest may be a stranger's: only a study that is found by its name counts, and a path
-    never does.
-    """
+    """The study that all these runs name to read what they have measured; None where they do not name one, and the
+    same. A manifest may be a stranger's: only a study found by its name counts, never a path."""
     named = {manifest.get("study") if manifest.get("kind") == MEASURED else None for manifest in manifests}
     return next((name for name in study_names() if {name} == named), None)
 
 
 def default_study(scores: pl.DataFrame) -> str:
-    """The name of the study that the benchmark of these answers declares or, for a measured table, of the study that
-    reads its columns.
-
-    Where the answers are of several benchmarks, or of one that is not known by name, it is the study that fits any
-    items. Raises ConfigError where several studies read a measured table equally well.
-    """
+    """The name of the study that the benchmark of these answers declares, or that reads the columns of a measured
+    table; the one that fits any items for several benchmarks or an unknown one. Raises ConfigError where several read a
+    measured table equally well."""
     if fitting := measured_studies(scores):
         needed = [len(load_study(name).required) for name in fitting[:2]]
         if len(needed) > 1 and needed[0] == needed[1]:
@@ -574,15 +538,11 @@ def study_in_parts(
     quoted: Mapping[str, pl.DataFrame] | None = None,
     official: Columns | None = None,
 ) -> Study:
-    """The study.
+    """A study with accuracy by parts, sets that are right together, and tables as a paper printed them.
 
-    parts: tables of accuracy by name, each with the factors by which it counts. notes: what each table of parts,
-    together and quoted is about. baseline: the strategy with which the others are compared. together: tables of what is
-    right together by name, each with the factor that names the sets and the factors by which it counts. quoted: tables
-    as a paper printed them. official: the factors by which the authors' reading of replies (see `official_reading`)
-    stands beside tomserve's; None where the authors read none. Its tables are `accuracy`, `baselines`, those,
-    `official` and `prompting_effects`.
-    """
+    parts: tables by name, each with its factors. notes: by table. baseline: the strategy that the others are compared
+    with. together: tables by name, each with the factor that names the sets and its factors. quoted: printed tables.
+    official: the factors by which the authors' reading of replies stands beside tomserve's, or None."""
     sets, printed = together or {}, quoted or {}
     columns: dict[str, Any] = {**EXTRA, OFFICIAL: pl.Boolean, **(official or {})}
     for factors in parts.values():
@@ -633,10 +593,8 @@ def _chance_last(record: Record) -> Record:
 
 
 def joint_accuracy(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterator[Record]:
-    """For each model, strategy and value of the keys, the share of sets of which every question is right.
-
-    rows: prepared rows with the column `options`. unit: the column that names the set; rows without one are left out.
-    """
+    """For each model, strategy and value of the keys, the share of sets (column `unit`) of which every question is
+    right. rows: prepared rows with the column `options`."""
     named = ["model", "strategy", *keys]
     sets = rows.drop_nulls(unit).group_by([*named, unit], maintain_order=True)
     whole = sets.agg(
@@ -662,11 +620,8 @@ def joint_accuracy(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterat
 
 
 def official_reading(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
-    """For each model, strategy and value of the keys, how many replies are right by the authors' reading and by ours.
-
-    rows: prepared rows with the column OFFICIAL. Those in which it is empty are left out, as are strategies that ask
-    for JSON, of which most are empty and the rest no JSON.
-    """
+    """For each model, strategy and value of the keys, how many replies are right by the authors' reading (OFFICIAL) and
+    by ours. Strategies that ask for JSON, for which it is mostly empty, are left out."""
     free = rows.filter(pl.col(OFFICIAL).is_not_null().mean().over("model", "strategy") > 0.5)
     for key, part in split_by(free.drop_nulls(OFFICIAL), ("model", "strategy", *keys)):
         ours, theirs = part["correct"], part[OFFICIAL]

@@ -44,9 +44,8 @@ MISSING = (
 
 
 class VariantPairs(NamedTuple):
-    """What was asked: `originals`, a row for each answer to an original; `pairs`, a row for each original with one of
-    its variants; `variants`, a row for each answer to a variant, paired or not. `factors`: the columns of factors.
-    `rules`: the rules that the score table knows."""
+    """`originals`, a row for each answer to an original; `pairs`, for each original with one of its variants;
+    `variants`, for each answer to a variant, paired or not; the columns of factors; the rules of the score table."""
 
     originals: pl.DataFrame
     pairs: pl.DataFrame
@@ -56,10 +55,8 @@ class VariantPairs(NamedTuple):
 
 
 def pair_variants(scores: pl.LazyFrame) -> VariantPairs:
-    """Pair every variant with its original, of the same model and strategy.
-
-    scores: a score table. Raises ConfigError where it holds neither variants nor originals that were asked again.
-    """
+    """Pair every variant with its original, of the same model and strategy. Raises ConfigError where there are neither
+    variants nor originals that were asked again."""
     rules = baselines.RuleKinds.of(scores)
     factors = factors_of(scores)
     schema = scores.collect_schema()
@@ -141,10 +138,7 @@ def _join_originals(variants: pl.DataFrame, originals: pl.DataFrame, factors: Se
 
 def factors_of(scores: pl.LazyFrame) -> list[str]:
     """The factors by which stability is shown: those by which the study of this benchmark sorts its questions or, where
-    it names none, the first few with few values.
-
-    scores: a score table.
-    """
+    it names none, the first few with few values."""
     schema = scores.collect_schema()
     if ORIGINAL in schema:
         scores = scores.filter(pl.col(ORIGINAL).is_null())
