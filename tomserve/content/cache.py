@@ -15,8 +15,7 @@ from tomserve.content import files
 from tomserve.content.paths import cache_root, digest
 from tomserve.errors import ConfigError
 
-ROOM = 4 << 30
-"""Bytes of one kind that are kept; what was used longest ago goes first."""
+ROOM = 4 << 30  # bytes of one kind that are kept; what was used longest ago goes first
 
 
 def place(kind: str, *made_from: bytes) -> Path:

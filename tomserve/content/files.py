@@ -173,8 +173,7 @@ def lock_file(path: Path) -> Iterator[None]:
 _TEMPORARY = re.compile(r"\.tomserve-[0-9a-f]{16}\.(part|work)")
 """The names of temporary files, which lie beside the file whose place they take, and of temporary folders."""
 
-_in_use: set[str] = set()
-"""The paths of the temporary files and folders of this process."""
+_in_use: set[str] = set()  # the paths of the temporary files and folders of this process
 
 
 @contextlib.contextmanager
@@ -342,11 +341,8 @@ def read_json(path: Path, way_out: str) -> Any:
         raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {way_out}") from None
 
 
-CHUNK = 1 << 20
-"""Bytes that are read at once from the beginning to the end of a file."""
-
-_LINE = 2048
-"""Bytes that are read at first of a line that is looked up: more than most lines have."""
+CHUNK = 1 << 20  # bytes that are read at once from the beginning to the end of a file
+_LINE = 2048  # bytes that are read at first of a line that is looked up: more than most lines have
 
 
 class FileSnapshot:

@@ -30,8 +30,7 @@ _OF_A_RUN = re.compile(
 """The names of files and folders that belong to a run, where they lie in its folder."""
 
 _MANIFEST = "manifest.json"
-_LINKS = 40
-"""How many links in a row are followed at most, as the kernel does."""
+_LINKS = 40  # how many links in a row are followed at most, as the kernel does
 
 
 def parse_file(text: str) -> Path:

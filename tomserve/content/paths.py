@@ -18,8 +18,7 @@ from pathlib import Path
 
 from tomserve.errors import ConfigError
 
-PACKAGE = Path(__file__).resolve().parents[1]
-"""The folder of the package `tomserve` itself."""
+PACKAGE = Path(__file__).resolve().parents[1]  # the folder of the package `tomserve` itself
 
 
 @cache

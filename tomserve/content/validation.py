@@ -17,8 +17,7 @@ import yaml
 from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError, nearest
 
-Loc = tuple[str | int, ...]
-"""The path to a value: keys and list positions from the top of the file."""
+Loc = tuple[str | int, ...]  # the path to a value: keys and list positions from the top of the file
 
 _PLAIN = {
     str: ("a text", "texts"),
@@ -228,11 +227,8 @@ Model = TypeVar("Model", bound=pydantic.BaseModel)
 SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in its faster version where libyaml is installed."""
 
-MOST = 1 << 16
-"""The most bytes of a file that may come from somebody else; experiments have a few hundred."""
-
-DEEPEST = 100
-"""Lists and mappings within others."""
+MOST = 1 << 16  # the most bytes of a file that may come from somebody else; experiments have a few hundred
+DEEPEST = 100  # lists and mappings within others
 
 
 class YamlLines(dict[Loc, int]):
@@ -342,8 +338,7 @@ def validate(
         raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dot_path(loc)) from None
 
 
-CODE = (".py", ".yaml", ".yml")
-"""How the files end that commands take for a program or a preset."""
+CODE = (".py", ".yaml", ".yml")  # how the files end that commands take for a program or a preset
 
 
 def check_name(given: str) -> str:
@@ -380,11 +375,9 @@ def strategy_name(given: str) -> str:
     return Path(given).expanduser().resolve().name if "/" in given else given
 
 
-Name = Annotated[str, pydantic.AfterValidator(check_name)]
-"""The name of a benchmark, a strategy or a preset."""
+Name = Annotated[str, pydantic.AfterValidator(check_name)]  # the name of a benchmark, a strategy or a preset
 
 ModelName = Annotated[str, pydantic.AfterValidator(check_no_file)]
 """The name of a model or its preset, its id on the hub, or the folder of its weights, which are data."""
 
-RunName = Annotated[str, pydantic.AfterValidator(check_run_name)]
-"""The name of a run."""
+RunName = Annotated[str, pydantic.AfterValidator(check_run_name)]  # the name of a run

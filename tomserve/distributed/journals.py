@@ -237,7 +237,7 @@ def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
     return JoinedRows(
         tuple(lost.filter(pl.col("source") == n)["key"] for n in range(len(journals))),
         talks.height - lost.height,
-        int(talks["ended"].sum() - lost["ended"].sum()),
+        int(talks["ended"].sum()) - int(lost["ended"].sum()),
     )
 
 

@@ -37,11 +37,8 @@ from tomserve.serving import keys
 from tomserve.serving.endpoint import ServerWatch
 from tomserve.status import ANSWERS, FINAL, SPOKEN
 
-ENDING = FINAL - ANSWERS
-"""Statuses of replies that are no answer and never will be."""
-
-Build = Callable[[Identity, Turn], Request]
-"""A function that makes the request of a turn."""
+ENDING = FINAL - ANSWERS  # statuses of replies that are no answer and never will be
+Build = Callable[[Identity, Turn], Request]  # a function that makes the request of a turn
 
 
 @dataclass(slots=True)
@@ -178,8 +175,7 @@ class Question(NamedTuple):
         return Identity(self.item, self.strategy.name, number, self.sample)
 
 
-QuestionFilter = Callable[[Question], bool]
-"""A function that says whether a question is to be asked."""
+QuestionFilter = Callable[[Question], bool]  # a function that says whether a question is to be asked
 
 
 class RequestCount(NamedTuple):

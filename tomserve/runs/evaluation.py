@@ -145,8 +145,7 @@ def check_endpoints(
     return longest
 
 
-SHORT = 8000
-"""Characters of a prompt that every server takes whole: about 2,000 tokens."""
+SHORT = 8000  # characters of a prompt that every server takes whole: about 2,000 tokens
 
 
 def _find_cut(
@@ -159,8 +158,7 @@ def _find_cut(
     return probe.describe_cut(model, longest, sampling.extra) if size > SHORT else ""
 
 
-Prompt = tuple[str, str, Sequence[Message], int]
-"""(item's id, strategy, messages, tokens for the reply)."""
+Prompt = tuple[str, str, Sequence[Message], int]  # (item's id, strategy, messages, tokens for the reply)
 
 
 def _longest_prompts(questions: Questions) -> Iterator[Prompt]:

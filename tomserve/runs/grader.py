@@ -61,17 +61,13 @@ from tomserve.serving.probe import Probe, WaitPolicy
 from tomserve.stats.proportions import wilson
 from tomserve.status import FINAL, listed
 
-STRATEGY = "reader"
-"""The strategy whose prompt the reader is asked by."""
-
-BEGINNING, END = 2000, 6000
-"""How many characters of a long reply are shown: answers stand first, or last."""
+STRATEGY = "reader"  # the strategy whose prompt the reader is asked by
+BEGINNING, END = 2000, 6000  # how many characters of a long reply are shown: answers stand first, or last
 
 _TOKEN = re.compile(r"<(?=[|/\w\uff5c])|\[(?=/?[A-Z]{3,})")
 """Where a chat template's own marks begin, such as <|im_end|>, </s>, <start_of_turn> or [/INST]."""
 
-OTHER = "(none of the choices)"
-"""What the reader is shown beside a letter that another tool offered for something else."""
+OTHER = "(none of the choices)"  # what the reader is shown beside a letter that another tool offered for something else
 
 _SHORT = ("json", "fenced", "embedded", "unclosed", "label")
 """How the rules name replies that need no careful reading: objects and bare labels."""
@@ -280,8 +276,7 @@ def excerpt(text: str) -> list[str]:
     return [line for line in inert if line] or ["(nothing)"]
 
 
-SAMPLE = 100
-"""How many replies that the rules have read are also read by the reader, if nothing else is said."""
+SAMPLE = 100  # how many replies that the rules have read are also read by the reader, if nothing else is said
 
 
 class Agreement(NamedTuple):

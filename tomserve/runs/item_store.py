@@ -26,8 +26,7 @@ from tomserve.errors import MachineError
 from tomserve.items import Factor, Item, is_variant, where
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, describe, draw_places, share_of
 
-HELD = 1 << 24
-"""So many bytes of lines are held in memory at most before they go to the file."""
+HELD = 1 << 24  # so many bytes of lines are held in memory at most before they go to the file
 
 
 class LineStore(Sequence[bytes]):

@@ -35,17 +35,13 @@ from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError, MachineError
 from tomserve.status import ANSWERS, FINAL, SPOKEN
 
-Row = dict[str, Any]
-"""One row, with the fields of the data contract Response."""
-
-MODELS = 64
-"""How many different names of models are kept of a file at most."""
+Row = dict[str, Any]  # one row, with the fields of the data contract Response
+MODELS = 64  # how many different names of models are kept of a file at most
 
 _KINDS = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
 """Fields that every row must have, with the types of their values."""
 
-_FURTHER: dict[str, type] = {**CLOSING, "sample": int}
-"""Fields that some rows have, with the types of their values."""
+_FURTHER: dict[str, type] = {**CLOSING, "sample": int}  # fields that some rows have, with the types of their values
 
 _RARE = frozenset(_FURTHER)
 
@@ -303,17 +299,13 @@ class Journal:
 JOURNAL, PACKED = "responses.jsonl", "responses.parquet"
 """The names of a run's journal, and of the file that holds it packed."""
 
-MARK = "tomserve_journal"
-"""The name under which the file's metadata say what it holds, as JSON."""
-
-LINE = "line"
-"""The column that holds the lines of the journal, each with its end."""
+MARK = "tomserve_journal"  # the name under which the file's metadata say what it holds, as JSON
+LINE = "line"  # the column that holds the lines of the journal, each with its end
 
 DENSEST = 1000
 """A file that claims to hold more than this many times its own bytes is refused: no replies are that much alike."""
 
-BATCH = 5_000
-"""So many lines are unpacked at a time, or fewer where the file was packed in smaller groups."""
+BATCH = 5_000  # so many lines are unpacked at a time, or fewer where the file was packed in smaller groups
 
 WAY_OUT = "take the file from where you have the run from, or unpack it with the tomserve that packed it"
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tomserve.serving.endpoint import Target
 
 
-LONGEST_NAME = 200
-"""Most characters of the name of a strategy."""
+LONGEST_NAME = 200  # most characters of the name of a strategy
 
 
 class ManifestPart(BaseModel):
@@ -169,8 +168,7 @@ def refuse_closed(folder: Path, measured: bool, foreign: ForeignRecord | None) -
         raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
 
 
-WAY_OUT = "restore the file, or use --run NEW"
-"""What a user can do about a manifest that is broken."""
+WAY_OUT = "restore the file, or use --run NEW"  # what a user can do about a manifest that is broken
 
 FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
 """Fields that must stay the same within a run. Prompts must, too; they are compared strategy by strategy."""

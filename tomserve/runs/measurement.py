@@ -58,8 +58,7 @@ def check_work_folder(path: Path) -> None:
         raise ConfigError(f"{path}: is no folder of this run (a link, or a file); move it away")
 
 
-WORK = "work"
-"""The folder, inside that of the run, for what a measurement has done so far."""
+WORK = "work"  # the folder, inside that of the run, for what a measurement has done so far
 
 FIXED = ("study", "benchmark", "benchmark_digest", "model", "revision")
 """Fields of the manifest that must stay the same within a measured run. All of its settings must, too."""

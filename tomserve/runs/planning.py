@@ -38,14 +38,9 @@ from tomserve.serving.presets import Preset
 from tomserve.serving.probe import WaitPolicy
 from tomserve.variants import Dropped, Kind, Retell
 
-HOTTEST = 2
-"""The highest temperature that servers take."""
-
-SEEDS = 2**31
-"""Seeds are below this number; servers take 32 bits with a sign at least."""
-
-MOST_REPEATS = 1000
-"""How many samples of a question there may be at most."""
+HOTTEST = 2  # the highest temperature that servers take
+SEEDS = 2**31  # seeds are below this number; servers take 32 bits with a sign at least
+MOST_REPEATS = 1000  # how many samples of a question there may be at most
 
 
 def check_options(options: EvalOptions) -> None:
@@ -223,8 +218,7 @@ def check_sampling_varies(options: EvalOptions, strategies: Sequence[Strategy]) 
             )
 
 
-AGAIN_ITEMS = 200
-"""Of so many originals T0 asks the same prompt again, where --noise-check names no share."""
+AGAIN_ITEMS = 200  # of so many originals T0 asks the same prompt again, where --noise-check names no share
 
 REASONS = 20
 """So many reasons for which variants were left out are recorded of each kind; further ones are counted together."""
@@ -342,8 +336,7 @@ def add_variants(
     return VariedItems(originals, known, tuple(kinds), {kind: dict(one) for kind, one in dropped.items()})
 
 
-TELL_EVERY = 100_000
-"""After so many items it is said how many were read."""
+TELL_EVERY = 100_000  # after so many items it is said how many were read
 
 
 @dataclass(frozen=True)

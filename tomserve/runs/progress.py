@@ -120,14 +120,9 @@ class RowCounter:
 
 FILE = "progress.json"
 
-WRITE_EVERY = 1.0
-"""Seconds between two records while something is asked."""
-
-WINDOW = 30.0
-"""Seconds over which the rate is taken."""
-
-LONGEST_TEXT = 1000
-"""Characters of a message, or of an item's name, that the record holds at most."""
+WRITE_EVERY = 1.0  # seconds between two records while something is asked
+WINDOW = 30.0  # seconds over which the rate is taken
+LONGEST_TEXT = 1000  # characters of a message, or of an item's name, that the record holds at most
 
 Count = Annotated[int, pydantic.Field(ge=0, lt=2**53)]
 Number = Annotated[float, pydantic.Field(ge=0, lt=1e15, allow_inf_nan=False)]
@@ -319,8 +314,7 @@ class ProgressRecorder:
         return self._mask(text)[:LONGEST_TEXT]
 
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended: 128 plus the number of the signal, as shells have it."""
+INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended: 128 plus the number of the signal, as shells have it
 
 
 class Stop:

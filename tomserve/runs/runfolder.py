@@ -45,8 +45,7 @@ REPLACED = (
 PARTS = "shards.json"
 """The record in a folder that holds the parts (shards) of an evaluation, each of which is a run folder."""
 
-LOOKS, LOOK = 25, 0.01
-"""How often a lock that is held is tried again, and after how many seconds."""
+LOOKS, LOOK = 25, 0.01  # how often a lock that is held is tried again, and after how many seconds
 
 
 def run_path(run: str) -> Path:
@@ -298,11 +297,8 @@ class RunFolder:
                 file.write(line)
 
 
-TABLE = "scores.parquet"
-"""The file that keeps a run's score table."""
-
-JOURNAL, ITEMS = journal.JOURNAL, "items.jsonl"
-"""The files of a run folder that hold its rows and its items."""
+TABLE = "scores.parquet"  # the file that keeps a run's score table
+JOURNAL, ITEMS = journal.JOURNAL, "items.jsonl"  # the files of a run folder that hold its rows and its items
 
 Record = Mapping[str, Any]
 """What a table was made from: `run`, `model`, `chains`, `turns` (of each strategy that has not exactly one), `lettered`

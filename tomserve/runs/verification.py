@@ -57,14 +57,12 @@ from tomserve.status import FINAL
 
 SEAL_FILE = "seal.json"
 
-GROWING = (runfolder.JOURNAL, NOISE, grades.JOURNAL)
-"""Files to which lines are only ever added."""
+GROWING = (runfolder.JOURNAL, NOISE, grades.JOURNAL)  # files to which lines are only ever added
 
 SEALED = ("manifest.json", runfolder.ITEMS, grades.RECORD, *GROWING)
 """The files that make up a run of answers. A measured run has its table besides."""
 
-EVERY = 1000
-"""A journal is digested anew after so many lines."""
+EVERY = 1000  # a journal is digested anew after so many lines
 
 Digest = Annotated[str, pydantic.StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z-]{1,50}\.[a-z]{1,10}$")]
@@ -406,8 +404,7 @@ def _options(asked: AskedStrategy, manifest: Manifest) -> Iterator[dict[str, Any
             yield {**own, "max_tokens": most, "thinking": thinking}
 
 
-SEAL = "seal"
-"""What the check of a seal is called; every run is looked at for one, after all else."""
+SEAL = "seal"  # what the check of a seal is called; every run is looked at for one, after all else
 
 
 class Finding(NamedTuple):

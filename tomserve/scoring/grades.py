@@ -27,11 +27,8 @@ from tomserve.scoring.metrics import Kind
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.status import ANSWERS, INVALID, OK
 
-PARSE_CHOICE = "reader"
-"""The value of the column `parse` of an answer that a model has read."""
-
-JOURNAL, RECORD = "reader.jsonl", "reader.json"
-"""The names of the two files in a run folder."""
+PARSE_CHOICE = "reader"  # the value of the column `parse` of an answer that a model has read
+JOURNAL, RECORD = "reader.jsonl", "reader.json"  # the names of the two files in a run folder
 
 MARK = "reader"
 """The field of a row, and of the record, that tells one reader (model, prompt and sampling) from another."""
@@ -151,8 +148,7 @@ def _way_out(place: GradeFiles) -> str:
 FIELD = "graded"
 """The field of a row that holds the grade: by, correct, answer, value, counts and, where it is so, unread."""
 
-PARSE_GRADE = "graded"
-"""How a row was read whose grade counts (column `parse`)."""
+PARSE_GRADE = "graded"  # how a row was read whose grade counts (column `parse`)
 
 GRADED: dict[str, Kind] = {
     "graded_by": pl.String,
@@ -209,11 +205,8 @@ def grade_fields(row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]] = 
     return dict(zip(GRADED, (grade.by, grade.correct, grade.answer, value), strict=True))
 
 
-GRADE = "graded_correct"
-"""The column of a score table that says whether the tool counts a reply as right."""
-
-FEW, FEW_SHARE = 3, 0.02
-"""So many replies, and this share of all, may be read otherwise without a word."""
+GRADE = "graded_correct"  # the column of a score table that says whether the tool counts a reply as right
+FEW, FEW_SHARE = 3, 0.02  # so many replies, and this share of all, may be read otherwise without a word
 
 
 @dataclass(slots=True)

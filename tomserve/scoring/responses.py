@@ -27,8 +27,7 @@ from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 CACHED = 1024
 """How many items are kept in memory. Rows are scored in the order of their items, so a few are enough."""
 
-BOM = b"\xef\xbb\xbf"
-"""The bytes with which some programs begin a file of UTF-8."""
+BOM = b"\xef\xbb\xbf"  # the bytes with which some programs begin a file of UTF-8
 
 
 class ItemFile:
@@ -186,8 +185,7 @@ class ResponseFile:
     another one than the row's own; where no row ended it, it is a row of status "unfinished" without an answer. Raises
     ConfigError where the file, or every line of it, cannot be read, or where a status is no text."""
 
-    _needed = True
-    """Whether a file without any usable line is refused."""
+    _needed = True  # whether a file without any usable line is refused
 
     def __init__(
         self,

@@ -390,8 +390,7 @@ def build_frame(
     return wide.select(*COLUMNS, *columns.samples, *columns.grades, *columns.factors, *columns.items, *columns.replies)
 
 
-_REPEATED = 4096
-"""How many replies are kept of one item, so that an item that is asked very often needs no more memory."""
+_REPEATED = 4096  # how many replies are kept of one item, so that an item that is asked very often needs no more memory
 
 
 class _Replies:

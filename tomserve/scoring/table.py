@@ -27,14 +27,9 @@ from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.score import PARTIAL, PEOPLE, SAMPLED, Answers, Columns, build_frame, sample_of
 from tomserve.status import KNOWN, inert, known, unknown
 
-TABLES = (".parquet", ".jsonl", ".csv")
-"""The suffixes of files that can hold a score table."""
-
-PART = 10_000
-"""How many rows are scored before they are written."""
-
-Note = Callable[[str], None]
-"""A function that is told, in one line, what could not be read."""
+TABLES = (".parquet", ".jsonl", ".csv")  # the suffixes of files that can hold a score table
+PART = 10_000  # how many rows are scored before they are written
+Note = Callable[[str], None]  # a function that is told, in one line, what could not be read
 
 
 def gold_column(columns: Collection[str]) -> pl.Expr | None:
@@ -221,8 +216,7 @@ def cast_columns(frame: pl.DataFrame, path: str) -> pl.DataFrame:
     return frame.select(*known, pl.exclude(*known))
 
 
-LONGEST_NAME = 200
-"""Most characters of the name of a column."""
+LONGEST_NAME = 200  # most characters of the name of a column
 
 UNREADABLE = (pl.Binary, pl.Struct, pl.Object, pl.Array, pl.Duration, pl.Time)
 """Types that no column of tomserve has and that can be neither counted nor shown."""
