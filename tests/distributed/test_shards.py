@@ -48,8 +48,12 @@ def test_a_part_that_is_current_is_passed_over_and_one_that_grew_is_scored_again
     score_parts(folder)
     journal = part_folder(folder, 1) / "responses.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    table = part_folder(folder, 0) / "scores.parquet"
+    scored = table.read_bytes()
+    table.write_bytes(b"forged")
     done = score_parts(folder)
     assert (done.scored, done.current) == ((1,), (0, 2))
+    assert table.read_bytes() == scored, "what lies there is never believed"
 
 
 def test_a_broken_part_is_named_and_the_others_are_scored(runs: Path, cli) -> None:

@@ -424,6 +424,19 @@ class FileSnapshot:
         return size == self.size and _name(found.hexdigest()) == self.digest
 
 
+def whole_length(path: Path) -> int:
+    """How many bytes of a file are whole lines. Raises OSError."""
+    with open_for_reading(path) as file:
+        end = file.seek(0, 2)
+        while end > 0:
+            step = min(CHUNK, end)
+            file.seek(end - step)
+            if (at := file.read(step).rfind(b"\n")) >= 0:
+                return end - step + at + 1
+            end -= step
+    return 0
+
+
 def digest_file(path: Path) -> tuple[int, str]:
     """Length in bytes and digest of a whole file, as a FileSnapshot names it. Raises OSError."""
     with path.open("rb") as file:

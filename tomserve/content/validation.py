@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
+import orjson
 import pydantic
 import yaml
 
 from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError, nearest
 
+Model = TypeVar("Model", bound=pydantic.BaseModel)
 Loc = tuple[str | int, ...]  # the path to a value: keys and list positions from the top of the file
 
 _PLAIN = {
@@ -81,6 +83,21 @@ def validation_error(
     first = choose_error(error)
     field = ".".join(map(str, place_of(first, data)))
     return ConfigError(f"{path}: {field}: {explain(first, data, model)}; {way_out}")
+
+
+def read_record(path: Path, model: type[Model], way_out: str) -> Model | None:
+    """The record in a file of JSON, which may come from anybody; None where there is no file. way_out: what to do about
+    a broken one. Raises ConfigError by file and field where it cannot be read or is none."""
+    try:
+        data = files.read_json(path, way_out)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        return model.model_validate_json(orjson.dumps(data))  # of Python's lists a strict model would take no tuples
+    except pydantic.ValidationError as error:
+        raise validation_error(error, data, model, path, way_out) from None
 
 
 def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:
@@ -223,7 +240,6 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-Model = TypeVar("Model", bound=pydantic.BaseModel)
 SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in its faster version where libyaml is installed."""
 

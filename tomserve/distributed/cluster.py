@@ -18,7 +18,7 @@ import pydantic
 
 from tomserve.content import digest, files
 from tomserve.content.paths import state_root
-from tomserve.content.validation import validation_error
+from tomserve.content.validation import read_record
 from tomserve.errors import ConfigError
 from tomserve.serving.auto_preset import resolve_preset
 from tomserve.serving.command import set_port, shell_line
@@ -40,7 +40,7 @@ class Job(pydantic.BaseModel):
     Ray that answers with a program.
     """
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
     cluster: Literal["slurm", "ray"]
@@ -51,10 +51,14 @@ class Job(pydantic.BaseModel):
     details: dict[str, Any] = {}
     ours: bool = pydantic.Field(default=True, exclude=True)
 
+    def record(self) -> dict[str, Any]:
+        """The job as its file holds it."""
+        return self.model_dump(mode="json", by_alias=True)
+
     def write(self, folder: Path) -> None:
         """Write the record beside the parts, and note for this user that it is his. Raises OSError where the record
         cannot be written."""
-        record = self.model_dump(mode="json", by_alias=True)
+        record = self.record()
         with files.replace_file(folder / FILE) as file:
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
         with contextlib.suppress(OSError):
@@ -65,20 +69,8 @@ class Job(pydantic.BaseModel):
     @classmethod
     def read(cls, folder: Path) -> Job | None:
         """The record beside these parts; None where nothing was submitted. Raises ConfigError where it is broken."""
-        path = folder / FILE
-        try:
-            data = files.read_json(path, WAY_OUT)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        if isinstance(data, dict):
-            data = {**data, "ours": _note(data).exists()}
-            data.pop("seal", None)  # of earlier versions
-        try:
-            return cls.model_validate(data)
-        except pydantic.ValidationError as error:
-            raise validation_error(error, data, cls, path, WAY_OUT) from None
+        found = read_record(folder / FILE, cls, WAY_OUT)
+        return None if found is None else found.model_copy(update={"ours": _note(found.record()).exists()})
 
 
 def _note(record: Mapping[str, Any]) -> Path:

@@ -25,7 +25,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from tomserve.content import files
-from tomserve.content.files import FileSnapshot, changed_error, one_line, open_for_reading
+from tomserve.content.files import FileSnapshot, changed_error, one_line
 from tomserve.engine.records import CLOSES
 from tomserve.errors import ConfigError, ConflictError, JournalError
 from tomserve.runs.journal import (
@@ -162,23 +162,10 @@ class JournalIndex(NamedTuple):
     talks: pl.DataFrame
 
 
-def whole_length(path: Path) -> int:
-    """How many bytes of a file are whole lines. Raises OSError."""
-    with open_for_reading(path) as file:
-        end = file.seek(0, 2)
-        while end > 0:
-            step = min(CHUNK, end)
-            file.seek(end - step)
-            if (at := file.read(step).rfind(b"\n")) >= 0:
-                return end - step + at + 1
-            end -= step
-    return 0
-
-
 def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalIndex:
     """Read a journal. Raises ConfigError, by file and line, for a line that is no row, or a row that nobody asked."""
     try:
-        file = FileSnapshot(path, whole_length(path))
+        file = FileSnapshot(path, files.whole_length(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     keys, final, ended, times, mixes = array("Q"), array("B"), array("B"), array("q"), array("Q")
@@ -369,7 +356,7 @@ def _check(folder: Path, *, unfinished: bool) -> None:
 
 def _describe_journal(path: Path) -> PackedHeader:
     """The header of the packed file. Raises ConfigError where the journal ends in half a line."""
-    if whole_length(path) != path.stat().st_size:
+    if files.whole_length(path) != path.stat().st_size:
         raise ConfigError(
             f"{path}: ends in half a line, as a killed process leaves it; repeat the command that made the run, which "
             "puts that right, then pack it"

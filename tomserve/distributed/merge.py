@@ -27,7 +27,6 @@ from tomserve.content import files
 from tomserve.content.files import FileSnapshot, digest_file, one_line, open_for_reading
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.distributed import journals
-from tomserve.distributed.journals import whole_length
 from tomserve.distributed.shards import FILE, Shards, part_folder
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
@@ -312,7 +311,7 @@ def merge_choices(
     rows = stack.enter_context(files.temporary_file(into))
     seen: set[bytes] = set()
     for place in places:
-        for _, _, line in FileSnapshot(place.journal, whole_length(place.journal)).lines():
+        for _, _, line in FileSnapshot(place.journal, files.whole_length(place.journal)).lines():
             if (digest := hashlib.blake2b(line, digest_size=12).digest()) not in seen:
                 seen.add(digest)
                 rows.write(line)

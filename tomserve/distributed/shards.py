@@ -20,7 +20,7 @@ import pydantic
 
 from tomserve.content import digest_of, files
 from tomserve.content.paths import PARTS_ENDING, run_name
-from tomserve.content.validation import CODE, ModelName, Name, RunName, check_part, strategy_name, validation_error
+from tomserve.content.validation import CODE, ModelName, Name, RunName, check_part, read_record, strategy_name
 from tomserve.engine import transports
 from tomserve.errors import ConfigError
 from tomserve.runs import progress, runfolder
@@ -28,7 +28,7 @@ from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, chec
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import Progress
 from tomserve.runs.runfolder import PARTS, run_path
-from tomserve.runs.scores import read_current_record, scores_of
+from tomserve.runs.scores import export_scores, scores_of
 from tomserve.scoring.table import COLUMNS, Note, check_columns, read_table
 from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, known
@@ -231,17 +231,9 @@ class Shards(_Part):
     @classmethod
     def read(cls, folder: Path) -> Shards:
         """The record in a folder of parts. Raises ConfigError, by file and field, where it is missing or broken."""
-        path = folder / FILE
-        try:
-            data = files.read_json(path, WAY_OUT)
-        except FileNotFoundError:
-            raise ConfigError(f"{folder}: holds no parts ({FILE} is missing); `tomserve shard` makes them") from None
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        try:
-            return cls.model_validate(data)
-        except pydantic.ValidationError as error:
-            raise validation_error(error, data, cls, path, WAY_OUT) from None
+        if (found := read_record(folder / FILE, cls, WAY_OUT)) is None:
+            raise ConfigError(f"{folder}: holds no parts ({FILE} is missing); `tomserve shard` makes them")
+        return found
 
 
 def merged_folder(folder: Path) -> Path:
@@ -367,7 +359,7 @@ def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int
         try:
             if not (part / "manifest.json").exists():
                 waiting.append(number)
-            elif read_current_record(part) is not None:
+            elif export_scores(part):
                 current.append(number)
             else:
                 scores_of(part, note=note, again=True)

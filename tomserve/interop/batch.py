@@ -32,7 +32,7 @@ import pydantic
 from tomserve import benchmarks
 from tomserve.content import files, output_path
 from tomserve.content.compact_index import Index
-from tomserve.content.validation import Name, strategy_name, validation_error
+from tomserve.content.validation import Name, read_record, strategy_name
 from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.records import CLOSES, Row, build_row, reuse_row
@@ -402,17 +402,7 @@ class Exports(_Record):
     @classmethod
     def read(cls, folder: Path) -> Exports:
         """The record of a run; an empty one where nothing was exported. Raises ConfigError by file and field."""
-        path = folder / BATCH_FILE
-        try:
-            data = files.read_json(path, WAY_OUT)
-        except FileNotFoundError:
-            return cls()
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        try:
-            return cls.model_validate(data)
-        except pydantic.ValidationError as error:
-            raise validation_error(error, data, cls, path, WAY_OUT) from None
+        return read_record(folder / BATCH_FILE, cls, WAY_OUT) or cls()
 
 
 def part_number(folder: Path) -> int | None:

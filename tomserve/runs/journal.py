@@ -43,7 +43,7 @@ _KINDS = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
 
 _FURTHER: dict[str, type] = {**CLOSING, "sample": int}  # fields that some rows have, with the types of their values
 
-_RARE = frozenset(_FURTHER)
+_TYPES = tuple(_KINDS.values())
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -71,8 +71,9 @@ def parse_row(path: Path, number: int, line: bytes) -> Row:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{number}: not JSON ({error.msg}); {way_out}") from None
-    if _is_plain(row):
-        return row  # type: ignore[no-any-return]  # it has just been looked at
+    plain = type(row) is dict and tuple(map(type, map(row.get, _KINDS))) == _TYPES
+    if plain and row["status"] and _FURTHER.keys().isdisjoint(row):  # most are, and a resumed run reads all its rows
+        return row  # type: ignore[no-any-return]
     missing = [name for name in _KINDS if name not in row] if isinstance(row, dict) else ["all of them"]
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
@@ -84,44 +85,26 @@ def parse_row(path: Path, number: int, line: bytes) -> Row:
     return dict(row)
 
 
-def _is_plain(row: Any) -> bool:
-    """Whether what a line holds is a row as most are: with the fields of every row, and none that is to be looked at
-    more closely."""
-    return (
-        type(row) is dict
-        and type(row.get("item")) is type(row.get("strategy")) is type(row.get("key")) is str
-        and type(status := row.get("status")) is str
-        and status != ""
-        and type(row.get("turn")) is int
-        and _RARE.isdisjoint(row)
-    )
-
-
 def row_identity(row: Row) -> Identity:
     """The identity that a row answers."""
     return Identity(row["item"], row["strategy"], row["turn"], row.get("sample") or 0)
 
 
 class Journal:
-    """A journal that is open for appending. path: the file; it is made where it does not exist. marks: fields that
-    every row of this journal carries. Rows of the file with other values belong to another journal in the same file,
-    and are neither counted nor reused here. final: the identities that are never asked again. closed: the conversations
-    of several turns that have ended, each by the identity of its first turn. further: the conversations that have a
-    final row of a later turn than their first and are not closed, each by its item, strategy and sample. asked: the
-    strategies that have at least one row. failed: the status of each identity whose last row is no answer. models: the
-    models that earlier answers name (field `served_model`), at most MODELS of them. torn: the file to which an
-    incomplete last line was moved; None where there was none. Raises ConfigError as `read_rows` does, and where the
-    file cannot be written."""
+    """A journal that is open for appending; it is made where it does not exist. marks: fields that every row of this
+    journal carries. Rows of the file with other values belong to another journal in the same file, and are neither
+    counted nor reused here. Raises ConfigError as `read_rows` does, and where the file cannot be written."""
 
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self._marks = dict(marks or {})
-        self.final, self.closed = Index(), Index()
-        self.further: set[tuple[str, str, int]] = set()
-        self.asked: set[str] = set()
-        self.failed: dict[Identity, str] = {}
-        self.models: set[str] = set()
-        self.torn: Path | None = None
+        self.final = Index()  # the identities that are never asked again
+        self.closed = Index()  # the conversations of several turns that have ended, by the identities of first turns
+        self.further: set[tuple[str, str, int]] = set()  # open ones with a final row of a later turn
+        self.asked: set[str] = set()  # the strategies that have at least one row
+        self.failed: dict[Identity, str] = {}  # the status of each identity whose last row is no answer
+        self.models: set[str] = set()  # the models that earlier answers name (`served_model`), at most MODELS
+        self.torn: Path | None = None  # the file to which an incomplete last line was moved
         self._offsets = Index()
         self._size = 0
         own = self._marks.items()
@@ -175,21 +158,11 @@ class Journal:
     def _move_torn_line(self) -> None:
         """Move half a line that a crash left at the end to a file of its own, so that the next row begins a line."""
         try:
+            start = files.whole_length(self.path)
             with os.fdopen(files.open_regular(self.path, os.O_RDWR), "r+b") as file:
-                data_end = file.seek(0, os.SEEK_END)
-                start = data_end
-                while start > 0:
-                    step = min(65536, start)
-                    file.seek(start - step)
-                    at = file.read(step).rfind(b"\n")
-                    if at >= 0:
-                        start = start - step + at + 1
-                        break
-                    start -= step
-                if start == data_end:
-                    return
                 file.seek(start)
-                torn = file.read()
+                if not (torn := file.read()):
+                    return
                 with files.create_file(self.path.with_name(f"{self.path.stem}.torn-{int(time.time())}.txt")) as kept:
                     kept.write(torn)
                 self.torn = Path(kept.name)
@@ -398,16 +371,8 @@ def count_packed_lines(folder: Path) -> int:
     return 0
 
 
-def _unpack(packed: Path, out: Path) -> None:
-    with open(out, "xb") as file:
-        for piece in read_chunks(packed):
-            file.write(piece)
-
-
 _LOCK = threading.Lock()
-_KEPT: dict[tuple[str, int, int, int], Path] = {}
-_FOLDERS: dict[int, contextlib.ExitStack] = {}
-"""The journals that were unpacked by this process, and what removes them when it ends, by its number."""
+_UNPACKED: dict[tuple[int, str, int, int, int], Path] = {}  # the journals that were unpacked, by this process
 
 
 def journal_path(folder: Path) -> Path:
@@ -423,28 +388,21 @@ def journal_path(folder: Path) -> Path:
             status = packed.stat()
         except OSError as error:
             raise ConfigError(f"{packed}: cannot be read ({error.strerror})") from None
-        key = (str(packed.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
-        if (found := _KEPT.get(key)) is None or not found.exists():
+        key = (os.getpid(), str(packed.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
+        if (found := _UNPACKED.get(key)) is None or not found.exists():
+            stack = contextlib.ExitStack()
+            atexit.register(lambda: stack.close() if os.getpid() == key[0] else None)
             try:
-                place = _folder().enter_context(files.temporary_folder())
-                found = place / JOURNAL
-                _unpack(packed, found)
+                found = stack.enter_context(files.temporary_folder()) / JOURNAL
+                with open(found, "xb") as file:
+                    file.writelines(read_chunks(packed))
             except OSError as error:
                 raise MachineError(
                     f"{packed}: cannot be unpacked ({error.strerror}); free space, name another folder by TMPDIR, or "
                     "unpack it in its place (`tomserve unpack RUN`)"
                 ) from None
-            _KEPT[key] = found
+            _UNPACKED[key] = found
         return found
-
-
-def _folder() -> contextlib.ExitStack:
-    """What keeps the temporary folders of this process."""
-    number = os.getpid()
-    if number not in _FOLDERS:
-        stack = _FOLDERS[number] = contextlib.ExitStack()
-        atexit.register(lambda: stack.close() if os.getpid() == number else None)
-    return _FOLDERS[number]
 
 
 def restore_journal(folder: Path, say: Callable[[str], None] = lambda text: None) -> bool:
@@ -457,8 +415,7 @@ def restore_journal(folder: Path, say: Callable[[str], None] = lambda text: None
         return False
     try:
         with files.replace_file(folder / JOURNAL) as file:
-            for piece in read_chunks(folder / PACKED):
-                file.write(piece)
+            file.writelines(read_chunks(folder / PACKED))
         (folder / PACKED).unlink()
     except OSError as error:
         raise JournalError(

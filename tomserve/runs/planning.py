@@ -44,42 +44,17 @@ MOST_REPEATS = 1000  # how many samples of a question there may be at most
 
 
 def check_options(options: EvalOptions) -> None:
-    """Raise ConfigError where lists, numbers, temperature, seed or the number of samples cannot be."""
-    _check_lists(options)
-    _check_numbers(options)
-    _check_sampling(options)
-
-
-def _check_lists(options: EvalOptions) -> None:
-    """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
-    several: dict[str, object] = {
-        "base_urls": options.base_urls,
-        "strategies": options.strategies,
-        "variants": options.variants,
-        "where": options.where,
-    }
-    for name, given in several.items():
-        if isinstance(given, str):
+    """Raise ConfigError where a list, a number, the temperature, the seed or the number of samples cannot be."""
+    for name in ("base_urls", "strategies", "variants", "where"):
+        if isinstance(given := getattr(options, name), str):  # it would be taken letter by letter
             raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
-
-
-def _check_numbers(options: EvalOptions) -> None:
-    """Raise ConfigError for a number of items, tokens, requests or seconds that is too small or no number."""
-    counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
-    for name, count in counts.items():
-        if count is not None and (type(count) is not int or count < 1):
+    for name in ("limit", "max_tokens", "concurrency"):
+        if (count := getattr(options, name)) is not None and (type(count) is not int or count < 1):
             raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
-    for name, seconds in {
-        "the timeout": options.timeout,
-        "hedge": options.hedge,
-        "the patience": options.patience,
-    }.items():
+    for name, said in {"timeout": "the timeout", "hedge": "hedge", "patience": "the patience"}.items():
+        seconds = getattr(options, name)
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
-            raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
-
-
-def _check_sampling(options: EvalOptions) -> None:
-    """Raise ConfigError where temperature, seed or the number of samples is no such number, or they do not fit."""
+            raise ConfigError(f"{said} is {seconds!r:.40}; expected seconds, at least 1")
     temperature, seed, repeats = options.temperature, options.seed, options.repeats
     if not isinstance(temperature, int | float) or isinstance(temperature, bool) or not 0 <= temperature <= HOTTEST:
         raise ConfigError(f"temperature is {temperature!r:.40}; expected a number from 0 (greedy) to {HOTTEST}")

@@ -199,11 +199,23 @@ def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = No
             table = (scratch / runfolder.TABLE).read_bytes()
         cache.keep(_place(head["record"]), orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE), table)
     with contextlib.suppress(OSError):  # a read-only folder
-        path = folder / runfolder.TABLE
-        if not path.exists() or files.digest_file(path)[1] != head["record"]["table"]:
-            with files.replace_file(path) as file:
-                file.write(table)
+        _export(folder, head, table)
     return ScoredRun(pl.read_parquet(table), head["record"], head["unread"])
+
+
+def _export(folder: Path, head: Mapping[str, Any], table: bytes) -> None:
+    path = folder / runfolder.TABLE
+    if not path.exists() or files.digest_file(path)[1] != head["record"]["table"]:
+        with files.replace_file(path) as file:
+            file.write(table)
+
+
+def export_scores(folder: Path) -> bool:
+    """Make ``scores.parquet`` in a run's folder that of its files as they are, where its scores are kept. Returns
+    whether they are. Raises ConfigError where the folder is no run, OSError where the file cannot be written."""
+    if (kept := _find_kept(folder, _describe(folder))) is not None:
+        _export(folder, *kept)
+    return kept is not None
 
 
 def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None, again: bool = False) -> pl.DataFrame:

@@ -34,7 +34,7 @@ from tomserve.content import files, signatures
 from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_bytes, digest_file, one_line
 from tomserve.content.paths import run_name
-from tomserve.content.validation import validation_error
+from tomserve.content.validation import read_record
 from tomserve.engine.records import utc_now
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError
@@ -115,17 +115,7 @@ class Seal(_Part):
     @classmethod
     def read(cls, folder: Path) -> Seal | None:
         """The seal of that run; None where it has none. Raises ConfigError, by file and field, where it is broken."""
-        path = folder / SEAL_FILE
-        try:
-            data = files.read_json(path, WAY_OUT)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        try:
-            return cls.model_validate_json(orjson.dumps(data))  # of Python's lists it would take no tuples
-        except pydantic.ValidationError as error:
-            raise validation_error(error, data, cls, path, WAY_OUT) from None
+        return read_record(folder / SEAL_FILE, cls, WAY_OUT)
 
 
 WAY_OUT = "take the seal from where you have the run from, or delete it and seal the run yourself"
