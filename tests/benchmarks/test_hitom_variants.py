@@ -36,7 +36,6 @@ from tomserve.benchmarks.hitom.variants import (
     NOT_ENOUGH,
     OTHER_FORM,
     TOO_MANY,
-    _retell_story,
     condense,
     other_things,
     reorder,
@@ -229,7 +228,6 @@ def test_what_has_no_variant_says_why() -> None:
 
 
 def test_variants_are_the_same_in_every_process() -> None:
-    _retell_story.cache_clear()
     again = [retell(item, kind) for item in list(hitom.load())[::40] for kind in TOLD]
     told = {new.id: new for kind in TOLD for _, new in made("built-in", kind)[0]}
     assert all(told.get(new.id, new) == new for new in again)

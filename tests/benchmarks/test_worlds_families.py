@@ -140,8 +140,8 @@ def test_templates_say_in_many_phrasings_what_their_events_say() -> None:
             assert not [phrasing for phrasing in said[key] if words(phrasing) & (x | y)], template["name"]
         assert words(template["x"]["clause"]) & x
         assert words(template["y"]["clause"]) & y
-    for part in ("roles", "questions"):
-        assert min(len(set(phrasings)) for phrasings in built_in().extra("causal", part).values()) >= 8
+    phrases = built_in().phrases("causal")
+    assert min(len(set(phrasings)) for phrasings in (*phrases.roles.values(), *phrases.questions.values())) >= 8
 
 
 WRONG = {"act_false_belief", "distrusted_true", "false_belief", "missed", "secret", "trusted_false"}

@@ -1,4 +1,4 @@
-"""The fixed release is generated once and read from then on; what is kept is believed by its digest alone."""
+"""The fixed release is generated once and read from then on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from tests.conftest import make_item
 from tomserve import content
@@ -50,8 +49,7 @@ def test_what_was_generated_once_is_read_from_then_on(made: Generator, cache: Pa
     for _ in range(3):
         assert list(generator.read_or_generate(release, made)) == made.items
     assert made.times == 1
-    (path,) = cache.iterdir()
-    assert path == generator.release_path(release)
+    path = generator.release_path(release)
     assert path.stat().st_mode & 0o077 == 0
 
 
@@ -63,29 +61,6 @@ def test_a_part_is_not_kept_and_neither_is_another_release(made: Generator, cach
     cache.parent.mkdir(exist_ok=True)
     cache.write_text("a file where a folder should be")
     assert list(generator.read_or_generate(made.release(), made)) == made.items
-
-
-@pytest.mark.parametrize("harm", ["changed", "torn", "bomb", "link", "folder", "large"])
-def test_another_file_is_not_believed(made: Generator, cache: Path, harm: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(generator, "LARGEST", 1 << 20)
-    release = made.release()
-    list(generator.read_or_generate(release, made))
-    path = generator.release_path(release)
-    data = path.read_bytes()
-    text = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 24)
-    if harm == "link":
-        path.symlink_to(path.rename(tmp_path / "elsewhere"))
-    elif harm == "folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        changed, bomb = zstandard.compress(text.replace(b"salt", b"malt", 1)), zstandard.compress(bytes(20 << 20))
-        harmed = {"changed": changed, "torn": data[: len(data) // 2], "bomb": bomb, "large": data + bytes(1 << 20)}
-        path.write_bytes(harmed[harm])
-    assert list(generator.read_or_generate(release, made)) == made.items
-    assert made.times == 2
-    assert list(generator.read_or_generate(release, made)) == made.items
-    assert made.times == (3 if harm == "folder" else 2), "it is replaced by what was generated"
 
 
 def test_other_words_have_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple, Protocol
+from functools import cache, lru_cache, wraps
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from tomserve.errors import ConfigError, InapplicableError, one_of
 from tomserve.items import Factor, Gold, Item
@@ -94,6 +94,34 @@ class Dropped(NamedTuple):
 
 Retell = Callable[[Item, Kind], Item]
 """A function that makes a variant of an item, by `make_variant`. It raises InapplicableError where it cannot."""
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def remember_reasons(size: int) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
+    """A decorator like lru_cache for a function that changes a story, which remembers also why it cannot be changed:
+    the questions of a story come one after another. size: how many results are kept."""
+
+    def decorate(change: Callable[Given, Made]) -> Callable[Given, Made]:
+        @lru_cache(maxsize=size)
+        def attempt(*given: Any) -> Made | InapplicableError:
+            try:
+                return change(*given)  # type: ignore[call-arg]
+            except InapplicableError as reason:
+                return reason
+
+        @wraps(change)
+        def changed(*given: Given.args, **_: Given.kwargs) -> Made:
+            found = attempt(*given)
+            if isinstance(found, InapplicableError):
+                raise InapplicableError(str(found))
+            return found
+
+        return changed
+
+    return decorate
+
 
 RECORD, RULES = "record", "rules"
 """How a variant was made (its factor `variant_by`): from the record of its story with the truth computed again, or by

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +54,7 @@ from tomserve.variants import (
     Kind,
     Retell,
     make_variant,
+    remember_reasons,
 )
 
 
@@ -352,8 +352,6 @@ def retell(item: Item, kind: Kind) -> Item:
     except ValueError:
         raise InapplicableError(OTHER_FORM) from None
     found = _retell_story(item.story, kind, item.cluster, obj, item.choices, semantics)
-    if isinstance(found, str):
-        raise InapplicableError(found)
     names = found.names
     people, thing = tuple(names.get(name, name) for name in asked), names.get(obj, obj)
     chain = found.ends.traced.chain(people, semantics)
@@ -378,35 +376,29 @@ def retell(item: Item, kind: Kind) -> Item:
     return made.model_copy(update={"factors": {**made.factors, **own}, **({} if proper else {"gold": None})})
 
 
-@lru_cache(maxsize=256)
+@remember_reasons(256)
 def _retell_story(
     sentences: tuple[str, ...], kind: Kind, cluster: str, obj: str, choices: tuple[str, ...], semantics: Semantics
-) -> Retold | str:
-    """The story in a variant of that kind, or why there is none. Kept for the other questions about it."""
+) -> Retold:
+    """The story in a variant of that kind. Raises InapplicableError where there is none."""
     story = parse_story(sentences)
     if story.sentences() != sentences:
-        return OTHER_FORM
+        raise InapplicableError(OTHER_FORM)
     dice = Dice(f"{cluster}:{kind.name}")
     names: dict[str, str] = {}
     asked, told = None, None
-    try:
-        if kind is OBJECT:
-            names = other_things(story, choices, dice)
-            story = rename_story(story, names)
-        elif kind is PERSON:
-            names = other_agents(story, dice)
-            story = rename_story(story, names)
-        elif kind is CONDENSED:
-            story, told = condense(story, obj)
-        elif kind is PARAPHRASE:
-            told = paraphrase(story, dice)
-            asked = dice.below(QUESTION_WORDINGS)
-        elif kind is ORDER:
-            story = reorder(story, dice)
-        else:
-            return NEITHER
-    except InapplicableError as reason:
-        return str(reason)
+    if kind in (OBJECT, PERSON):
+        names = other_things(story, choices, dice) if kind is OBJECT else other_agents(story, dice)
+        story = rename_story(story, names)
+    elif kind is CONDENSED:
+        story, told = condense(story, obj)
+    elif kind is PARAPHRASE:
+        told = paraphrase(story, dice)
+        asked = dice.below(QUESTION_WORDINGS)
+    elif kind is ORDER:
+        story = reorder(story, dice)
+    else:
+        raise InapplicableError(NEITHER)
     shown = tuple(names.get(choice, choice) for choice in choices if choice != UNKNOWN)
     ends = TrackedBeliefs(trace(story, names.get(obj, obj)), semantics)
     return Retold(told or story.sentences(), ends, names, asked, story_factors(story, shown))

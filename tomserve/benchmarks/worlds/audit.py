@@ -57,16 +57,6 @@ def beside_the_name(item: Item) -> str | None:
     return None
 
 
-def longest(item: Item) -> str:
-    """The longest choice, of several the first."""
-    return max(item.choices, key=len)
-
-
-def shortest(item: Item) -> str:
-    """The shortest choice, of several the first."""
-    return min(item.choices, key=len)
-
-
 OMNISCIENT = "everybody knows all"
 """The name of the reader who goes by the rules, but takes everybody to know what is really so."""
 
@@ -100,8 +90,8 @@ def second_mentioned(item: Item) -> str | None:
 RULES = (
     Baseline("always reality", reality, "constant"),
     Baseline("beside the name", beside_the_name),
-    Baseline("longest choice", longest),
-    Baseline("shortest choice", shortest),
+    Baseline("longest choice", lambda item: max(item.choices, key=len)),
+    Baseline("shortest choice", lambda item: min(item.choices, key=len)),
 )
 """The rules of the benchmark's field `rules`."""
 

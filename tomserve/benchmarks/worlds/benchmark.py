@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
@@ -13,7 +13,7 @@ from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.generator import NAME, draw_worlds, generate, items, label, load_release
 from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
 from tomserve.benchmarks.worlds.record import Key, Question, World
-from tomserve.benchmarks.worlds.rules import answer
+from tomserve.benchmarks.worlds.rules import answer, believed
 from tomserve.benchmarks.worlds.variants import (
     draw_twin,
     drop_scenes,
@@ -76,14 +76,12 @@ def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
             yield NoCase(f, "its answer in the twin is the same")
         else:
             prefix = lexicon.first_person(world.family, question.role)
-            seen = other.model_copy(update={"questions": (same,)})
-            yield Case(
-                f,
-                _with_meanings(f, version(f, told[0], lexicon, "ppt_p", first=who, prefix=prefix)),
-                _with_meanings(f, version(f, told[1], lexicon, "ppt_p_twin", first=who, prefix=prefix)),
-                version(f, seen, lexicon, "ppt_twin"),
-                str(f.factors["family"]),
+            own, own_twin = (
+                version(f, telling, lexicon, name, first=who, prefix=prefix)
+                for telling, name in zip(told, ("ppt_p", "ppt_p_twin"), strict=True)
             )
+            seen = version(f, other.model_copy(update={"questions": (same,)}), lexicon, "ppt_twin")
+            yield Case(f, _with_meanings(f, own), _with_meanings(f, own_twin), seen, str(f.factors["family"]))
 
 
 def _with_meanings(f: Item, made: Item) -> Item:
@@ -92,17 +90,12 @@ def _with_meanings(f: Item, made: Item) -> Item:
 
 
 def _asks(world: World, question: Question, who: Key) -> bool:
-    """Whether a question is about a false belief of that person, or about what follows from it."""
-    return question.who[:1] == (who,) and _is_mistaken(world, question)
-
-
-def _is_mistaken(world: World, question: Question) -> bool:
-    """Whether the outermost person asked about is wrong: about the fact, or about what the next one believes."""
-    choices = (*world.facts[question.fact], UNKNOWN)
-    probe = question.model_copy(update={"kind": "belief", "choices": choices})
-    inner = probe.model_copy(update={"who": question.who[1:]})
-    believed, real = answer(world, probe), answer(world, inner)
-    return believed != real and not {believed, real} & {None, UNKNOWN}
+    """Whether a question is about a false belief of that person (about the fact, or about what the next one asked about
+    believes), or about what follows from it."""
+    if question.who[:1] != (who,):
+        return False
+    belief, real = (believed(world, question, people) for people in (question.who, question.who[1:]))
+    return belief != real and not {belief, real} & {None, UNKNOWN}
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
@@ -173,34 +166,25 @@ def holders_of(world: World, twin: World) -> dict[str, str | None]:
     What is none of the choices has no label. Nothing where the question asks for something else, such as a feeling.
     """
     (question,) = world.questions
-    believed = _belief_of(world, question.who)
-    if believed is None or answer(world, question) != believed or question.kind not in ("belief", "action"):
+    belief = believed(world, question, question.who)
+    if belief is None or answer(world, question) != belief or question.kind not in ("belief", "action"):
         return {}
-    other = question.who[1:] or _choose_other(world, believed)
+    other = question.who[1:] or _choose_other(world, question, belief)
     found: dict[str, str | None] = {}
     for told, ending in ((world, ""), (twin, IN_TWIN)):
         for name, who in (("protagonist", question.who), ("other", other), ("reality", ())):
-            key = _belief_of(told, who) if who is not None else None
+            key = believed(told, told.questions[0], who) if who is not None else None
             found[name + ending] = label(world, key) if key in question.choices and key is not None else None
     return found
 
 
-def _belief_of(world: World, who: tuple[Key, ...]) -> Key | None:
-    """What these people believe of the fact that is asked about, when it is asked; what is so, for nobody."""
-    (question,) = world.questions
-    choices = (*world.facts[question.fact], UNKNOWN)
-    kind = "belief" if who else "reality"
-    return answer(world, question.model_copy(update={"kind": kind, "who": who, "choices": choices}))
-
-
-def _choose_other(world: World, believed: Key) -> tuple[Key, ...] | None:
+def _choose_other(world: World, question: Question, belief: Key) -> tuple[Key, ...] | None:
     """The person whose belief is the likeliest to be told apart: neither the protagonist's nor what is so; else one
     that is not the protagonist's; None where everybody else believes the same or nothing."""
-    (question,) = world.questions
-    known = {key: _belief_of(world, (key,)) for key in world.people if key not in question.who}
-    held = {key: belief for key, belief in known.items() if belief not in (None, UNKNOWN, believed)}
-    real = _belief_of(world, ())
-    chosen = next((key for key, belief in held.items() if belief != real), next(iter(held), None))
+    held = {key: believed(world, question, (key,)) for key in world.people if key not in question.who}
+    others = {key: value for key, value in held.items() if value not in (None, UNKNOWN, belief)}
+    real = believed(world, question, ())
+    chosen = next((key for key, value in others.items() if value != real), next(iter(others), None))
     return None if chosen is None else (chosen,)
 
 
@@ -208,8 +192,8 @@ PLACE = ("family", "world", "scenario")
 """What the user names, in this order."""
 
 
-def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
-    """Every story once, with what happens in each sentence and all its questions.
+def show(path: Path | None, where: Sequence[str]) -> Findings:
+    """Print every story once, with what happens in each sentence and all its questions.
 
     where: a family, or a family and the number of a world, or these and a scenario. Raises ConfigError for a name that
     is not there, for more than three, and for none, since there are thousands of stories.
@@ -217,7 +201,7 @@ def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
     if not where or len(where) > len(PLACE):
         raise ConfigError("name a family, and then the number of a world and a scenario if you like: transfer 3")
     stories: dict[tuple[str, ...], list[Item]] = {}
-    for item in items:
+    for item in load(path):
         number = item.cluster.rsplit("-", 1)[-1].lstrip("0") or "0"
         place = (str(item.factors["family"]), number, str(item.factors.get("scenario")))
         stories.setdefault(place, []).append(item)
@@ -225,7 +209,7 @@ def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
     return Findings(sections={"/".join(place): tuple(_lines(story)) for place, story in found.items()})
 
 
-def _lines(story: Sequence[Item]) -> Iterable[str]:
+def _lines(story: Sequence[Item]) -> Iterator[str]:
     scenes = (story[0].world or {}).get("scenes", [])
     for number, sentence in enumerate(story[0].story):
         events = "; ".join(scenes[number].get("events", ())) if number < len(scenes) else ""
@@ -237,16 +221,19 @@ def _lines(story: Sequence[Item]) -> Iterable[str]:
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """The items of the fixed release, or of a file that `tomserve generate worlds` wrote.
 
-    gold: not used, as there is one set of right answers. Raises ContentError for an item of another benchmark.
+    Raises ContentError for an item of another benchmark, and for one whose record or family is none, as a file of
+    somebody else may have it.
     """
-    del gold
     if path is None:
         yield from generator.read_or_generate(load_release(), generate_release)
         return
     for item in read_items(path):
         if item.benchmark != NAME:
             raise ContentError(f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items", path=path)
-        check_record(item, path)
+        if not isinstance(family := item.factors.get("family"), str):
+            reason = f"item {item.id!r}: its factor family is {family!r}; expected the name of a family"
+            raise ContentError(reason, path=path)
+        read_record(item, path)
         yield item
 
 
@@ -258,16 +245,6 @@ def generate_release() -> Iterator[Item]:
             yield item.model_copy(update={"canary": release.canary})
 
 
-def check_record(item: Item, path: Path) -> None:
-    """Refuse an item whose record or family is none, as a file of somebody else may have it. Raises ContentError."""
-    family = item.factors.get("family")
-    if not isinstance(family, str):
-        raise ContentError(
-            f"item {item.id!r}: its factor family is {family!r}; expected the name of a family", path=path
-        )
-    read_record(item, path)
-
-
 def audit(path: Path | None, say: Say) -> Findings:
     """Score readers who follow nobody's mind (see tomserve.benchmarks.worlds.audit)."""
     found = list(load(path))
@@ -277,24 +254,15 @@ def audit(path: Path | None, say: Say) -> Findings:
 
 def validate(path: Path | None, say: Say) -> Findings:
     """Check that all phrasings can be said and the release is what it was (tomserve.benchmarks.worlds.audit)."""
-    del say
     return validate_worlds(list(generate_release()) if path is None else None)
 
-
-def show(path: Path | None, where: Sequence[str]) -> Findings:
-    """Print stories for reading. where: a family, the number of a world, a scenario; raises ConfigError for others."""
-    return show_stories(load(path), where)
-
-
-DRAW = Draw(over=("family",), unit=("world", "worlds"), group=("family", "families"))
-"""Whole worlds are drawn, all scenarios of one together, and equally many of each family."""
 
 BENCHMARK = Benchmark(
     NAME,
     load,
     study="worlds",
     reasoned=("condition=false_belief", "dimension=belief"),
-    draw=DRAW,
+    draw=Draw(over=("family",), unit=("world", "worlds"), group=("family", "families")),
     rules=RULES,
     validate=validate,
     audit=audit,
@@ -304,4 +272,3 @@ BENCHMARK = Benchmark(
     cases=cases,
     usual_cases=("family=contents,transfer", "scenario=false_belief", "kind=belief,action"),
 )
-"""The value by which tomserve knows the benchmark."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,18 @@ from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Questio
 from tomserve.benchmarks.worlds.rules import FEELINGS
 from tomserve.errors import ContentError
 
+DIMENSIONS = {"belief_from_act": "belief", "desire_from_act": "desire"} | dict.fromkeys(
+    ("feeling", "surprise", "seen_feeling", "face", "blame"), "emotion"
+)
+"""What questions of a kind are about, where that is not what the kind is called."""
+
 TRIES = 10_000
 """So often is a name drawn before the lists are said to have too few."""
+
+
+def by_slot(names: Iterable[str], keys: Iterable[Key]) -> dict[str, Key]:
+    """For each slot of a phrasing, one after the other, its key."""
+    return dict(zip(names, keys, strict=True))
 
 
 class Draft:
@@ -74,8 +84,11 @@ class Draft:
     ) -> None:
         """Add a question (see Question); its choices are shown in random order.
 
-        role: which phrasings ask it, by default those named like its kind. factors: `dimension` and `task` at least.
+        role: which phrasings ask it, by default those named like its kind, as is the factor `task`; the factor
+        `dimension` is by default what such a question is about.
         """
+        if not {"dimension", "task"} <= factors.keys():
+            factors = {"dimension": DIMENSIONS.get(kind, kind), "task": kind, **factors}
         role = role or kind
         number = self._phrasing(f"? {role}", len(self.lexicon.phrasings(self.family, role, "questions")))
         order = list(choices)

@@ -1,17 +1,11 @@
 """Generator of worlds: drawn by a seed, rendered as sentences and items; with the fixed release.
 
-The copy of the release lies in the user's cache and may be deleted at any time. It is named after everything that the
-release is made from (the code, the words and phrasings, the release's own description), and is believed only if its
-content has the SHA-256 digest that the release's description names, so that neither a change of these nor one of the
-file goes unnoticed.
-
-    >>> load_release().name
-    'worlds-1'
+>>> load_release().name
+'worlds-1'
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 from collections import Counter
@@ -31,10 +25,10 @@ from tomserve.benchmarks.worlds.draft import Family
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.lexicon import FOLDER, Lexicon, built_in, fill_phrasing
 from tomserve.benchmarks.worlds.record import Key, Question, World
-from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, read_world
-from tomserve.content import files, output_path, validation
+from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, believed, read_world
+from tomserve.content import cache as cached
+from tomserve.content import output_path, validation
 from tomserve.content.output_path import parse_file
-from tomserve.content.paths import cache_root
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import UNKNOWN, Gold, Item, write_chunks
 from tomserve.items.item import Factor
@@ -98,26 +92,20 @@ def items(
             gold=gold,
             factors=_factors(world, question, right, known),
             cluster=world.name,
-            world=_record(world, question),
+            world=world.model_copy(update={"questions": (question,)}).to_dict(),
         )
-
-
-def _record(world: World, question: Question) -> dict[str, object]:
-    """The record of the world with this question alone."""
-    return world.model_copy(update={"questions": (question,)}).to_dict()
 
 
 def _factors(world: World, question: Question, right: Key, known: WorldHistory) -> dict[str, Factor]:
     """The item's place in the design. right: the key of the right choice. known: what happened."""
-    probe = question.model_copy(update={"kind": "belief", "choices": (*world.facts[question.fact], UNKNOWN)})
     condition: str | None = None
-    real = answer(world, probe.model_copy(update={"kind": "reality", "who": ()}), known)
+    real = believed(world, question, (), known)
     if question.who:
-        believed = answer(world, probe.model_copy(update={"who": question.who[-1:]}), known)
-        if believed == UNKNOWN:
+        belief = believed(world, question, question.who[-1:], known)
+        if belief == UNKNOWN:
             condition = "ignorance"
         elif real not in (None, UNKNOWN):
-            condition = "true_belief" if believed == real else "false_belief"
+            condition = "true_belief" if belief == real else "false_belief"
     return {
         "family": world.family,
         **world.design,
@@ -161,33 +149,28 @@ def _place_right_choices(world: World, counts: Counter[tuple[str, str, int]]) ->
     known = read_world(world)
     questions = []
     for question in world.questions:
-        right = answer(world, question, known)
-        questions.append(question if right is None else _with_right(world.family, question, right, counts))
+        if (right := answer(world, question, known)) is not None:
+            kind = (world.family, f"{question.role}/{len(question.choices)}")
+            wanted = min((counts[*kind, place], key, place) for place, key in enumerate(question.choices))[2]
+            counts[*kind, wanted] += 1
+            order = [key for key in question.choices if key != right]
+            order.insert(wanted, right)
+            question = question.model_copy(update={"choices": tuple(order)})
+        questions.append(question)
     return world.model_copy(update={"questions": tuple(questions)})
 
 
-def _with_right(family: str, question: Question, right: str, counts: Counter[tuple[str, str, int]]) -> Question:
-    kind = (family, f"{question.role}/{len(question.choices)}")
-    wanted = min(range(len(question.choices)), key=lambda place: (counts[*kind, place], question.choices[place]))
-    counts[*kind, wanted] += 1
-    order = [key for key in question.choices if key != right]
-    order.insert(wanted, right)
-    return question.model_copy(update={"choices": tuple(order)})
-
-
 class Release(BaseModel):
-    """A fixed release. name: what publications call it. worlds, seed: what it is drawn by. items, digest: what must
-    come of that, in any order. file: the SHA-256 digest of the file of these items in their order, a line of JSON each.
-    canary: marks its items as data that no model must be trained on."""
+    """A fixed release."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    name: str
+    name: str  # what publications call it
     worlds: int = Field(ge=1)
     seed: int = Field(ge=0)
-    items: int = Field(ge=1)
-    digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
-    file: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
-    canary: str
+    items: int = Field(ge=1)  # how many must come of these
+    digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")  # of the items, in any order
+    file: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")  # of the file of them in their order, a line of JSON each
+    canary: str  # marks its items as data that no model must be trained on
 
 
 @cache
@@ -199,22 +182,15 @@ def load_release() -> Release:
     return validation.load_model(content.require(f"{FOLDER}/release.yaml"), Release)
 
 
-LARGEST = 32 << 20
-"""Most bytes that are read of a kept file; that of the release has two million."""
+def read_or_generate(release: Release, generate: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+    """The items of the release, in their order: those kept in the user's cache, or else generated, and kept if all are
+    taken and are those that the release names.
 
-PIECE = 1 << 20
-
-Generate = Callable[[], Iterator[Item]]
-
-
-def read_or_generate(release: Release, generate: Generate) -> Iterator[Item]:
-    """The items of the release, in their order: those of the kept file, or else generated, and kept if all are taken.
-
-    release: what describes it. generate: makes its items. Where nothing can be kept, nothing is.
+    release: what describes it. generate: makes its items.
     """
     path = release_path(release)
-    if (data := _read_copy(path, release.file)) is not None:
-        with io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(data), PIECE) as lines:
+    if (kept := cached.find(path)) is not None:
+        with kept, zstandard.ZstdDecompressor().stream_reader(kept) as data, io.BufferedReader(data, 1 << 20) as lines:
             yield from map(Item.from_json, lines)
         return
     pieces, sha, compressor = list[bytes](), hashlib.sha256(), zstandard.ZstdCompressor().compressobj()
@@ -224,39 +200,14 @@ def read_or_generate(release: Release, generate: Generate) -> Iterator[Item]:
         pieces.append(compressor.compress(line))
         yield item
     if f"sha256:{sha.hexdigest()}" == release.file:
-        _write_copy(path, b"".join((*pieces, compressor.flush())))
+        cached.keep(path, *pieces, compressor.flush())
 
 
 def release_path(release: Release) -> Path:
-    """Where the file of this release is kept, by this code, words and phrasings."""
+    """Where the items of this release are kept, by the code, words and phrasings that they are made from."""
     words = sorted(path for path in content.require(FOLDER).rglob("*.yaml") if path.is_file())
     code = content.code_digest([Path(__file__).parent]).encode()
-    made_from = content.digest(code, release.model_dump_json().encode(), *words)
-    return cache_root() / "tomserve" / f"{release.name}-{made_from.removeprefix('sha256:')[:16]}.jsonl.zst"
-
-
-def _read_copy(path: Path, digest: str) -> bytes | None:
-    """The compressed content of the file, None where there is none of that digest."""
-    try:
-        with files.open_for_reading(path) as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            return None
-        sha, left = hashlib.sha256(), LARGEST * 16
-        with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-            while left > 0 and (piece := reader.read(PIECE)):
-                sha.update(piece)
-                left -= len(piece)
-    except (OSError, ConfigError, zstandard.ZstdError):
-        return None
-    return data if f"sha256:{sha.hexdigest()}" == digest else None
-
-
-def _write_copy(path: Path, data: bytes) -> None:
-    with contextlib.suppress(OSError, ConfigError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.replace_file(path, 0o600) as file:
-            file.write(data)
+    return cached.place("release", content.digest(code, release.model_dump_json().encode(), *words).encode())
 
 
 SEEDS = 2**63

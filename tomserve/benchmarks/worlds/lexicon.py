@@ -115,9 +115,6 @@ def expand_phrasing(phrasing: str) -> tuple[str, ...]:
 
 FOLDER = "dataset/worlds"
 SHARED = "shared"
-PHRASINGS = ("roles", "questions", "first_person", "short")
-"""The parts of a file of phrasings whose form every family shares."""
-
 
 Word = Annotated[str, StringConstraints(min_length=1, max_length=80)]
 Several = Annotated[list[Word], Field(min_length=1)]
@@ -171,13 +168,18 @@ class Words(_Part):
     relations: Several
 
 
-class Lexicon:
-    """The words and phrasings of one folder.
+class Phrases(BaseModel):
+    """The phrasings of one family, with whatever else its file has, such as its scenarios."""
 
-    A file of phrasings has ``roles`` (for each role of a sentence its phrasings), ``questions`` (for each role of a
-    question), ``first_person`` (for a role of a question what comes before its choices where they are said in the
-    first person) and ``short`` (for each role of a sentence how it is said briefly, see
-    tomserve.benchmarks.worlds.variants); ``shared.yaml`` holds those that every family may use.
+    model_config = ConfigDict(extra="allow", frozen=True)
+    roles: dict[str, list[str]] = {}  # for each role of a sentence
+    questions: dict[str, list[str]] = {}  # for each role of a question
+    first_person: dict[str, str] = {}  # what comes before its choices where they are said in the first person
+    short: dict[str, list[str]] = {}  # for each role of a sentence how it is said briefly
+
+
+class Lexicon:
+    """The words and phrasings of one folder; ``shared.yaml`` holds phrasings that every family may use.
 
     folder: that of words.yaml and phrases/. Raises ContentError by file for what cannot be read.
     """
@@ -185,7 +187,7 @@ class Lexicon:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.words: Mapping[str, Any] = validation.load_model(self.words_file, Words).model_dump(by_alias=True)
-        self._files: dict[str, Mapping[str, Any]] = {}
+        self._files: dict[str, Phrases] = {}
         self._phrasings: dict[tuple[str, str, str], tuple[str, ...]] = {}  # asked for with every sentence
 
     @property
@@ -208,15 +210,10 @@ class Lexicon:
 
         part, and what it raises: as for `phrasings`.
         """
-        own, shared = self._file(family).get(part) or {}, self._file(SHARED).get(part) or {}
-        if not isinstance(own, dict) or not isinstance(shared, dict):
-            raise ContentError(f"{part}: expected a mapping by role", path=self._path(family))
-        found = own.get(role) or shared.get(role)
-        if not found:
+        own, shared = getattr(self.phrases(family), part), getattr(self.phrases(SHARED), part)
+        if not (found := own.get(role) or shared.get(role)):
             known = ", ".join(sorted({*own, *shared}))
             raise ContentError(f"{part}: no phrasings of {role!r}; known: {known}", path=self._path(family))
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise ContentError(f"{part}.{role}: expected a list of phrasings", path=self._path(family))
         try:
             return tuple(expand_phrasing(phrasing) for phrasing in found)
         except ValueError as error:
@@ -225,37 +222,30 @@ class Lexicon:
     def extra(self, family: str, name: str) -> Any:
         """Another part of a family's file, such as its scenarios. Raises ContentError where there is none."""
         try:
-            return self._file(family)[name]
+            return self.extras(family)[name]
         except KeyError:
             raise ContentError(f"{name!r} is missing", path=self._path(family)) from None
+
+    def extras(self, family: str) -> Mapping[str, Any]:
+        """All that a family's file has beside its phrasings."""
+        return self.phrases(family).model_extra or {}
 
     def first_person(self, family: str, role: str) -> str:
         """What comes before a choice of this role of question where it is said in the first person, such as "I am ";
         empty where the files have nothing for it."""
-        own, shared = (self._file(name).get("first_person", {}) for name in (family, SHARED))
-        return str(own.get(role) or shared.get(role) or "")
+        return self.phrases(family).first_person.get(role) or self.phrases(SHARED).first_person.get(role, "")
 
-    def extras(self, family: str) -> Mapping[str, Any]:
-        """All that a family's file has beside its phrasings."""
-        return {name: part for name, part in self._file(family).items() if name not in PHRASINGS}
+    def phrases(self, family: str) -> Phrases:
+        """The file of a family, or SHARED."""
+        if family not in self._files:
+            self._files[family] = validation.load_model(self._path(family), Phrases)
+        return self._files[family]
 
     def _path(self, family: str) -> Path:
         return self.folder / "phrases" / f"{family}.yaml"
-
-    def _file(self, family: str) -> Mapping[str, Any]:
-        if family not in self._files:
-            self._files[family] = _mapping(self._path(family))
-        return self._files[family]
 
 
 @cache
 def built_in() -> Lexicon:
     """The words and phrasings that come with tomserve. Raises ConfigError where they are not installed."""
     return Lexicon(content.require(FOLDER))
-
-
-def _mapping(path: Path) -> Mapping[str, Any]:
-    loaded, _ = validation.load_yaml(path)
-    if not isinstance(loaded, dict):
-        raise ContentError("expected a mapping", path=path, line=1)
-    return loaded

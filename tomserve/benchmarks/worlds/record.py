@@ -11,6 +11,7 @@ the protagonist had noticed, one changes the record and renders it again (tomser
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -35,6 +36,12 @@ PRONOUNS = {
 """Pronouns by gender, and those of whoever is called "you" or "I", each under the form that phrasings name it by."""
 
 
+def refuse_others(keys: Iterable[Key], known: Container[Key], before: str, after: str) -> None:
+    """Raise ValueError for the first key that is not known. before, after: what is said around it."""
+    if strange := [key for key in keys if key not in known]:
+        raise ValueError(f"{before} {strange[0]!r}{after}".strip())
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,108 +60,74 @@ class Person(_Part):
 
 
 class Scene(_Part):
-    """What will be one sentence.
+    """What will be one sentence."""
 
-    role: which phrasings say it. slots: for slots of the phrasing, the key of the person or word that fills it; a slot
-    that is not listed stands for the key of its own name. events: what happens, in the notation of
-    tomserve.benchmarks.worlds.rules. phrasing: which of the role's phrasings is used, counted over and over. part:
-    what it does in the story: "cause" changes the world, "percept" says who noticed that or did not, a "filler" can be
-    left out without a change of any answer, "plain" is all else. told: "full" as worlds are drawn, "short" where the
-    phrasing is one of the brief ones.
-    """
-
-    role: str
-    slots: dict[str, Key] = Field(default_factory=dict)
-    events: tuple[str, ...] = ()
-    phrasing: int = 0
+    role: str  # which phrasings say it
+    slots: dict[str, Key] = Field(default_factory=dict)  # the key behind each slot; one not listed stands for itself
+    events: tuple[str, ...] = ()  # what happens, in the notation of rules.py
+    phrasing: int = 0  # which of the role's phrasings is used, counted over and over
+    # "cause" changes the world, "percept" says who noticed that or did not, a "filler" can be left out without a change
+    # of any answer, "plain" is all else
     part: Part = "plain"
-    told: Literal["full", "short"] = "full"
+    told: Literal["full", "short"] = "full"  # "short" where the phrasing is one of the brief ones
 
 
 class Question(_Part):
-    """What is asked about a world.
+    """What is asked about a world."""
 
-    kind: which rule answers it (see tomserve.benchmarks.worlds.rules). who: keys of the people whose mind is asked
-    about, the outermost first; empty for what is really so. fact: the fact that it is about. choices: keys of the
-    values to choose from, in the order in which they are shown. role: which phrasings ask it. at: after which line
-    (0-based) the answer is wanted; None for the end. factors: what the item's factors say besides those of the world,
-    such as the dimension and the task.
-    """
-
-    kind: str
-    who: tuple[Key, ...] = ()
+    kind: str  # which rule answers it: a key of rules.KINDS
+    who: tuple[Key, ...] = ()  # whose mind, the outermost person first; empty for what is really so
     fact: str
-    choices: tuple[Key, ...] = Field(min_length=2)
-    role: str
+    choices: tuple[Key, ...] = Field(min_length=2)  # in the order in which they are shown
+    role: str  # which phrasings ask it
     slots: dict[str, Key] = Field(default_factory=dict)
     phrasing: int = 0
-    at: int | None = None
-    factors: dict[str, str | bool | int | None] = Field(default_factory=dict)
+    at: int | None = None  # after which line (0-based) the answer is wanted; None for the end
+    factors: dict[str, str | bool | int | None] = Field(default_factory=dict)  # beside those of the world
 
 
 class World(_Part):
-    """A world and its questions.
-
-    family: the name of its family. name: of the world, the same wherever it is drawn again. design: the factors of the
-    experimental design that all its questions share. people: by key. words: the text of every other key. facts: for
-    each fact the keys of its values. plans: for each fact that decides what to do, the act by what is believed of it
-    (a value of the fact), or by whether that is what is wanted ("match", "mismatch"). prospects: facts that lie ahead,
-    which people can only hope for or fear. scenes: what happens, in the order of the story. questions: what is asked.
-    second: the key of the person whom the story calls "you", None for nobody.
-    """
+    """A world and its questions."""
 
     family: str
-    name: str
-    design: dict[str, str | bool | int | None] = Field(default_factory=dict)
+    name: str  # the same wherever it is drawn again
+    design: dict[str, str | bool | int | None] = Field(default_factory=dict)  # factors that all its questions share
     people: dict[Key, Person]
-    words: dict[Key, str]
-    facts: dict[str, tuple[Key, ...]]
+    words: dict[Key, str]  # the text of every other key
+    facts: dict[str, tuple[Key, ...]]  # the values of each
+    # for each fact that decides what to do, the act by what is believed of it, or by whether that is what is wanted
+    # ("match", "mismatch")
     plans: dict[str, dict[str, Key]] = Field(default_factory=dict)
-    prospects: tuple[str, ...] = ()
+    prospects: tuple[str, ...] = ()  # facts that lie ahead, which people can only hope for or fear
     scenes: tuple[Scene, ...] = Field(min_length=1)
     questions: tuple[Question, ...] = ()
-    second: Key | None = None
+    second: Key | None = None  # whom the story calls "you"
 
     @model_validator(mode="after")
     def _check(self) -> World:
-        known = {*self.people, *self.words, UNKNOWN}
-        if both := sorted(set(self.people) & set(self.words)):
-            raise ValueError(f"the key {both[0]!r} is both a person's and a word's")
+        known, neither = {*self.people, *self.words, UNKNOWN}, ", which is neither a word nor a person"
+        nobody, listed = ", who is nobody of this world", ", ".join(self.facts)
+        refuse_others(sorted(set(self.people) & set(self.words)), (), "the key", " is both a person's and a word's")
         for fact, values in self.facts.items():
-            if strange := [key for key in values if key not in known]:
-                raise ValueError(f"fact {fact!r} has the value {strange[0]!r}, which is neither a word nor a person")
-        for fact in (*self.plans, *self.prospects, *(question.fact for question in self.questions)):
-            if fact not in self.facts:
-                raise ValueError(f"{fact!r} is no fact of this world; it has {', '.join(self.facts)}")
+            refuse_others(values, known, f"fact {fact!r} has the value", neither)
+        facts = (*self.plans, *self.prospects, *(question.fact for question in self.questions))
+        refuse_others(facts, self.facts, "", f" is no fact of this world; it has {listed}")
         for fact, plan in self.plans.items():
-            if strange := [act for act in plan.values() if act not in known]:
-                raise ValueError(f"the plan for {fact!r} has the act {strange[0]!r}, which is no word")
+            refuse_others(plan.values(), known, f"the plan for {fact!r} has the act", ", which is no word")
         for scene in self.scenes:
-            if strange := [key for key in scene.slots.values() if key not in known]:
-                raise ValueError(
-                    f"the scene {scene.role!r} has a slot for {strange[0]!r}, which is neither a word nor a person"
-                )
-        if self.second is not None and self.second not in self.people:
-            raise ValueError(f"the story is told to {self.second!r}, who is nobody of this world")
+            refuse_others(scene.slots.values(), known, f"the scene {scene.role!r} has a slot for", neither)
+        refuse_others(() if self.second is None else (self.second,), self.people, "the story is told to", nobody)
         for question in self.questions:
-            self._check_question(question, known)
+            refuse_others(question.who, self.people, "a question asks about", nobody)
+            refuse_others(question.choices, known, "a question has the choice", neither)
+            refuse_others(question.slots.values(), known, f"the question {question.role!r} has a slot for", neither)
+            if not question.who and question.kind != "reality":
+                raise ValueError(f"a question of the kind {question.kind!r} asks about nobody")
+            if len(set(question.choices)) < len(question.choices):
+                raise ValueError(f"a question offers a choice twice: {', '.join(question.choices)}")
+            if question.at is not None and not 0 <= question.at < len(self.scenes):
+                raise ValueError(f"a question is about line {question.at + 1}; there are {len(self.scenes)}")
         return self
-
-    def _check_question(self, question: Question, known: set[Key]) -> None:
-        if strange := [key for key in question.who if key not in self.people]:
-            raise ValueError(f"a question asks about {strange[0]!r}, who is nobody of this world")
-        if not question.who and question.kind != "reality":
-            raise ValueError(f"a question of the kind {question.kind!r} asks about nobody")
-        if strange := [key for key in question.choices if key not in known]:
-            raise ValueError(f"a question has the choice {strange[0]!r}, which is neither a word nor a person")
-        if len(set(question.choices)) < len(question.choices):
-            raise ValueError(f"a question offers a choice twice: {', '.join(question.choices)}")
-        if strange := [key for key in question.slots.values() if key not in known]:
-            raise ValueError(
-                f"the question {question.role!r} has a slot for {strange[0]!r}, which is neither a word nor a person"
-            )
-        if question.at is not None and not 0 <= question.at < len(self.scenes):
-            raise ValueError(f"a question is about line {question.at + 1}; there are {len(self.scenes)}")
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON has it, without what has its default value."""

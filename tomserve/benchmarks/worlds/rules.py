@@ -170,23 +170,20 @@ def parse(text: str) -> Event:
     return Event(verb, "" if actor == "-" else actor, people, found.get("fact") or "", found.get("value") or "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WorldHistory:
-    """All that happened in a world of `lines` lines.
-
-    traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
-    thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
-    person. scenes: the lines with which scenes begin. speakers: who makes an update of a trace by
-    saying it ("voice" for one without a name), by the fact and the update's place.
-    """
+    """All that happened in a world of `lines` lines."""
 
     lines: int
-    traces: Mapping[str, Trace]
-    wants: Mapping[tuple[str, str], tuple[tuple[int, str], ...]]
-    acts: Mapping[str, tuple[tuple[int, str], ...]]
-    shown: Mapping[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
-    scenes: tuple[int, ...] = ()
-    speakers: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    traces: dict[str, Trace]  # beliefs about each fact
+    # pairs of line and wanted value, by person and fact; the value is "" where a thing is sought wherever it is
+    wants: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    acts: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))  # by person
+    # line, feeling and who saw it, by person
+    shown: dict[str, list[tuple[int, str, tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
+    scenes: list[int] = field(default_factory=list)  # the lines with which scenes begin
+    # who makes an update of a trace by saying it ("voice" for one without a name), by the fact and the update's place
+    speakers: dict[tuple[str, int], str] = field(default_factory=dict)
     _beliefs: dict[tuple[str, tuple[str, ...]], list[Belief]] = field(default_factory=dict, repr=False, compare=False)
 
     def beliefs(self, fact: str, who: tuple[str, ...]) -> list[Belief]:
@@ -205,50 +202,6 @@ class WorldHistory:
         return found[-1] if found else None
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What reading has gathered so far."""
-
-    bits: Mapping[str, int]
-    updates: dict[str, list[Update]]
-    real: dict[str, str]
-    distrusted: set[tuple[str, str]] = field(default_factory=set)
-    wants: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
-    acts: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
-    shown: dict[str, list[tuple[int, str, tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
-    scenes: list[int] = field(default_factory=list)
-    speakers: dict[tuple[str, int], str] = field(default_factory=dict)
-
-    def mask(self, people: Iterable[str]) -> int:
-        return sum({self.bits[name] for name in people})
-
-    def apply(self, line: int, event: Event) -> None:
-        if event.verb == "fact":
-            self.real[event.fact] = event.value
-            self.updates[event.fact].append(Update(line, (event.value,), together(self.mask(event.people))))
-        elif event.verb in ("see", "alone"):
-            real = (self.real.get(event.fact, UNKNOWN),)
-            groups = [event.people] if event.verb == "see" else [(name,) for name in event.people]
-            self.updates[event.fact] += [Update(line, real, together(self.mask(group))) for group in groups]
-        elif event.verb == "tell":
-            trusting = [name for name in event.people if (name, event.actor) not in self.distrusted]
-            speaker = self.bits[event.actor] if event.actor else 0
-            heard = hearsay(speaker, self.mask(event.people), self.mask(trusting))
-            self.speakers[event.fact, len(self.updates[event.fact])] = event.actor or "voice"
-            self.updates[event.fact].append(Update(line, (event.value,), heard))
-        elif event.verb == "scene":
-            self.scenes.append(line)
-        elif event.verb == "distrust":
-            self.distrusted |= {(name, event.actor) for name in event.people}
-        elif event.verb in ("want", "seek"):
-            for name in event.people:
-                self.wants[name, event.fact].append((line, event.value))
-        elif event.verb == "act":
-            self.acts[event.actor].append((line, event.value))
-        else:
-            self.shown[event.actor].append((line, event.value, event.people))
-
-
 def read_events(
     story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], people: Iterable[str]
 ) -> WorldHistory:
@@ -263,32 +216,60 @@ def read_events(
     (['x', 'y', 'y'], ['x', 'x', 'x'])
     """
     bits = {name: 1 << place for place, name in enumerate(people)}
-    reading = _Reading(bits, {fact: [] for fact in facts}, {})
-    for line, events in enumerate(story):
-        for text in events:
-            try:
-                event = parse(text)
-            except ValueError as error:
-                raise ValueError(f"line {line + 1}: {error}") from None
-            for name in (*event.people, *([event.actor] if event.actor else [])):
-                if name not in bits:
-                    raise ValueError(f"line {line + 1}: event {text!r} names {name!r}, who is nobody of this world")
-            if event.fact and event.fact not in facts:
-                raise ValueError(f"line {line + 1}: event {text!r}: unknown fact; known: {', '.join(facts)}")
-            if event.fact and event.value not in ("", UNKNOWN, *facts[event.fact]):
-                raise ValueError(
-                    f"line {line + 1}: event {text!r}: unknown value; known: {', '.join(facts[event.fact])}"
-                )
-            reading.apply(line, event)
-    return WorldHistory(
-        len(story),
-        {fact: Trace(len(story), bits, tuple(updates)) for fact, updates in reading.updates.items()},
-        {key: tuple(found) for key, found in reading.wants.items()},
-        {key: tuple(found) for key, found in reading.acts.items()},
-        {key: tuple(found) for key, found in reading.shown.items()},
-        tuple(dict.fromkeys(reading.scenes)),
-        reading.speakers,
-    )
+    told = WorldHistory(len(story), {})
+    updates: dict[str, list[Update]] = {fact: [] for fact in facts}
+    real: dict[str, str] = {}
+    distrusted: set[tuple[str, str]] = set()
+
+    def mask(names: Iterable[str]) -> int:
+        return sum({bits[name] for name in names})
+
+    for line, texts in enumerate(story):
+        for text in texts:
+            event = _read_event(line, text, bits, facts)
+            match event:
+                case Event("fact", _, who, fact, value):
+                    real[fact] = value
+                    updates[fact].append(Update(line, (value,), together(mask(who))))
+                case Event("see" | "alone", _, who, fact):
+                    groups = [who] if event.verb == "see" else [(name,) for name in who]
+                    seen = (real.get(fact, UNKNOWN),)
+                    updates[fact] += [Update(line, seen, together(mask(group))) for group in groups]
+                case Event("tell", actor, who, fact, value):
+                    trusting = [name for name in who if (name, actor) not in distrusted]
+                    heard = hearsay(bits[actor] if actor else 0, mask(who), mask(trusting))
+                    told.speakers[fact, len(updates[fact])] = actor or "voice"
+                    updates[fact].append(Update(line, (value,), heard))
+                case Event("distrust", actor, who):
+                    distrusted |= {(name, actor) for name in who}
+                case Event("want" | "seek", _, who, fact, value):
+                    for name in who:
+                        told.wants[name, fact].append((line, value))
+                case Event("act", actor, _, _, value):
+                    told.acts[actor].append((line, value))
+                case Event("show", actor, who, _, value):
+                    told.shown[actor].append((line, value, who))
+                case _ if line not in told.scenes:
+                    told.scenes.append(line)
+    told.traces |= {fact: Trace(len(story), bits, tuple(found)) for fact, found in updates.items()}
+    return told
+
+
+def _read_event(line: int, text: str, people: Mapping[str, int], facts: Mapping[str, Sequence[str]]) -> Event:
+    """The event of that text in that line. Raises ValueError for one that makes no sense in this world."""
+    try:
+        event = parse(text)
+    except ValueError as error:
+        raise ValueError(f"line {line + 1}: {error}") from None
+    for name in (*event.people, *([event.actor] if event.actor else [])):
+        if name not in people:
+            raise ValueError(f"line {line + 1}: event {text!r} names {name!r}, who is nobody of this world")
+    if event.fact and event.fact not in facts:
+        raise ValueError(f"line {line + 1}: event {text!r}: unknown fact; known: {', '.join(facts)}")
+    if event.fact and event.value not in ("", UNKNOWN, *facts[event.fact]):
+        known = ", ".join(facts[event.fact])
+        raise ValueError(f"line {line + 1}: event {text!r}: unknown value; known: {known}")
+    return event
 
 
 GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED = "glad", "sad", "angry", "relieved", "disappointed"
@@ -486,6 +467,13 @@ def answer(
         raise ValueError(one_of("kind of question", question.kind, KINDS))
     found = KINDS[question.kind](case(world, known, question, at))
     return found if found in question.choices else None
+
+
+def believed(world: World, question: Question, who: tuple[Key, ...], known: WorldHistory | None = None) -> Key | None:
+    """What these people believe of the fact that a question is about, when it is asked; what is so, for nobody."""
+    choices = (*world.facts[question.fact], UNKNOWN)
+    asked = question.model_copy(update={"kind": "belief", "who": who, "choices": choices})
+    return answer(world, asked, known)
 
 
 def answers(world: World, question: Question, known: WorldHistory | None = None) -> list[Key] | None:

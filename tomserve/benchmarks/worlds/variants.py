@@ -1,11 +1,10 @@
 """Variants of items of worlds: each changes the record of a world, and its truth is computed again.
 
-A variant keeps what is asked, so that its answer can be held against that of the original: with another protagonist
-(`recast`), other words for the values (`change_object`), other phrasings (`reword`), without its fillers
-(`drop_fillers`) or to a reader who is the protagonist (`second_person`) the right choice must stay the same, key by
-key; where it did not, ValueError says so, and no item is made. The twin (`draw_twin`), in which the protagonist
-notices what changes, has answers of its own. tomserve.benchmarks.worlds.benchmark puts these together to what
-perspective-taking is measured by.
+A variant keeps what is asked: with another protagonist (`recast`), other words for the values (`change_object`),
+without its fillers (`drop_fillers`) or to a reader who is the protagonist (`second_person`) the right choice must stay
+the same, key by key, after every line; where it did not, ValueError says so. The twin (`draw_twin`), in which the
+protagonist notices what changes, has answers of its own. benchmark.py puts these together to what perspective-taking is
+measured by.
 
 For stability (tomserve.variants) the story is rendered with other words for an object or for the protagonist, in
 fewer words, in other phrasings, or with sentences in another order. All questions about a story get the same retold
@@ -28,10 +27,9 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -57,6 +55,7 @@ from tomserve.variants import (
     Kind,
     Retell,
     make_variant,
+    remember_reasons,
     text_rules,
 )
 
@@ -168,32 +167,6 @@ def recast(world: World, lexicon: Lexicon, seed: int) -> World:
     name, culture = rng.choice(offered)
     people = {**world.people, key: Person(name=name, gender=gender, culture=culture)}
     return _keep_answers(world, world.model_copy(update={"people": people}))
-
-
-def reword(world: World, lexicon: Lexicon, seed: int) -> World:
-    """The world with another phrasing of every scene and every question that has more than one. Raises ValueError where
-    an answer changes."""
-    rng = random.Random(f"reworded/{seed}/{world.name}")
-    used: dict[tuple[str, str], set[str]] = defaultdict(set)
-
-    def other(part: str, role: str, number: int) -> int:
-        offered = lexicon.phrasings(world.family, role, part)
-        old = offered[number % len(offered)]
-        taken = used[part, role]
-        fresh = [new for new, text in enumerate(offered) if text != old and text not in taken]
-        fresh = fresh or [new for new, text in enumerate(offered) if text != old] or [number % len(offered)]
-        chosen = rng.choice(fresh)
-        taken.add(offered[chosen])
-        return chosen
-
-    def scene(one: Scene) -> Scene:
-        return one.model_copy(update={"phrasing": other("roles", one.role, one.phrasing)})
-
-    def question(one: Question) -> Question:
-        return one.model_copy(update={"phrasing": other("questions", one.role, one.phrasing)})
-
-    changed = {"scenes": tuple(map(scene, world.scenes)), "questions": tuple(map(question, world.questions))}
-    return _keep_answers(world, world.model_copy(update=changed))
 
 
 def change_object(world: World, lexicon: Lexicon, seed: int) -> World | None:
@@ -354,33 +327,26 @@ def replace_object(world: World, lexicon: Lexicon) -> World:
 
 def _replace_block(world: World, lexicon: Lexicon) -> dict[str, str] | None:
     """Other words for what a family's file describes as a whole; None for a world that has nothing of the kind."""
-    if "detail" in world.words:
-        offered = _details(lexicon, world.family, world.words["detail"])
-        return {"detail": _other(world, offered)} if offered else None
-    extras = lexicon.extras(world.family)
-    if "work" in world.words:
-        works = {one["work"]: one for one in extras.get("works", ())}
-        works.pop(world.words["work"], None)
-        return {key: str(text) for key, text in works[_other(world, works)].items()} if works else None
-    if "g" in world.words:
-        settings = {one["group"]: one for one in extras.get("settings", ())}
-        settings.pop(world.words["g"], None)
-        return _matter(world, settings[_other(world, settings)]) if settings else None
-    return None
 
+    def ranked(offered: Iterable[str]) -> list[str]:
+        return rank_by_digest(offered, "object", world.name)
 
-def _other(world: World, offered: Any) -> str:
-    return rank_by_digest(offered, "object", world.name)[0]
-
-
-def _matter(world: World, setting: Mapping[str, Any]) -> dict[str, str]:
-    """The words of another setting of a group, for the values that the world has."""
-    values = world.facts["matter"]
-    words = {"g": setting["group"], "d": setting["decider"], "m": setting["matter"]}
-    for value, text in zip(values, rank_by_digest(setting["values"], "object", world.name), strict=False):
-        words |= {value: text, f"c_{value}": setting["claim"].format(v=f"{{{value}}}")}
-        words[f"act_{value}"] = setting["act"].format(v=f"{{{value}}}")
-    return words
+    extras, words = lexicon.extras(world.family), world.words
+    if "detail" in words:
+        offered = _details(lexicon, world.family, words["detail"])
+        return {"detail": ranked(offered)[0]} if offered else None
+    part, key, name = ("works", "work", "work") if "work" in words else ("settings", "g", "group")
+    blocks = {one[name]: one for one in extras.get(part, ()) if one[name] != words.get(key)}
+    if key not in words or not blocks:
+        return None
+    block = blocks[ranked(blocks)[0]]
+    if part == "works":
+        return {key: str(text) for key, text in block.items()}
+    found = {"g": block["group"], "d": block["decider"], "m": block["matter"]}
+    for value, text in zip(world.facts["matter"], ranked(block["values"]), strict=False):
+        found |= {value: text, f"c_{value}": block["claim"].format(v=f"{{{value}}}")}
+        found[f"act_{value}"] = block["act"].format(v=f"{{{value}}}")
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -397,34 +363,28 @@ def paraphrase(world: World, lexicon: Lexicon) -> World:
     """The world with every sentence in another phrasing of its role: one that its file lists apart, not only another
     alternative within the same one. Raises InapplicableError where less than half of the sentences have one."""
     taken: dict[str, set[str]] = defaultdict(set)
-    scenes = tuple(_rephrase_scene(world, scene, lexicon, taken[scene.role]) for scene in world.scenes)
-    changed = sum(new.phrasing != old.phrasing for new, old in zip(scenes, world.scenes, strict=True))
-    if 2 * changed < len(scenes):
+    scenes = []
+    for scene in world.scenes:
+        offered = lexicon.phrasings(world.family, scene.role)
+        number = _choose_other_phrasing(world, scene, "roles", lexicon, taken[scene.role])
+        taken[scene.role].add(offered[number % len(offered)])
+        scenes.append(scene.model_copy(update={"phrasing": number}))
+    if 2 * sum(new.phrasing != old.phrasing for new, old in zip(scenes, world.scenes, strict=True)) < len(scenes):
         raise InapplicableError(ONE_PHRASING)
-    return world.model_copy(update={"scenes": scenes})
+    return world.model_copy(update={"scenes": tuple(scenes)})
 
 
-def _rephrase_scene(world: World, scene: Scene, lexicon: Lexicon, taken: set[str]) -> Scene:
-    offered = lexicon.phrasings(world.family, scene.role)
-    number = _choose_other_phrasing(world, scene.role, "roles", scene.phrasing, lexicon, taken)
-    taken.add(offered[number % len(offered)])
-    return scene.model_copy(update={"phrasing": number})
-
-
-def rephrase_question(world: World, question: Question, lexicon: Lexicon) -> Question:
-    """The question in another phrasing."""
-    number = _choose_other_phrasing(world, question.role, "questions", question.phrasing, lexicon, set())
-    return question.model_copy(update={"phrasing": number})
-
-
-def _choose_other_phrasing(world: World, role: str, part: str, number: int, lexicon: Lexicon, taken: set[str]) -> int:
-    """The number of another phrasing than this one, not among those taken while there is one; the same where there is
+def _choose_other_phrasing(
+    world: World, one: Scene | Question, part: str, lexicon: Lexicon, taken: Collection[str] = ()
+) -> int:
+    """The number of another phrasing than it has, not among those taken while there is one; the same where there is
     none."""
-    offered = lexicon.phrasings(world.family, role, part)
-    old = offered[number % len(offered)]
-    others = [one for group in lexicon.group_phrasings(world.family, role, part) if old not in group for one in group]
-    fresh = [one for one in others if one not in taken] or others
-    return offered.index(rank_by_digest(fresh, "paraphrase", world.name, role, old)[0]) if fresh else number
+    offered = lexicon.phrasings(world.family, one.role, part)
+    old = offered[one.phrasing % len(offered)]
+    groups = lexicon.group_phrasings(world.family, one.role, part)
+    others = [text for group in groups if old not in group for text in group]
+    fresh = [text for text in others if text not in taken] or others
+    return offered.index(rank_by_digest(fresh, "paraphrase", world.name, one.role, old)[0]) if fresh else one.phrasing
 
 
 def condense(world: World, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
@@ -525,41 +485,27 @@ STORIES = 256
 """So many stories are kept as they are told in one way, for the questions about them that follow."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetoldWorld:
-    """A story as it is told in one way.
+class RetoldWorld(NamedTuple):
+    """A story as it is told in one way."""
 
-    world: its record, without questions. story: its sentences. happened: what happens in it. places: for each line the
-    0-based line of the original.
-    """
-
-    world: World
+    world: World  # its record, without questions
     story: tuple[str, ...]
     happened: WorldHistory
-    places: tuple[int, ...]
+    places: tuple[int, ...]  # for each line the 0-based line of the original
 
 
-@dataclass(frozen=True, slots=True)
-class OriginalItem:
-    """What an item is by its record.
+class OriginalItem(NamedTuple):
+    """What an item is by its record."""
 
-    world: the record without questions; story: the same as JSON. question: the one question. labels: keys of the
-    choices by their texts. shown: the story, the question, the choices and the right one, as the record has them.
-    """
-
-    world: World
-    story: bytes
+    world: World  # without questions
+    story: bytes  # the same as JSON
     question: Question
-    labels: dict[str, Key]
-    shown: tuple[tuple[str, ...], str, tuple[str, ...], str]
-
-
-Found = TypeVar("Found", RetoldWorld, OriginalItem)
+    labels: dict[str, Key]  # keys of the choices by their texts
+    shown: tuple[tuple[str, ...], str, tuple[str, ...], str]  # story, question, choices and right one by the record
 
 
 def make_retell(path: Path | None = None) -> Retell:
     """The function that makes variants of items of worlds. path: not used, as every item carries its own record."""
-    del path
     return _retell
 
 
@@ -595,34 +541,30 @@ def retell_question(
         if not after or set(places[: len(after)]) != after:
             raise InapplicableError(MOMENT)
         question = question.model_copy(update={"at": len(after) - 1})
-    return rephrase_question(world, question, lexicon) if kind == PARAPHRASE else question
+    if kind != PARAPHRASE:
+        return question
+    return question.model_copy(update={"phrasing": _choose_other_phrasing(world, question, "questions", lexicon)})
 
 
 def _retell(item: Item, kind: Kind) -> Item:
     """A variant of an item. Raises InapplicableError with the reason where there is none."""
-    original = _require(_original(orjson.dumps(item.world)))
+    original = _original(orjson.dumps(item.world))
     if (item.story, item.question, item.choices, item.answer) != original.shown:
         raise InapplicableError(OTHER_WORDS)
-    question, labels = original.question, original.labels
-    told = _require(_tell_story(original.story, kind))
-    changed = retell_question(told.world, question, kind, told.places, built_in())
-    if answer(told.world, changed, told.happened) != labels[item.answer]:
+    labels, told = original.labels, _tell_story(original.story, kind)
+    question = retell_question(told.world, original.question, kind, told.places, built_in())
+    if answer(told.world, question, told.happened) != labels[item.answer]:
         raise InapplicableError(CHANGES_TRUTH)
-    choices = tuple(label(told.world, key) for key in changed.choices)
-    if len(set(choices)) < len(choices):
+    named = {key: label(told.world, key) for key in question.choices}
+    if len(set(named.values())) < len(named):
         raise InapplicableError(SAME)
-    named = dict(zip(changed.choices, choices, strict=True))
-    gold = _derive_rationale(item, told, changed, labels, named, in_order=kind != ORDER)
-    text = question_text(told.world, changed, built_in())
+    gold = _derive_rationale(item, told, question, labels, named, in_order=kind != ORDER)
+    text, choices = question_text(told.world, question, built_in()), tuple(named.values())
     made = make_variant(item, kind, by=RECORD, story=told.story, question=text, choices=choices, gold=gold)
-    return made.model_copy(update={"factors": made.factors | _factors(item, original.world, told, question.fact)})
-
-
-def _require(found: Found | str) -> Found:
-    """What was found. Raises InapplicableError where it is the reason why there is nothing."""
-    if isinstance(found, str):
-        raise InapplicableError(found)
-    return found
+    real = {label(original.world, key): label(told.world, key) for key in told.world.facts[question.fact]}
+    now = item.factors.get("reality")
+    words = {"sentences": len(told.story), "reality": real.get(now, now) if isinstance(now, str) else now}
+    return made.model_copy(update={"factors": made.factors | {k: v for k, v in words.items() if k in item.factors}})
 
 
 def _derive_rationale(
@@ -642,55 +584,39 @@ def _derive_rationale(
     return Gold(sets=tuple((named[key],) for key in chain))
 
 
-def _factors(item: Item, world: World, told: RetoldWorld, fact: str) -> dict[str, Any]:
-    """The item's factors that go with the words: how many lines there are, and what is really so.
-
-    world: that of the original.
-    """
-    real = item.factors.get("reality")
-    keys = {label(world, key): key for key in world.facts[fact]}
-    now = label(told.world, keys[real]) if isinstance(real, str) and real in keys else real
-    found = {"sentences": len(told.story), "reality": now}
-    return {name: value for name, value in found.items() if name in item.factors}
-
-
-@lru_cache(maxsize=STORIES)
-def _original(record: bytes) -> OriginalItem | str:
-    """What an item is by its record, given as JSON; or why it is none that can be told again."""
+@remember_reasons(STORIES)
+def _original(record: bytes) -> OriginalItem:
+    """What an item is by its record, given as JSON. Raises InapplicableError for one that cannot be told again."""
     try:
         world = World.model_validate(orjson.loads(record))
-        if len(world.questions) != 1:
-            return NO_RECORD
-    except ValidationError:
-        return NO_RECORD
+        (question,) = world.questions
+    except ValueError:
+        raise InapplicableError(NO_RECORD) from None
     if world.family not in BY_NAME:
-        return NO_FAMILY
-    (question,), bare = world.questions, world.model_copy(update={"questions": ()})
+        raise InapplicableError(NO_FAMILY)
+    bare = world.model_copy(update={"questions": ()})
     story = orjson.dumps(bare.to_dict())
     try:
         told = _tell_story(story, None)
-        if isinstance(told, str):
-            return told
         labels = {label(world, key): key for key in question.choices}
         right = answer(world, question, told.happened)
         text = question_text(world, question, built_in())
     except (ValueError, ContentError):
-        return OTHER_WORDS
+        raise InapplicableError(OTHER_WORDS) from None
     if right is None or len(labels) < len(question.choices):
-        return OTHER_WORDS
+        raise InapplicableError(OTHER_WORDS)
     return OriginalItem(bare, story, question, labels, (told.story, text, tuple(labels), label(world, right)))
 
 
-@lru_cache(maxsize=8 * STORIES)
-def _tell_story(story: bytes, kind: Kind | None) -> RetoldWorld | str:
-    """A story told in one way, for None as it is; or why it cannot be told so.
+@remember_reasons(8 * STORIES)
+def _tell_story(story: bytes, kind: Kind | None) -> RetoldWorld:
+    """A story told in one way, for None as it is. Raises InapplicableError where it cannot be told so.
 
     story: the record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for
     roles, slots and events that are none of the family's, as the record of somebody else may have them.
     """
-    lexicon, world = built_in(), World.model_validate(orjson.loads(story))
-    try:
-        told, places = (world, tuple(range(len(world.scenes)))) if kind is None else retell_world(world, kind, lexicon)
-    except InapplicableError as reason:
-        return str(reason)
+    lexicon, told = built_in(), World.model_validate(orjson.loads(story))
+    places = tuple(range(len(told.scenes)))
+    if kind is not None:
+        told, places = retell_world(told, kind, lexicon)
     return RetoldWorld(told, sentences(told, lexicon), read_world(told), places)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tomserve.benchmarks.worlds.draft import Draft, Family
+from tomserve.benchmarks.worlds.draft import Draft, Family, by_slot
 from tomserve.benchmarks.worlds.record import Key, Part, World
 from tomserve.benchmarks.worlds.rules import GLAD, SAD, SURPRISED, UNSURPRISED
 from tomserve.items import UNKNOWN
 
-PLACES = ("x", "y", "z")
-CHOICES = (*PLACES, UNKNOWN)
+VALUES = ("x", "y", "z")
+CHOICES = (*VALUES, UNKNOWN)
 SECOND_ORDER_VERSIONS = (("secret", "together"), ("secret", "told"), ("secret", "no_transfer"))
 
 
@@ -28,14 +28,14 @@ def draw_second_order(draft: Draft, scenario: str) -> World:
     that somebody has secretly found the thing moved: the one who stayed may or may not have seen the move.
     """
     rng = draft.rng
-    places = rng.sample(PLACES, 3)
-    _draw_words(draft)
+    places = rng.sample(VALUES, 3)
+    _draw_words(draft, "PQRST")
     course = rng.choices(("middle", "late", "joint"), (45, 20, 35))[0]
     companion = rng.choice((None, None, None, None, "Q", "P"))  # with whom T leaves; T is away where there is none
     swap, extra, deep = rng.random() < 0.5, rng.randrange(6), rng.random()
-    draft.scene("places", _slot_keys("abc", rng.sample(PLACES, 3)))
-    draft.scene("people", _slot_keys("ABCDE", rng.sample("PQRST", 5)), part="filler")
-    draft.scene("wants", _slot_keys("AB", rng.sample("PQ", 2)), "seek P, Q place")
+    draft.scene("places", by_slot("abc", rng.sample(VALUES, 3)))
+    draft.scene("people", by_slot("ABCDE", rng.sample("PQRST", 5)), part="filler")
+    draft.scene("wants", by_slot("AB", rng.sample("PQ", 2)), "seek P, Q place")
     draft.scene("late", {"A": "R"})
     if companion is None:
         draft.scene("absent", {"A": "T"})
@@ -47,30 +47,24 @@ def draw_second_order(draft: Draft, scenario: str) -> World:
         draft.scene("move_again", slots, f"fact place={places[2]} seen S, R", part="cause")
     if course != "middle":
         _find(draft, scenario, places[2], ["Q", "P"] if swap else ["P", "Q"])
-    everybody = _slot_keys("ABCDE", rng.sample("PQRST", 5))
-    draft.scene("closing", everybody | _slot_keys("abc", rng.sample(PLACES, 3)), part="filler")
+    everybody = by_slot("ABCDE", rng.sample("PQRST", 5))
+    draft.scene("closing", everybody | by_slot("abc", rng.sample(VALUES, 3)), part="filler")
     _ask_second_order(draft, scenario, course, swap, extra)
     if scenario != "no_transfer" and course != "late" and deep < 0.5:
         chain = _third(course, companion, deep)
         slots = {"C": chain[1]}
-        draft.ask(
-            "belief", "place", CHOICES, chain, role="third", slots=slots, dimension="belief", task="third_order_belief"
-        )
+        draft.ask("belief", "place", CHOICES, chain, role="third", slots=slots, task="third_order_belief")
     return draft.world(scenario=scenario)
 
 
-def _draw_words(draft: Draft) -> None:
+def _draw_words(draft: Draft, people: Sequence[Key]) -> None:
     """People and words; whoever wants the thing looks for it where they believe it to be."""
     rng = draft.rng
-    draft.cast(("P", "Q", "R", "S", "T"))
+    draft.cast(people)
     surrounding, thing = rng.choice(draft.lexicon.words["surroundings"]), rng.choice(draft.lexicon.words["objects"])
     draft.words |= {"room": surrounding["in"], "o": thing["name"], "for": rng.choice(thing["for"])}
-    draft.words |= _slot_keys("xyz", rng.sample(surrounding["places"], 3))
-    draft.facts, draft.plans = {"place": PLACES}, {"place": {key: key for key in PLACES}}
-
-
-def _slot_keys(slots: str, keys: Sequence[str]) -> dict[str, str]:
-    return dict(zip(slots, keys, strict=True))
+    draft.words |= by_slot(VALUES, rng.sample(surrounding["places"], 3))
+    draft.facts, draft.plans = {"place": VALUES}, {"place": {key: key for key in VALUES}}
 
 
 def _before(draft: Draft, places: Sequence[Key], scenario: str, course: str, companion: Key | None) -> None:
@@ -150,15 +144,13 @@ def _ask_second_order(draft: Draft, scenario: str, course: str, swap: bool, extr
         second += [("S", "P") if course == "joint" else ("S", "Q"), ("P", "R")]
         second += [("S", "P")] if course == "late" else []
         actions.append(("S", "P") if course == "late" else ("S", "Q"))
-    draft.ask("reality", "place", PLACES, dimension="reality", task="reality")
+    draft.ask("reality", "place", VALUES)
     for name in first:
-        draft.ask("belief", "place", CHOICES, (name,), dimension="belief", task="belief")
+        draft.ask("belief", "place", CHOICES, (name,))
     for chain in second:
-        draft.ask("belief", "place", CHOICES, chain, role="second", dimension="belief", task="second_order_belief")
+        draft.ask("belief", "place", CHOICES, chain, role="second", task="second_order_belief")
     for chain in actions:
-        draft.ask(
-            "action", "place", PLACES, chain, role="second_action", dimension="action", task="second_order_action"
-        )
+        draft.ask("action", "place", VALUES, chain, role="second_action", task="second_order_action")
 
 
 def _third(course: str, companion: Key | None, deep: float) -> tuple[Key, Key, Key]:
@@ -175,7 +167,6 @@ SECOND_ORDER_FAMILY = Family(
     twins={"secret": "together"},
     reasons={("reality", "always reality"): (1.0, "it is the question")},
 )
-"""The value by which worlds knows the family."""
 
 
 TRANSFER_VERSIONS = (("false_belief", "present"), ("false_belief", "informed"), ("false_belief", "no_transfer"))
@@ -191,20 +182,15 @@ def draw_transfer(draft: Draft, scenario: str) -> World:
     "no_transfer" Q and S only do something to y and z.
     """
     rng = draft.rng
-    draft.cast(("P", "Q", "R", "S"))
-    surrounding = rng.choice(draft.lexicon.words["surroundings"])
-    thing = rng.choice(draft.lexicon.words["objects"])
-    draft.words |= {"room": surrounding["in"], "o": thing["name"], "for": rng.choice(thing["for"])}
-    draft.words |= dict(zip(PLACES, rng.sample(surrounding["places"], 3), strict=True))
-    draft.facts, draft.plans = {"place": PLACES}, {"place": {key: key for key in PLACES}}
+    _draw_words(draft, "PQRS")
     missed = rng.choice((1, 2, 2))  # the first move that P misses: x is the right answer in "no_transfer", too
     late = rng.random() < 0.75  # R sees nothing at all: "unknown" is right once in four
     onlookers = rng.sample("QS" if late else "QRS", 2 if late else 3)
     draft.words["crowd"] = " and ".join([", ".join(f"{{{key}}}" for key in onlookers[:-1]), f"{{{onlookers[-1]}}}"])
     mover, finder = rng.choice("QS"), rng.random() < 0.5
-    first, last, crowd = rng.sample(PLACES, 3), rng.sample(PLACES, 3), rng.sample("PQRS", 4)
-    draft.scene("places", _transfer_slots("abc", first))
-    draft.scene("people", _transfer_slots("ABCD", crowd))
+    first, last, crowd = rng.sample(VALUES, 3), rng.sample(VALUES, 3), rng.sample("PQRS", 4)
+    draft.scene("places", by_slot("abc", first))
+    draft.scene("people", by_slot("ABCD", crowd))
     draft.scene("wants", {"A": "P"}, "seek P place")
     until = {
         "P": missed - 1 if scenario in ("false_belief", "informed") else 2,
@@ -228,20 +214,16 @@ def draw_transfer(draft: Draft, scenario: str) -> World:
         for place in ("x", "y"):  # so that no place is named more often than another
             draft.scene("elsewhere", {"A": "S", "l": place}, part="filler")
         draft.scene("told", {"A": "P", "I": "S", "l": "z"}, "tell S P place=z", part="percept")
-    draft.scene("closing", _transfer_slots("abc", last), part="filler")
-    draft.ask("reality", "place", PLACES, dimension="reality", task="reality")
+    draft.scene("closing", by_slot("abc", last), part="filler")
+    draft.ask("reality", "place", VALUES)
     for name in ("P", "R", mover):
-        draft.ask("belief", "place", CHOICES, (name,), dimension="belief", task="belief")
-    draft.ask("action", "place", PLACES, ("P",), dimension="action", task="action")
+        draft.ask("belief", "place", CHOICES, (name,))
+    draft.ask("action", "place", VALUES, ("P",))
     if scenario != "no_transfer":  # there nobody would be surprised; elsewhere one person is and another is not
         other = "S" if scenario == "false_belief" else "Q"
         asked = "P" if finder else other
-        draft.ask("surprise", "place", (SURPRISED, UNSURPRISED), (asked,), dimension="emotion", task="surprise")
+        draft.ask("surprise", "place", (SURPRISED, UNSURPRISED), (asked,))
     return draft.world(scenario=scenario)
-
-
-def _transfer_slots(slots: str, keys: list[Key]) -> dict[str, Key]:
-    return dict(zip(slots, keys, strict=True))
 
 
 def _present(until: dict[Key, int], moment: int, *always: Key) -> str:
@@ -273,11 +255,8 @@ TRANSFER_FAMILY = Family(
         ("belief", "beside the name"): NAMED,
     },
 )
-"""The value by which worlds knows the family."""
 
 
-CONTENTS = ("x", "y", "z")
-CONTENTS_CHOICES = (*CONTENTS, UNKNOWN)
 CONTENTS_VERSIONS = (("false_belief", "opened"), ("false_belief", "informed"), ("false_belief", "correct_label"))
 
 
@@ -292,16 +271,16 @@ def draw_contents(draft: Draft, scenario: str) -> World:
     looks inside, in "informed" S tells P, and in "correct_label" Q and S have only to do with other things.
     """
     rng = draft.rng
-    label, first, last = rng.sample(CONTENTS, 3)
+    label, first, last = rng.sample(VALUES, 3)
     _draw_contents_words(draft)
     early, wish, other = rng.random() < 0.5, *rng.sample((label, last), 2)
     extra = rng.choice(("action", "feeling"))
-    draft.scene("things", _contents_slots("abc", rng.sample(CONTENTS, 3)))
+    draft.scene("things", by_slot("abc", rng.sample(VALUES, 3)))
     draft.scene("box", {"l": label}, f"fact inside={label}")
-    draft.scene("people", _contents_slots("ABCDEF", rng.sample("PQRSLW", 6)), part="filler")
+    draft.scene("people", by_slot("ABCDEF", rng.sample("PQRSLW", 6)), part="filler")
     draft.scene("absent", {"A": "R"})
     wants = (f"want P inside={wish}", f"want L, W inside={other}")
-    pair = _contents_slots("BC", rng.sample("LW", 2))
+    pair = by_slot("BC", rng.sample("LW", 2))
     draft.scene("wishes", {"A": "P", **pair, "u": wish, "v": other, "w": first}, *wants)
     draft.scene("plan")
     # Who only reads the label does so before the changes or after them; who looks inside does so after them.
@@ -324,7 +303,7 @@ def draw_contents(draft: Draft, scenario: str) -> World:
         draft.scene("told", {"A": "P", "I": "S"}, f"tell S P inside={last}", part="percept")
     else:
         draft.scene("shut", {"A": "P"}, part="percept")
-    draft.scene("closing", _contents_slots("abc", rng.sample(CONTENTS, 3)), part="filler")
+    draft.scene("closing", by_slot("abc", rng.sample(VALUES, 3)), part="filler")
     _ask_contents(draft, scenario, rng.choice("SW"), rng.choice("LQ"), extra)
     return draft.world(scenario=scenario)
 
@@ -338,13 +317,9 @@ def _draw_contents_words(draft: Draft) -> None:
         "box": rng.choice(theme["containers"]),
         "room": rng.choice(draft.lexicon.extra("contents", "rooms")),
     }
-    draft.words |= _contents_slots("xyz", rng.sample(theme["contents"], 3))
-    draft.words |= _contents_slots("mn", rng.choice(draft.lexicon.extra("contents", "plans")))
-    draft.facts, draft.plans = {"inside": CONTENTS}, {"inside": {"match": "m", "mismatch": "n"}}
-
-
-def _contents_slots(slots: str, keys: list[str]) -> dict[str, str]:
-    return dict(zip(slots, keys, strict=True))
+    draft.words |= by_slot("xyz", rng.sample(theme["contents"], 3))
+    draft.words |= by_slot("mn", rng.choice(draft.lexicon.extra("contents", "plans")))
+    draft.facts, draft.plans = {"inside": VALUES}, {"inside": {"match": "m", "mismatch": "n"}}
 
 
 def _learns(draft: Draft, name: Key) -> None:
@@ -358,17 +333,17 @@ def _learns(draft: Draft, name: Key) -> None:
 
 def _ask_contents(draft: Draft, scenario: str, knowing: Key, mistaken: Key, extra: str) -> None:
     """The questions: of beliefs each of the four, of the rest one person and another for whom it is the other way."""
-    draft.ask("reality", "inside", CONTENTS, dimension="reality", task="reality")
+    draft.ask("reality", "inside", VALUES)
     others = {"false_belief": ("Q", "R", knowing), "correct_label": ("R",)}.get(scenario, ("Q", "R", "L"))
     for name in ("P", *others):
-        draft.ask("belief", "inside", CONTENTS_CHOICES, (name,), dimension="belief", task="belief")
+        draft.ask("belief", "inside", CHOICES, (name,))
     opposite = "L" if scenario in ("false_belief", "correct_label") else "W"
     if scenario != "correct_label":  # there nobody would be surprised; elsewhere one person is and another is not
         for name in ("P", knowing if scenario == "false_belief" else mistaken):
-            draft.ask("surprise", "inside", (SURPRISED, UNSURPRISED), (name,), dimension="emotion", task="surprise")
-    for kind, dimension, choices in (("action", "action", ("m", "n")), ("feeling", "emotion", (GLAD, SAD))):
+            draft.ask("surprise", "inside", (SURPRISED, UNSURPRISED), (name,))
+    for kind, choices in (("action", ("m", "n")), ("feeling", (GLAD, SAD))):
         for name in ("P", *([opposite] if kind == extra else [])):
-            draft.ask(kind, "inside", choices, (name,), dimension=dimension, task=kind)
+            draft.ask(kind, "inside", choices, (name,))
 
 
 CONTENTS_FAMILY = Family(
@@ -378,4 +353,3 @@ CONTENTS_FAMILY = Family(
     twins={"false_belief": "opened"},
     reasons={("reality", "always reality"): (1.0, "it is the question")},
 )
-"""The value by which worlds knows the family."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tomserve.benchmarks.worlds.draft import Draft, Family
+from tomserve.benchmarks.worlds.draft import Draft, Family, by_slot
 from tomserve.benchmarks.worlds.lexicon import expand_phrasing
 from tomserve.benchmarks.worlds.record import Key, World
 from tomserve.benchmarks.worlds.rules import GLAD, SAD
@@ -143,7 +143,7 @@ def draw_valley(draft: Draft, scenario: str) -> World:
     while (told := draw_course(rng, wish)) is None or (asked := places(rng, told, aim)) is None:
         pass
     lists = [rng.sample("PQRS", 4) for _ in range(3)] + [rng.sample("PQ", 2)]
-    wishes = told.wishes | dict(zip("RS", rng.sample(sorted({*VALUES} - {*told.wishes.values()}), 2), strict=True))
+    wishes = told.wishes | by_slot("RS", rng.sample(sorted({*VALUES} - {*told.wishes.values()}), 2))
     ends = _tell(draft, told, lists, wishes, ("P", "Q") if scenario == "noticed" else ("Q", "P"))
     last = told.real[4] if scenario == "noticed" else told.beliefs["P"][3]
     asking = _Asking(draft, told, asked, ends, last)
@@ -160,9 +160,9 @@ def _setting(draft: Draft) -> str:
     for value, text in zip(VALUES, rng.sample(setting["values"], 4), strict=True):
         draft.words |= {value: text, f"c_{value}": setting["claim"].format(v=f"{{{value}}}")}
         draft.words[f"act_{value}"] = setting["act"].format(v=f"{{{value}}}")
-    draft.words |= dict(zip(REPLIES, rng.choice(extra(draft.family, "replies")), strict=True))
-    draft.words |= dict(zip("stuv", rng.sample(extra(draft.family, "traits"), 4), strict=True))
-    draft.words |= dict(zip("opqr", rng.sample(draft.lexicon.words["occupations"], 4), strict=True))
+    draft.words |= by_slot(REPLIES, rng.choice(extra(draft.family, "replies")))
+    draft.words |= by_slot("stuv", rng.sample(extra(draft.family, "traits"), 4))
+    draft.words |= by_slot("opqr", rng.sample(draft.lexicon.words["occupations"], 4))
     draft.words |= {f"n{k}": f"Scene {k + 1}:" for k in range(5)} | {f"k{k}": f"scene {k + 1}" for k in range(5)}
     return str(setting["group"])
 
@@ -171,13 +171,13 @@ def _tell(
     draft: Draft, told: Course, lists: Sequence[list[Key]], wishes: dict[Key, Key], last: tuple[Key, Key]
 ) -> list[int]:
     """Add all scenes; last: who hears the last decision, and who misses it. Returns the last line of each scene."""
-    draft.scene("people", _slots("ABCD", lists[0]))
-    slots = _slots("ABCD", lists[1]) | _slots("abef", [wishes[name] for name in lists[1]])
+    draft.scene("people", by_slot("ABCD", lists[0]))
+    slots = by_slot("ABCDabef", [*lists[1], *(wishes[name] for name in lists[1])])
     draft.scene("wishes", slots, *(f"want {name} matter={value}" for name, value in wishes.items()))
-    draft.scene("trust", _slots("ABIU", [*lists[3], "R", "S"]), "distrust P, Q S")
+    draft.scene("trust", by_slot("ABIU", [*lists[3], "R", "S"]), "distrust P, Q S")
     draft.scene("replies", {"x1": "match", "x2": "mismatch"})
     draft.scene("begins", {"n": "n0", "c": f"c_{told.real[0]}"}, "scene", f"fact matter={told.real[0]}")
-    draft.scene("all_hear", _slots("ABCD", lists[2]), "see P, Q, R, S matter")
+    draft.scene("all_hear", by_slot("ABCD", lists[2]), "see P, Q, R, S matter")
     ends = [len(draft.scenes) - 1]
     for k, (hearer, teller, said) in enumerate(zip(told.hears, told.tellers, told.told, strict=True), start=1):
         other = "Q" if hearer == "P" else "P"
@@ -187,9 +187,9 @@ def _tell(
         ends.append(len(draft.scenes) - 1)
     draft.scene("last_day", {"n": "n4"}, "scene")
     draft.scene("last_change", {"c": f"c_{told.real[4]}"}, f"fact matter={told.real[4]}", part="cause")
-    draft.scene("last_percept", _slots("AB", last), f"see {last[0]} matter", part="percept")
+    draft.scene("last_percept", by_slot("AB", last), f"see {last[0]} matter", part="percept")
     ends.append(len(draft.scenes) - 1)
-    draft.scene("closing", _slots("abef", draft.rng.sample(VALUES, 4)), part="filler")
+    draft.scene("closing", by_slot("abef", draft.rng.sample(VALUES, 4)), part="filler")
     return ends
 
 
@@ -300,12 +300,7 @@ def _grid(first: Sequence[Key], second: Sequence[Key]) -> list[Key]:
     return [f"{one}_{two}" for one in first for two in second]
 
 
-def _slots(names: str, keys: Sequence[Key]) -> dict[str, Key]:
-    return dict(zip(names, keys, strict=True))
-
-
 VALLEY_FAMILY = Family("valley", draw_valley, versions=(("missed", "noticed"),), twins={"missed": "noticed"}, most=12)
-"""The value by which worlds knows the family."""
 
 
 STATES = ("x", "y")
@@ -347,16 +342,16 @@ def draw_causal(draft: Draft, scenario: str) -> World:
 
     draft.scene("setting")
     draft.scene("states", {"a": f"l{listed[0][0]}", "b": f"l{listed[0][1]}"}, part="filler")
-    draft.scene("people", dict(zip("ABC", crowd, strict=True)), part="filler")
+    draft.scene("people", by_slot("ABC", crowd), part="filler")
     if wishing:
-        draft.scene("wish_untold", {**_two(pair), "wa": f"w{listed[1][0]}", "wb": f"w{listed[1][1]}"})
+        draft.scene("wish_untold", {**by_slot("AB", pair), "wa": f"w{listed[1][0]}", "wb": f"w{listed[1][1]}"})
     else:
         for name in pair:
             draft.scene("wants", {"A": name, "w": f"w{wishes[name]}"}, f"want {name} state={wishes[name]}")
     draft.scene("plan")
     if early:
         draft.scene("ignorant", {"A": "S"})
-    draft.scene("view", _two(pair), "fact state=x seen P, R")
+    draft.scene("view", by_slot("AB", pair), "fact state=x seen P, R")
     if not early:
         draft.scene("ignorant", {"A": "S"})
     draft.scene("detail", part="filler")
@@ -386,10 +381,6 @@ def _draw_words(draft: Draft, template: Mapping[str, Any]) -> None:
         draft.words[key] = draft.rng.choice([one for phrasing in template[key] for one in expand_phrasing(phrasing)])
 
 
-def _two(pair: Sequence[Key]) -> dict[str, Key]:
-    return dict(zip("AB", pair, strict=True))
-
-
 def _other_state(state: Key) -> Key:
     return "y" if state == "x" else "x"
 
@@ -408,18 +399,18 @@ def _ask_causal(draft: Draft, pair: Sequence[Key], acting: bool, wishing: bool) 
     """The questions about both people, in random order."""
     for name in pair:
         if acting:
-            draft.ask("belief_from_act", "state", STATES, (name,), dimension="belief", task="backward_belief")
+            draft.ask("belief_from_act", "state", STATES, (name,), task="backward_belief")
         elif wishing:
-            draft.ask("desire_from_act", "state", STATES, (name,), dimension="desire", task="backward_desire")
+            draft.ask("desire_from_act", "state", STATES, (name,), task="backward_desire")
         else:
-            draft.ask("action", "state", ("match", "mismatch"), (name,), dimension="action", task="forward_action")
+            draft.ask("action", "state", ("match", "mismatch"), (name,), task="forward_action")
         if not wishing:
             role = "feeling_in_act" if acting else "feeling"
-            draft.ask("feeling", "state", (GLAD, SAD), (name,), role=role, dimension="emotion", task="feeling")
+            draft.ask("feeling", "state", (GLAD, SAD), (name,), role=role)
     if not acting:
         for name in (*pair, "S"):
             choices = (*STATES, UNKNOWN)
-            draft.ask("belief", "state", choices, (name,), dimension="belief", task="forward_belief")
+            draft.ask("belief", "state", choices, (name,), task="forward_belief")
 
 
 CAUSAL_FAMILY = Family(
@@ -429,4 +420,3 @@ CAUSAL_FAMILY = Family(
     twins=dict((FORWARD, ACT, WISH)),
     most=7,  # all of them: what one question gives away, its counterpart in the same story takes back
 )
-"""The value by which worlds knows the family."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tomserve.benchmarks.worlds.draft import Draft, Family
+from tomserve.benchmarks.worlds.draft import Draft, Family, by_slot
 from tomserve.benchmarks.worlds.record import Key, Part, World
 from tomserve.benchmarks.worlds.rules import (
     AFRAID,
@@ -48,17 +48,15 @@ def draw_appearance(draft: Draft, scenario: str) -> World:
     knows = {"P": first if scenario == "false_belief" else second, "Q": first if scenario == "noticed" else second}
     if both:
         masked = scenario == "masked"
-    draft.scene("people4", _slot_keys("ABCD", rng.sample("PQRF", 4)))
-    draft.scene("open", _slot_keys("ab", rng.sample(OUTCOMES, 2)))
+    draft.scene("people4", by_slot("ABCD", rng.sample("PQRF", 4)))
+    draft.scene("open", by_slot("ab", rng.sample(OUTCOMES, 2)))
     order, pair, seen, target = rng.sample("PQR", 3), rng.sample("PQ", 2), rng.sample("PQ", 2), rng.sample("PQ", 2)
-    slots = _slot_keys("ABC", order) | {slot: wants[name] for slot, name in zip("abc", order, strict=True)}
+    slots = by_slot("ABCabc", [*order, *(wants[name] for name in order)])
     draft.scene("wishes", slots, *(f"want {name} result={wants[name]}" for name in order))
     draft.scene("away", {"A": "R"})
-    draft.scene("first", {**_slot_keys("AB", pair), "l": first}, f"fact result={first} seen P, Q")
+    draft.scene("first", {**by_slot("AB", pair), "l": first}, f"fact result={first} seen P, Q")
     if both:
-        draft.scene(
-            "both", {**_slot_keys("AB", pair[::-1]), "l": second}, f"fact result={second} seen P, Q", part="cause"
-        )
+        draft.scene("both", {**by_slot("AB", pair[::-1]), "l": second}, f"fact result={second} seen P, Q", part="cause")
     else:
         told, left = ("Q", "P") if scenario == "false_belief" else ("P", "Q")
         draft.scene("leaves", {"A": left}, part="percept")
@@ -67,12 +65,13 @@ def draw_appearance(draft: Draft, scenario: str) -> World:
     feels = {name: GLAD if knows[name] == wants[name] else SAD for name in "PQ"}
     shows = {name: _opposite_feeling(feels[name]) if masked else feels[name] for name in "PQ"}
     _faces(draft, seen, {name: f"{'mask' if masked else 'open'}_{shows[name]}" for name in "PQ"})
-    draft.scene("closing", _slot_keys("ab", rng.sample(OUTCOMES, 2)), part="filler")
+    draft.scene("closing", by_slot("ab", rng.sample(OUTCOMES, 2)), part="filler")
     for name in "PQR":
-        draft.ask("feeling", "result", (*FACES, INDIFFERENT), (name,), dimension="emotion", task="feeling")
+        draft.ask("feeling", "result", (*FACES, INDIFFERENT), (name,))
     if both:
         _ask_both(draft, target, masked)
-        _ask_faces(draft, "result")
+        for name in "PQ":
+            draft.ask("face", "result", FACES, (name,))
     else:
         _ask_one(draft, target[0])
     return draft.world(scenario=scenario, shown="masked" if masked else "sincere")
@@ -83,7 +82,7 @@ def _decision(draft: Draft) -> None:
     draft.cast(("P", "Q", "R", "F"))
     matter = rng.choice(draft.lexicon.extra("appearance", "decisions"))
     draft.words |= {key: matter[key] for key in ("boss", "sub", "go", "the")}
-    draft.words |= _slot_keys("xy", rng.sample(matter["values"], 2))
+    draft.words |= by_slot("xy", rng.sample(matter["values"], 2))
     draft.facts = {"result": OUTCOMES}
 
 
@@ -95,8 +94,8 @@ def _spoilt(draft: Draft, scenario: str) -> World:
     draft.words |= {key: work[key] for key in ("work", "spoils", "spoilt")}
     draft.facts = {"culprit": SUSPECTS}
     witness, misled = ("Q", "P") if scenario == "wrong_culprit" else ("P", "Q")
-    draft.scene("people6", _slot_keys("ABCDEG", rng.sample("PQRFUV", 6)))
-    draft.scene("made", _slot_keys("ABC", rng.sample("PQR", 3)))
+    draft.scene("people6", by_slot("ABCDEG", rng.sample("PQRFUV", 6)))
+    draft.scene("made", by_slot("ABC", rng.sample("PQR", 3)))
     draft.scene("away", {"A": "R"})
     slots = {"A": witness, "B": misled}
     draft.scene("parts", slots, part="percept")
@@ -106,12 +105,13 @@ def _spoilt(draft: Draft, scenario: str) -> World:
     _faces(draft, seen, {name: "mask_glad" if name == smiling else "open_sad" for name in "PQ"})
     draft.scene("evening", part="filler")
     for name in "PQR":
-        draft.ask("belief", "culprit", (*SUSPECTS, UNKNOWN), (name,), role="culprit", dimension="belief", task="belief")
+        draft.ask("belief", "culprit", (*SUSPECTS, UNKNOWN), (name,), role="culprit")
     for name in "PQ":
-        draft.ask("blame", "culprit", SUSPECTS, (name,), dimension="emotion", task="blame")
+        draft.ask("blame", "culprit", SUSPECTS, (name,))
         _ask_seen_feeling(draft, "culprit", "F", name)
     _ask_seen_feeling(draft, "culprit", "R", target)
-    _ask_faces(draft, "culprit")
+    for name in "PQ":
+        draft.ask("face", "culprit", FACES, (name,))
     return draft.world(scenario=scenario)
 
 
@@ -120,9 +120,7 @@ def _ask_both(draft: Draft, target: list[Key], masked: bool) -> None:
     each."""
     one, other = target
     changed = one if masked else other
-    draft.ask(
-        "feeling", "result", (RELIEVED, DISAPPOINTED), (changed,), role="relief", dimension="emotion", task="relief"
-    )
+    draft.ask("feeling", "result", (RELIEVED, DISAPPOINTED), (changed,), role="relief", task="relief")
     _ask_seen_feeling(draft, "result", other, one)
     _ask_seen_feeling(draft, "result", "F", one if masked else other)
     _ask_seen_feeling(draft, "result", "R", one)
@@ -131,35 +129,25 @@ def _ask_both(draft: Draft, target: list[Key], masked: bool) -> None:
 def _ask_one(draft: Draft, target: Key) -> None:
     """Ask where P or Q missed something: what they believe, too, and whether one of them will be surprised."""
     for name in "PQR":
-        draft.ask("belief", "result", (*OUTCOMES, UNKNOWN), (name,), dimension="belief", task="belief")
+        draft.ask("belief", "result", (*OUTCOMES, UNKNOWN), (name,))
     for name in "PQ":
         _ask_seen_feeling(draft, "result", "F", name)
     _ask_seen_feeling(draft, "result", "R", target)
-    draft.ask("surprise", "result", (SURPRISED, UNSURPRISED), (target,), dimension="emotion", task="surprise")
+    draft.ask("surprise", "result", (SURPRISED, UNSURPRISED), (target,))
 
 
 def _ask_seen_feeling(draft: Draft, fact: str, onlooker: Key, name: Key) -> None:
-    choices = (*FACES, UNKNOWN)
-    draft.ask("seen_feeling", fact, choices, (onlooker, name), dimension="emotion", task="seen_feeling")
-
-
-def _ask_faces(draft: Draft, fact: str) -> None:
-    for name in "PQ":
-        draft.ask("face", fact, FACES, (name,), dimension="emotion", task="face")
+    draft.ask("seen_feeling", fact, (*FACES, UNKNOWN), (onlooker, name))
 
 
 def _faces(draft: Draft, seen: list[Key], roles: dict[Key, str]) -> None:
     """F meets P and Q, whose faces show something; the roles end in what it is."""
-    draft.scene("stranger", _slot_keys("AB", seen))
+    draft.scene("stranger", by_slot("AB", seen))
     for name in seen:
         event = f"show {name} {roles[name].partition('_')[2]} seen F"
         # An open face is about the change; so it goes where the change is left out, but for the one who missed that.
         part: Part = "percept" if roles[name].startswith("open") and name != "P" else "plain"
         draft.scene(roles[name], {"A": name}, event, part=part)
-
-
-def _slot_keys(slots: str, keys: list[Key]) -> dict[str, Key]:
-    return dict(zip(slots, keys, strict=True))
 
 
 def _other_outcome(outcome: Key) -> Key:
@@ -177,7 +165,6 @@ APPEARANCE_FAMILY = Family(
     # wrong_culprit has no twin in this sense: without the deed itself, nothing would make P's belief true.
     twins={"false_belief": "noticed"},
 )
-"""The value by which worlds knows the family."""
 
 
 VALUES = ("x", "y", "z")
@@ -236,7 +223,7 @@ def draw_testimony(draft: Draft, scenario: str) -> World:
     draft.cast(("P", "Q", "R", "S", "T"))
     ahead = _matter(draft)
     draft.facts = {"matter": VALUES}
-    words = dict(zip(("", "S", "T"), rng.sample(VALUES, 3), strict=True))  # the old value, and what S and T say
+    words = by_slot(("", "S", "T"), rng.sample(VALUES, 3))  # the old value, and what S and T say
     found = constellation(scenario, rng.random() < 2 / 3)
     orders = [rng.sample("PQR", 3) for _ in range(5)]
     crowd, closing, speakers = rng.sample("PQRST", 5), rng.sample(VALUES, 3), rng.sample("ST", 2)
@@ -245,26 +232,26 @@ def draw_testimony(draft: Draft, scenario: str) -> World:
 
     draft.scene(
         "start",
-        _all(draft, words[""]) | dict(zip("ABCDE", crowd, strict=True)),
+        _all(draft, words[""]) | by_slot("ABCDE", crowd),
         f"fact matter={words['']} seen P, Q, R, S, T",
     )
     satisfied ^= scenario == "trusted_true"
     if ahead:
         _wishes(draft, {name: words[word] for name, word in _choose_wishes(found, satisfied).items()}, orders[0])
     else:
-        draft.scene("needs", dict(zip("ABC", orders[0], strict=True)), "seek P, Q, R matter")
+        draft.scene("needs", by_slot("ABC", orders[0]), "seek P, Q, R matter")
     for name in orders[1]:
         _trust(draft, name, found.trusts["PQR".index(name)], pairs[name])
-    draft.scene("away", dict(zip("ABC", orders[2], strict=True)) | {"l": words[""]})
+    draft.scene("away", by_slot("ABC", orders[2]) | {"l": words[""]})
     draft.scene("noon", _all(draft, words[found.noon]), f"fact matter={words[found.noon]} seen S, T")
     real = words[found.real]
     draft.scene("later", _all(draft, real), f"fact matter={real} seen S, T", part="cause")
     for name, order in zip(speakers, orders[3:], strict=True):
-        slots = dict(zip("ABC", order, strict=True)) | {"I": name, "l": words[name]}
+        slots = by_slot("ABC", order) | {"I": name, "l": words[name]}
         draft.scene("tells", slots, f"tell {name} P, Q, R matter={words[name]}")
     if found.looks:
-        draft.scene("looks", dict(zip("EF", found.looks, strict=True)), f"see {found.looks[0]} matter", part="percept")
-    draft.scene("closing", dict(zip("abc", closing, strict=True)), part="filler")
+        draft.scene("looks", by_slot("EF", found.looks), f"see {found.looks[0]} matter", part="percept")
+    draft.scene("closing", by_slot("abc", closing), part="filler")
     _ask(draft, found, ahead, speaker if asked else "")
     return draft.world(scenario=scenario, matter="prospect" if ahead else "place")
 
@@ -284,7 +271,7 @@ def _matter(draft: Draft) -> bool:
         draft.words |= {AFRAID: "worried"}
         draft.prospects = ("matter",)
     values = matter["values"] if ahead else surrounding["places"]
-    draft.words |= dict(zip(VALUES, rng.sample(values, 3), strict=True))
+    draft.words |= by_slot(VALUES, rng.sample(values, 3))
     return ahead
 
 
@@ -302,7 +289,7 @@ def _choose_wishes(found: Constellation, satisfied: bool) -> dict[Key, Key]:
 
 
 def _wishes(draft: Draft, wished: dict[Key, Key], order: list[Key]) -> None:
-    slots = dict(zip("ABC", order, strict=True)) | {slot: wished[name] for slot, name in zip("abc", order, strict=True)}
+    slots = by_slot("ABCabc", [*order, *(wished[name] for name in order)])
     draft.scene("wishes", slots, *(f"want {name} matter={wished[name]}" for name in order))
 
 
@@ -314,17 +301,17 @@ def _trust(draft: Draft, name: Key, trusted: Key, pair: list[Key]) -> None:
 
 def _ask(draft: Draft, found: Constellation, ahead: bool, speaker: Key) -> None:
     """Ask about P, Q and R, or, where another than P believes the truth, of a speaker instead of that one."""
-    draft.ask("reality", "matter", VALUES, dimension="reality", task="reality")
+    draft.ask("reality", "matter", VALUES)
     believed = found.beliefs_of_listeners(found.looks[0] if found.looks else "")
     for name in "PQR":
         who = speaker if speaker and name != "P" and believed[name] == found.real else name
-        draft.ask("belief", "matter", VALUES, (who,), dimension="belief", task="belief")
+        draft.ask("belief", "matter", VALUES, (who,))
     for name in "PR" if ahead else "PQR":
         kind, choices = ("feeling", (HOPEFUL, AFRAID)) if ahead else ("action", VALUES)
         task = "prospect" if ahead else "action"
         draft.ask(kind, "matter", choices, (name,), dimension="emotion" if ahead else "action", task=task)
     for name in "PR":
-        draft.ask("surprise", "matter", (SURPRISED, UNSURPRISED), (name,), dimension="emotion", task="surprise")
+        draft.ask("surprise", "matter", (SURPRISED, UNSURPRISED), (name,))
 
 
 TESTIMONY_FAMILY = Family(
@@ -334,4 +321,3 @@ TESTIMONY_FAMILY = Family(
     twins={"trusted_false": "saw", "distrusted_true": "looked"},
     reasons={("reality", "always reality"): (1.0, "it is the question")},
 )
-"""The value by which worlds knows the family."""
