@@ -78,11 +78,7 @@ def finished(reason: str | None) -> str:
 
 
 def strange_reason(reason: str | None) -> bool:
-    """Whether nobody knows what a server means by that reason, so that its replies may not be whole.
-
-    >>> strange_reason("EOS_TOKEN"), strange_reason(None), strange_reason("budget")
-    (False, False, True)
-    """
+    """Whether nobody knows what a server means by that reason, so that its replies may not be whole."""
     plain = _plain_reason(reason)
     return bool(plain) and plain not in _ENDED
 
@@ -122,11 +118,7 @@ def transient(status: str) -> bool:
 
 
 def inert(status: str) -> str:
-    """The status in a form that is safe to show: an unknown one is shortened and loses its control characters.
-
-    >>> inert("http_600"), inert("done"), inert("\\x1b[2J" + "x" * 99)
-    ('http_600', 'done', '\ufffd[2Jxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…')
-    """
+    """The status in a form that is safe to show: an unknown one is shortened and loses its control characters."""
     if known(status):
         return status
     cut = status if len(status) <= LONGEST else status[: LONGEST - 1] + "…"
@@ -134,11 +126,7 @@ def inert(status: str) -> str:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """How often each status occurs, in words and by name; of more than KINDS statuses only the most frequent.
-
-    >>> listed({"timeout": 1, "http_500": 3})
-    '3 http_500, 1 timeout'
-    """
+    """How often each status occurs, in words and by name; of more than KINDS statuses only the most frequent."""
     rows: Counter[str] = Counter()
     for status, count in counts.items():
         rows[inert(status)] += count

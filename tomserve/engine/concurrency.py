@@ -1,9 +1,5 @@
-"""The adaptive concurrency limit: how many requests may be in flight at one endpoint, found out during the run.
-
-The limit grows as long as that brings throughput, and shrinks when the server has too much to do. A server with vLLM's
-/metrics reports its own load (`ServerLoad`): how many requests wait in its queue, how many it had to preempt, and how
-full its KV cache is. Every client, whatever the server, sees refusals (HTTP 429 and 503) and throughput.
-"""
+"""The adaptive concurrency limit: how many requests may be in flight at one endpoint, found out during the run from
+throughput, refusals (HTTP 429 and 503) and, of vLLM, the load that its /metrics reports."""
 
 from __future__ import annotations
 
@@ -243,9 +239,9 @@ class _Base(NamedTuple):
 class AdaptiveLimit:
     """The limit of one endpoint.
 
-    Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it
-    is N times the work that one request gets done in a second, so that an epoch measures it even where answers come in
-    bursts. Only requests that were sent after the last change of the limit count. The limit is in one of five modes:
+    Throughput is measured over an epoch of at least as many answers as the limit N allows in flight: by Little's law it
+    is N times the work that one request gets done in a second. Only requests sent after the last change count. The
+    modes:
 
         grow    The limit is doubled as long as each doubling brings throughput and no queue builds up.
         hold    The limit stays as it is; a trial follows after some epochs, or when throughput changes.
@@ -253,11 +249,8 @@ class AdaptiveLimit:
         down    A trial with a lower limit, after growth ended or throughput fell, kept if it costs no throughput.
         shed    A trial with a lower limit because requests are refused, kept if it cures that or costs nothing.
 
-    A queue lowers the limit at once, without a trial. Nothing here waits.
-
-    start: the limit to begin with, in requests. most: the highest limit. clock: returns monotonic seconds.
-    held_back: set from outside while the client itself is too busy for more requests; the limit does not grow then.
-    found: whether the limit rests on evidence rather than being the one it began with.
+    A queue lowers the limit at once. held_back: set from outside while the client itself is too busy; the limit does
+    not grow then. found: whether the limit rests on evidence rather than being the one it began with.
     """
 
     def __init__(self, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:

@@ -42,24 +42,17 @@ speaks for it."""
 
 
 class EndpointPool:
-    """All endpoints of a run; a single endpoint is a pool of one.
+    """All endpoints of a run.
 
     A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's
-    prefix cache holds the beginning, unless another endpoint has much more room. A later turn of a conversation goes,
-    under the same rule, to the endpoint that answered the turn before. Where the prompts make no difference, it goes to
-    the endpoint with the most room. The limit of requests in flight is fixed for the whole run or adaptive by endpoint.
+    prefix cache holds it, or to the one that answered the turn before in the conversation, unless another endpoint has
+    much more room. An endpoint that cannot be reached, or that keeps failing while another one works, is down: it gets
+    no requests, and is probed until it answers again. Where many different items fail in a row, nothing succeeds, no
+    older request is still being answered and a simple probe fails too, it is an outage: no item is given up during one,
+    and after `lost_after` seconds without an answer the run ends with a diagnosis instead of thousands of error rows.
 
-    An endpoint that cannot be reached, or that keeps failing while another one works, is marked as down. It gets no
-    requests, and is probed until it answers again. An outage of the server is told from items that it cannot answer by
-    counting: where many different items fail in a row, nothing succeeds, no older request is still being answered and
-    a simple probe fails too, it is an outage. No item is given up during an outage, and after `lost_after` seconds the
-    run ends with a diagnosis instead of thousands of error rows.
-
-    endpoints: their addresses, each ``.../v1``.
-    lost_after: seconds without contact, or without an answer, after which the run counts as lost.
-    clock: returns monotonic seconds.
-    concurrency: how many requests may be in flight over all endpoints; None for an adaptive limit of each endpoint.
-    most: the highest adaptive limit of an endpoint, in requests.
+    concurrency: how many requests may be in flight over all endpoints; None for an adaptive limit of each endpoint, of
+    `most` at most.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
-"""The default transport, which takes the least CPU time: requests are written by hand, responses read by httptools.
+"""The default transport: requests are written by hand, responses read by httptools.
 
-Whatever a server sends that nobody asked for, such as a second answer to one request, closes the connection, so that
-it is never taken for the answer to the next request.
+Whatever a server sends that nobody asked for closes the connection, so that it is never taken for the next answer.
 """
 
 from __future__ import annotations

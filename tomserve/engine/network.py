@@ -1,8 +1,5 @@
-"""The way to a server: through which proxy, and trusting which certificates. It is the same for every kind of request.
-
-A proxy is taken from the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY, in small letters, too), and never
-for a server on this machine. Certificates are those of the system, or those in SSL_CERT_FILE and SSL_CERT_DIR.
-"""
+"""The way to a server: through which proxy of the environment (never for this machine), and trusting which certificates
+(those of the system, or of SSL_CERT_FILE and SSL_CERT_DIR)."""
 
 from __future__ import annotations
 

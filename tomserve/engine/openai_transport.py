@@ -1,9 +1,5 @@
 """A transport that sends requests by the openai SDK (`--transport openai`), for hosted providers that expect its
-client.
-
-The SDK's own retries are off: the runner decides when to ask again. The SDK costs some milliseconds of CPU time a
-request, which does not matter where a provider takes seconds to answer.
-"""
+client; its own retries are off, since the runner decides when to ask again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """What servers report of a prompt's tokens: hits of the prefix cache, silent truncation, and log-probabilities.
 
-Requests come in the order of a depth-first walk of the radix tree of their prompts (`Strategy.order`), in which the
-longest beginning that a prompt shares with any earlier one is shared with the prompt just before. So one prompt in
-memory tells how much a cache that forgets nothing could save: the radix-tree bound. In conversations of several turns
-it is one prompt for each turn, and the bound is a close guess.
+Requests come in the order of a depth-first walk of the radix tree of their prompts (`Strategy.order`), so one prompt in
+memory, or one for each turn, tells how much a cache that forgets nothing could save: the radix-tree bound.
 """
 
 from __future__ import annotations

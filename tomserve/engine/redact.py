@@ -1,13 +1,10 @@
 """The one place that takes API keys out of what a server said, before any of it is cut, shown or written.
 
-A server may echo what it was sent. A key is found as it is, and as it stands in a URL, in JSON, in HTML, in the form in
-which Python shows a text, and in base64, alone or within a longer text such as ``Bearer KEY``; each is replaced by ***.
-A server that disguises the key in other ways, or sends it in pieces, is not found out.
+A key is found as it is, and as it stands in a URL, in JSON, in HTML, in Python and in base64, alone or within a longer
+text such as ``Bearer KEY``. A server that disguises it in other ways, or sends it in pieces, is not found out.
 
->>> Redactor("sk-0123456789")("you sent Bearer sk-0123456789")
-'you sent Bearer ***'
->>> Redactor("EMPTY")("the EMPTY jar")
-'the EMPTY jar'
+>>> Redactor("sk-0123456789")("you sent Bearer sk-0123456789"), Redactor("EMPTY")("the EMPTY jar")
+('you sent Bearer ***', 'the EMPTY jar')
 """
 
 from __future__ import annotations

@@ -90,12 +90,10 @@ LIMIT = 8  # how many different questions must be refused for the same reason, w
 class FirstRefusals:
     """Ends a run whose first requests are all refused for the same reason.
 
-    Until a request succeeds, rows with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions
-    were refused for the same reason, the run ends and none of these rows is written: they would never be asked again,
-    while so the command can be repeated when the mistake is mended. As soon as a reply differs they are written, since
-    they concern those items alone.
-
-    decided: True where rows are written at once, because a reply has shown that requests are well-formed.
+    Until a request succeeds, rows with a final refusal are held back. Once LIMIT questions were refused alike, the run
+    ends and none of them is written, since they would never be asked again; so the command can be repeated when the
+    mistake is mended. As soon as a reply differs they are written. decided: True where rows are written at once,
+    because a reply has shown that requests are well-formed.
     """
 
     def __init__(self, decided: bool = False) -> None:

@@ -1,8 +1,7 @@
 """The runner: workers take requests from one queue, every reply becomes a row of the journal, an observer is told.
 
-There are as many workers as requests may be in flight. Requests with equal keys are sent only once. A request is made
-when a worker is free for it, so that a million take no more memory than a thousand. A stop ends the asking and leaves
-what is in flight some seconds to complete; everything that has completed is in the journal.
+Equal requests are sent once, and each is made when a worker is free for it. A stop ends the asking and leaves what is
+in flight some seconds to complete; everything that has completed is in the journal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The transport: sends the body of a request to an endpoint, within limits of time and size, and reads the reply.
 
-Whatever a server does wrong is a status of the reply, never an exception. What a transport has to do is said by
-`Transport`; `tomserve.engine.httptools_transport` and `openai_transport` do it. Both have their replies read here, so
-that rows do not depend on which one was used.
+Whatever a server does wrong is a status of the reply, never an exception.
 """
 
 from __future__ import annotations

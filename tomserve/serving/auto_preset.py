@@ -1,10 +1,4 @@
-"""Derives a preset for a model that has none, from the model's own files, and writes it to launch/models/.
-
-Every field says where it is from, on the screen and as a comment in the file.
-
->>> resolve_preset("dbrx")[1] is None                              # it has a preset, so nothing is derived
-True
-"""
+"""Derives a preset for a model that has none, from the model's own files, and writes it to launch/models/."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The files of a model in Hugging Face's format: sizes, context, parameters, chat template, download.
 
-The files are data of others: a value of the wrong kind counts as missing, and no code is run; a chat template is
-rendered in Jinja's sandbox. Only small files are downloaded, never weights or code. The reference checkpoint lies in
-``launch/reference/model``.
+They are data of others: a value of the wrong kind counts as missing, no code is run, and only small files are
+downloaded, never weights or code.
 """
 
 from __future__ import annotations
@@ -120,9 +119,8 @@ def read_shape(config: Json) -> Shape | None:
 def read_context(config: Json, tokenizer: Json | None = None) -> tuple[int, str] | None:
     """How many tokens the model was made for, and which file and field tell it; None where none does.
 
-    tokenizer: the parsed tokenizer_config.json, whose `model_max_length` counts where it is shorter. As vLLM 0.32 does
-    (`_get_and_verify_max_len`), the length is multiplied by the factor of a stretched position encoding where the model
-    states the length before the stretching.
+    The `model_max_length` of the tokenizer counts where it is shorter. As in vLLM 0.32 (`_get_and_verify_max_len`), the
+    length is multiplied by the factor of a stretched position encoding where the model states the length before that.
     """
     text = text_config(config)
     stated = [(value, f"config.json: {name}") for name in POSITIONS if (value := first_count(text, name)) is not None]
@@ -289,11 +287,8 @@ def is_recurrent(config: Json) -> bool:
 
 
 def count_parameters(config: Json) -> int | None:
-    """The number of parameters of the language model, or None where config.json does not tell enough.
-
-    Counted are, as in the published architectures (Llama, Mixtral, DBRX, gpt-oss, DeepSeek-V3), embeddings, attention,
-    feed-forward layers, experts and routers, without norms and biases (below 0.1 % together); not recurrent layers and
-    encoders: for models that have them the result is None.
+    """The number of parameters of the language model, or None where config.json does not tell enough, or there are
+    recurrent layers or an encoder. Norms and biases (below 0.1 % together) are not counted.
 
     >>> sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
     >>> count_parameters(sizes | {"intermediate_size": 256, "vocab_size": 1000})

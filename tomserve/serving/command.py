@@ -1,10 +1,5 @@
-"""The vLLM command line and environment of a preset, for one node or for several over which the model is spread.
-
-vLLM connects its processes over nodes in two ways. With multiprocessing, ``mp`` (the default), the same command runs
-on every node, with the number of the node and the address of the first, as a scheduler such as Slurm expects. With
-Ray, ``ray``, the nodes first become one Ray cluster, and one command then serves on all of them. Nothing is started
-here.
-"""
+"""The vLLM command line and environment of a preset, for one node or for several over which the model is spread: with
+multiprocessing (``mp``), the same command runs on every node, or with ``ray``, one command on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -57,10 +52,9 @@ def vllm_command(
 ) -> Command:
     """The command that serves a model as its preset says.
 
-    model: a Hugging Face hub id, or the path of a folder that holds the weights. layout: how the model is spread over
-    GPUs; None takes the preset's own numbers, or one GPU. gpus: those that the server will run on. key: the API key
-    that it asks for, passed in its environment alone. extra: further vLLM flags, which come last and therefore override
-    the others. Raises ContentError where the preset's chat template is missing.
+    model: a hub id, or a folder of weights. layout: how it is spread over GPUs; None takes the preset's own numbers, or
+    one GPU. key: the API key that it asks for, passed in its environment alone. extra: further vLLM flags, which come
+    last and override the others. Raises ContentError where the preset's chat template is missing.
     """
     flags: dict[str, Flag] = {
         "host": host,

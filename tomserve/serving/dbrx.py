@@ -1,12 +1,9 @@
 """A vLLM plugin that repairs the loading of DBRX, whose expert weights vLLM 0.24 to 0.32 look for under an old name.
 
-vLLM moved these parameters from ``...ffn.experts.w13_weight`` to ``...ffn.experts.routed_experts.w13_weight``, but the
-model's own loader still builds the old name and ends with ``KeyError: 'blocks.0.ffn.experts.w13_weight'``. That loader
-only replaces the last part of a checkpoint's name, so it works once `rename_weight` has inserted ``routed_experts``.
-
-vLLM calls `register` in each of its processes, whatever the model (entry point group ``vllm.general_plugins``), so it
-only registers a class by name; `tomserve.serving.dbrx_model` is imported only when a DBRX is really loaded. Whether
-names are repaired is decided by trying vLLM's own loader, not by vLLM's version: where that works, it is used as it is.
+vLLM moved ``...ffn.experts.w13_weight`` to ``...ffn.experts.routed_experts.w13_weight``, but the model's own loader
+still builds the old name and ends with a KeyError. vLLM calls `register` in each of its processes, whatever the model
+(entry point group ``vllm.general_plugins``). Whether names are repaired is decided by trying vLLM's own loader, not by
+its version.
 """
 
 from __future__ import annotations

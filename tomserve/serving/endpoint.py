@@ -1,8 +1,5 @@
 """Chooses the server of an evaluation, reads addresses of endpoints, and watches whether it is still the same server.
 
-Chosen are the addresses that are given, else a running `tomserve serve`, else a server of our own. vLLM repeats the
-model's name that was asked for, so that a server is asked now and then for its root, version and context instead.
-
 >>> normalize_url("localhost:8000"), normalize_url("https://host/v1/chat/completions")
 ('http://localhost:8000/v1', 'https://host/v1')
 >>> redact_url("http://user:secret@host:99999/v1?key=secret")
@@ -124,10 +121,10 @@ def choose_target(
 ) -> Target:
     """Choose the server that will be asked, and ask running endpoints what they serve.
 
-    model: None for whichever is served. waiting: how to wait for a server that is busy or still loads. start: let a
-    server of any model be started where none runs, and not only of the reference model. Without addresses only servers
-    that this user started on this machine are asked, since they are sent the API key (see tomserve.serving.registry).
-    Raises ConfigError or ServerError, with what to do, where no such server can be used.
+    waiting: how to wait for a server that is busy or still loads. start: let a server of any model be started where
+    none runs, and not only of the reference model. Without addresses only servers that this user started on this
+    machine are asked, since they are sent the API key. Raises ConfigError or ServerError, with what to do, where none
+    can be used.
     """
     waiting = waiting or WaitPolicy()
     if base_urls:

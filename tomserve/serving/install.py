@@ -77,13 +77,11 @@ def is_own_environment(prefix: Path | None = None) -> bool:
 def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str], bool] | None = None) -> str:
     """Install vLLM unless one is installed, and remove what breaks it; returns which of the two is there in the end.
 
-    Packages are installed in the versions that were tested together, and only files with the digests that
-    ``launch/locked/`` lists. In an environment that is not tomserve's own, the user is asked before anything is
-    installed, as that may change other packages, and in any environment before anything is removed.
+    Only files with the digests that ``launch/locked/`` lists are installed. In an environment that is not tomserve's
+    own, the user is asked before anything is installed, and in any environment before anything is removed.
 
-    kind: "cuda" or "cpu"; None installs "cuda" where this machine has GPUs. note: is told each step. consent: asks the
-    user the question that it is given; None where there is nobody to ask. Raises MachineError where pip fails, both are
-    installed, or the user does not agree.
+    kind: None installs "cuda" where this machine has GPUs. consent: asks the user the question that it is given; None
+    where there is nobody to ask. Raises MachineError where pip fails, both are installed, or the user does not agree.
     """
     present = installed_engine()
     if present is None:

@@ -1,8 +1,4 @@
-"""Reads presets: one YAML file a model in ``launch/models/`` that says what to serve, how, and what its prompts need.
-
->>> Preset.load("reference").served_name
-'reference'
-"""
+"""Presets: one YAML file a model in ``launch/models/`` that says what to serve, how, and what its prompts need."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
-"""Probes a server before any question is sent: what it serves, and whether it can do the job or continue a prefill.
-
-Whatever can be wrong with an endpoint is told in one line. A server that is busy or still loads is waited for; later
-on the runner of tomserve.engine waits by the same rules.
-
->>> WaitPolicy(patience=5).time_limit(60.0)
-5
-"""
+"""Probes a server before any question is sent: what it serves, and whether it can do the job; one that is busy or still
+loads is waited for."""
 
 from __future__ import annotations
 
@@ -120,10 +114,9 @@ def send_request(
 ) -> httpx.Response:
     """Send a request and return the response, whatever its status; no redirect is followed.
 
-    body: sent as JSON. key: sent as a bearer token, and masked in what errors say. seconds: for all of it, from looking
-    up the name to the last piece of the body. about: the server as errors name it, by default the URL. Raises
-    ServerError where no whole response comes in time and within the limits, ConfigError for a proxy or certificates
-    that cannot be used.
+    key: sent as a bearer token, and masked in what errors say. seconds: for all of it, from looking up the name to the
+    last piece of the body. about: the server as errors name it. Raises ServerError where no whole response comes in
+    time and within the limits, ConfigError for a proxy or certificates that cannot be used.
     """
     about, mask = about or url, Redactor(key)
     headers = {"Accept": "application/json", "Accept-Encoding": UNENCODED, "User-Agent": "tomserve"}

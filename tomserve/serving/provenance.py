@@ -1,8 +1,7 @@
 """What exactly is served, as the manifest records it, and whether it is what answered before.
 
-Compared is what a server says of itself (served model, root, version, context) and, of servers that we start, also
-its revision, template and flags. Only what is known of both counts. A folder of our own may have moved: where the
-revision of both is known, that decides and not the path.
+Only what is known of both servers is compared. A folder of our own may have moved: where the revision of both is known,
+that decides and not the path.
 
 >>> find_changes({"root": "/a", "engine_version": None}, {"root": "/b", "engine_version": "0.32.0"})
 [{'what': 'root', 'before': '/a', 'now': '/b'}]
@@ -93,11 +92,7 @@ def answer_flags(command: Sequence[str]) -> dict[str, str]:
 
 
 def all_flags(command: Sequence[str]) -> dict[str, str]:
-    """All flags of a vLLM command line with their values, of files only their names; of several the last counts.
-
-    >>> all_flags(["python", "-m", "vllm", "serve", "m", "--port", "1", "--enforce-eager"])
-    {'port': '1', 'enforce-eager': 'given'}
-    """
+    """All flags of a vLLM command line with their values, of files only their names; of several the last counts."""
     found: dict[str, str] = {}
     words = [word for word in command if isinstance(word, str)]
     for place, word in enumerate(words):
@@ -179,12 +174,12 @@ def describe_server(
     revision: str | None = None,
     extra: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What is known about a server that tomserve starts: engine, flags, data type, template, revision, GPUs, driver.
+    """What is known about a server that tomserve starts, for JSON; `unknown` lists the FIELDS that could not be found
+    out.
 
-    command: what starts it; its secrets are not looked at, so that no key gets into the description. gpus: those that
-    it runs on; empty on a CPU. revision: the model's where the caller knows it; by default that of the command, the
-    preset, or the snapshot on disk. extra: the user's own flags, the last words of the command. `unknown` lists the
-    FIELDS that could not be found out.
+    command: its secrets are not looked at, so that no key gets into the description. gpus: empty on a CPU. revision: by
+    default that of the command, the preset, or the snapshot on disk. extra: the user's own flags, the last words of the
+    command.
     """
     asked = flag_value(command.argv, "--revision") or preset.revision
     where = find_snapshot(model, asked)

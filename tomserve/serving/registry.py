@@ -1,11 +1,7 @@
 """The registry of running servers, ``runs/.servers/``: `tomserve serve` writes a file a port, `tomserve eval` finds it.
 
-An API key is sent only to an address that the user gave, or to a server that this user started on this machine. That
-a record says so is no proof: ``runs/`` may have been downloaded, or be shared by several machines or users, and files
-belong to whoever unpacks them. A record is therefore believed only where `judge_record` finds nothing against it.
-A record of another machine is reported and never used, because what listens there cannot be looked at from here: the
-user may give its address by --base-url. A record whose process is gone is removed. A server whose record says that it
-still loads is waited for.
+An API key is sent only to an address that the user gave, or to a server that this user started on this machine. That a
+record says so is no proof, since ``runs/`` may have been downloaded, or be shared: see `judge_record`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The command `tomserve serve`: plans one or several servers, runs them in the foreground, lists and explains
-presets.
-
->>> [one.port for one in plan_replicas(ServeOptions("reference", replicas=2))]  # doctest: +SKIP
-[8000, 8001]
-"""
+"""The command `tomserve serve`: plans servers, runs them in the foreground, lists and explains presets."""
 
 from __future__ import annotations
 
@@ -150,12 +145,9 @@ def _whole(text: str | None) -> int | None:
 
 
 def assume_gpus(preset: Preset, text: str | None, *, dry: bool, installed: list[Gpu] | None = None) -> list[Gpu]:
-    """The GPUs to plan for: those that the user names, else the usable ones of this machine.
-
-    dry: nothing will be started, so a machine without GPUs is taken to be `sizing.STUDY`. installed: the GPUs of this
-    machine where the caller has already asked for them. Raises ConfigError where `text` cannot be read, MachineError
-    for slices of GPUs.
-    """
+    """The GPUs to plan for: those that the user names, else the usable ones of this machine. dry: nothing will be
+    started, so a machine without GPUs is taken to be `sizing.STUDY`. installed: the GPUs of this machine where they
+    are known already. Raises ConfigError where `text` cannot be read, MachineError for slices of GPUs."""
     if text is not None:
         return sizing.parse_gpus(text)
     here = sizing.visible_gpus(sizing.find_gpus() if installed is None else installed)

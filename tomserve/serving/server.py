@@ -1,10 +1,7 @@
 """A vLLM server process: its port, its start, its health, its end, and from its log why it failed.
 
-The server runs in its own process group: Ctrl-C reaches tomserve alone, which then ends the whole group. A pipe ends
-the group when tomserve itself is killed (see tomserve.serving.vllm_cli).
-
->>> explain_failure("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")[:30]
-'the GPU ran out of memory (tri'
+It runs in its own process group: Ctrl-C reaches tomserve alone, which then ends the whole group. A pipe ends the group
+when tomserve itself is killed (see tomserve.serving.vllm_cli).
 """
 
 from __future__ import annotations
@@ -97,12 +94,9 @@ def free_port(count: int = 1) -> int:
 
 @contextlib.contextmanager
 def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
-    """Keep other `tomserve serve` commands on this machine from taking `port` while this one loads a model.
-
-    vLLM listens only after minutes of loading, so until then a locked file stands for the port, by default in the
-    user's own cache, where nobody else can put a link in its place. Raises MachineError where another command holds the
-    port.
-    """
+    """Keep other `tomserve serve` commands on this machine from taking `port` while this one loads a model, after which
+    alone vLLM listens: a locked file in the user's own cache stands for the port. Raises MachineError where it is
+    held."""
     folder = folder or cache_root() / "tomserve/ports"
     name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
     try:
@@ -182,9 +176,8 @@ Note = Callable[[str], None]
 class Server:
     """A server that is started when the object is made. Use it as a context manager, or call stop().
 
-    host, port: where the command makes it listen. log: the file for its output; None leaves the output to this
-    process's own. echo: copy each line of the log to our standard output, too, after this text. root is its address,
-    url the same with /v1. Raises MachineError where the log cannot be written or the command not started.
+    log: the file for its output; None leaves it to this process's own. echo: copy each line of the log to our standard
+    output, too, after this text. Raises MachineError where the log cannot be written or the command not started.
     """
 
     def __init__(

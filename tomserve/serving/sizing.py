@@ -1,11 +1,8 @@
-"""The GPUs of a machine, and how many of them a preset needs, by arithmetic that `tomserve serve --explain` shows.
-
-On every GPU must hold:
+"""The GPUs of a machine, and how many of them a preset needs. On every GPU must hold:
 
     weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x utilization
 
-The keys and values that attention keeps for one token take 2 (a key and a value) x layers x kv_heads x head_dim x
-bytes of the data type.
+The keys and values of one token take 2 x layers x kv_heads x head_dim x bytes of the data type.
 """
 
 from __future__ import annotations
@@ -256,20 +253,19 @@ def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
 
 
 def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
-    """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time.
+    """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time, else
+    what holds most.
 
-    Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than GPUs; it stays
-    within a node (a machine), since the GPUs talk to each other at every layer. Pipeline parallelism splits the layers,
-    and goes over several nodes where one is too small.
+    Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer; it stays within a
+    node, since the GPUs talk to each other at every layer. Pipeline parallelism splits the layers, and may go over
+    nodes.
 
     >>> over = choose_layout(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
     >>> over.tensor, over.pipeline, over.nodes
     (8, 2, 2)
 
-    One node is tried first, and in it tensor parallelism alone. Where no layout holds that many questions, the one that
-    holds most is chosen. thinking: tokens that a reply may spend on thinking; None for the preset's own number. Raises
-    MachineError, with the arithmetic, where not even one question of the preset's max_model_len fits, where the GPUs
-    cannot compute in its data type, or where its heads cannot be split as it asks.
+    thinking: tokens that a reply may spend on it; None for the preset's number. Raises MachineError, with the
+    arithmetic, where not one question of max_model_len fits, or the GPUs or heads do not allow what the preset asks.
     """
     model = describe_model(preset)
     if not gpus:

