@@ -183,32 +183,6 @@ def test_refusals_by_load_are_still_told_among_refusals_at_random() -> None:
     assert outcome.limits[-1][1] <= 64
 
 
-def shown(trial: LoadShedding, level: float, refused: int, answered: int, seconds: float, out: int) -> object:
-    trial.begin()
-    for _ in range(refused + answered):
-        trial.note_sent()
-    for _ in range(refused):
-        trial.note_refusal()
-    for _ in range(answered):
-        trial.note_answer(seconds, 1.0, out)
-    return trial.judge(level)
-
-
-def test_a_trial_tells_an_overloaded_server_from_refusals_at_random() -> None:
-    for after, verdict, borne in (
-        ({"refused": 0, "answered": 70, "seconds": 1.0, "out": 70}, "cured", 0.0),
-        ({"refused": 30, "answered": 70, "seconds": 0.7, "out": 70}, "lower", 0.0),  # as many answers a second
-        ({"refused": 30, "answered": 70, "seconds": 1.0, "out": 70}, 100.0, 0.3),
-    ):
-        trial = LoadShedding()
-        assert shown(trial, 100.0, 30, 70, 1.0, 100) is None or trial.start(100.0) is None
-        trial.borne = 0.0
-        trial.start(100.0)
-        found = shown(trial, 70.0, **after)
-        assert getattr(found, "level", found) == verdict
-        assert trial.borne == pytest.approx(borne)
-
-
 def test_refusals_that_are_over_are_forgotten() -> None:
     """A share that was borne once must not hide an overload for ever."""
     trial = LoadShedding()

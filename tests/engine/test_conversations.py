@@ -59,22 +59,6 @@ def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: 
     assert endpoint.peak == 2
 
 
-def test_equal_first_turns_are_sent_once(endpoint: Endpoint, journal: Journal) -> None:
-    def shared(item: Item) -> Talk:
-        reply: Reply = yield says("about the story")
-        yield says(f"{item.id}: {reply.text}")
-        return
-
-    endpoint.script = numbered
-    items = [make_item(n) for n in range(6)]
-    assert converse(endpoint, journal, Programmed(shared, 2), items, concurrency=4)[0]
-    assert sorted(asked(endpoint)) == ["about the story"] + [f'demo/{n}: {{"answer":"reply 1"}}' for n in range(6)]
-    found = rows(journal)
-    assert len(found) == 12
-    assert sum(row["reused"] for row in found) == 5
-    assert closing(journal) == {f"demo/{n}": 2 for n in range(6)}
-
-
 def test_a_copied_row_does_not_end_the_conversation_it_was_copied_to(endpoint: Endpoint, journal: Journal) -> None:
     def longer(item: Item) -> Talk:
         yield says("the same")
@@ -107,20 +91,6 @@ def test_a_turn_that_has_no_answer_leaves_the_conversation_for_later(endpoint: E
         f"demo/{item} turn {turn}" for item in (1, 2) for turn in (1, 2)
     ]
     assert closing(journal) == {"demo/1": 3, "demo/2": 3}
-
-
-def test_a_slow_turn_is_hedged_and_goes_on_where_it_was_answered(journal: Journal) -> None:
-    over = False
-    with running() as one, running() as other:
-        one.hold = lambda body: not over and "turn 1" in body["messages"][0]["content"]
-        urls = [one.url, other.url]
-        strategy = Programmed(three_turns, 3)
-        assert converse(one, journal, strategy, [make_item(1)], endpoints=urls, concurrency=1, hedge=0.1)[0]
-        over = True
-        first, second, third = rows(journal)
-        assert first["endpoint"] == one.url
-        assert (second["endpoint"], third["endpoint"]) == (other.url, other.url)
-        assert closing(journal) == {"demo/1": 3}
 
 
 def test_a_failure_in_a_list_leaves_the_others_their_answers(endpoint: Endpoint, journal: Journal) -> None:

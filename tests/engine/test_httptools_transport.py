@@ -7,8 +7,6 @@ import zlib
 
 import pytest
 
-from tests.conftest import Endpoint
-from tests.helpers.asking import request
 from tests.helpers.hostile import ANSWER, Hostile, chunked, completion, response
 from tomserve.engine import httptools_transport, transports
 from tomserve.engine.httptools_transport import HttptoolsTransport
@@ -142,19 +140,6 @@ def test_connections_that_wait_too_long_are_closed(monkeypatch: pytest.MonkeyPat
     with answering(response(ANSWER)) as server:
         assert [reply.status for reply in ask(server.url, 2)] == [OK, OK]
     assert server.connections == 2
-
-
-def test_many_at_once_share_no_connection(endpoint: Endpoint) -> None:
-    async def go() -> list[Reply]:
-        transport = HttptoolsTransport()
-        found = await asyncio.gather(*(transport.send(endpoint.url, request(number).body) for number in range(20)))
-        assert await transport.alive(endpoint.url)
-        assert not await transport.alive("http://127.0.0.1:1/v1")
-        assert await transport.metrics("http://127.0.0.1:1/v1") is None
-        await transport.close()
-        return found
-
-    assert {reply.status for reply in transports.run_loop(go())} == {OK}
 
 
 def test_cancelled_requests_close_their_connections() -> None:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tests.conftest import make_item
-from tomserve.engine.request import OPENINGS, Identity, Request, Sampling
+from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
@@ -52,15 +52,6 @@ def test_a_message_that_somebody_changes_is_sent_as_it_is_now() -> None:
         system[name] = value
         for _ in range(3):
             turn = asked("Where?", system, SHOWN)
-            request = made(turn)
-            assert (request.body, request.key) == whole(turn)
-
-
-def test_more_beginnings_than_are_remembered_change_nothing() -> None:
-    openings = [{"role": "system", "content": f"You are {number}."} for number in range(OPENINGS + 10)]
-    for _ in range(3):
-        for opening in openings:
-            turn = asked("Where?", opening)
             request = made(turn)
             assert (request.body, request.key) == whole(turn)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import command, sizing
-from tomserve.serving.checkpoint import find_snapshot, read_shape
+from tomserve.serving.checkpoint import find_snapshot
 from tomserve.serving.presets import Preset, Shape
 from tomserve.serving.provenance import flag_value
 from tomserve.serving.serve import ServeOptions, plan_replicas
@@ -17,7 +17,6 @@ from tomserve.serving.sizing import (
     IN_FLIGHT,
     Gpu,
     choose_layout,
-    count_nodes,
     describe_model,
     divides_heads,
     parse_gpus,
@@ -90,26 +89,6 @@ def write_model(folder: Path, config: dict, gigabytes: float | None = None) -> P
 
 
 LLAMA = {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192}
-
-
-@pytest.mark.parametrize(
-    ("config", "shape"),
-    [
-        (LLAMA, (80, 64, 8, 128)),
-        ({**LLAMA, "head_dim": 64}, (80, 64, 8, 64)),
-        ({"text_config": LLAMA}, (80, 64, 8, 128)),
-        ({"n_layers": 40, "n_heads": 48, "d_model": 6144, "attn_config": {"kv_n_heads": 8}}, (40, 48, 8, 128)),
-        ({"num_hidden_layers": 60, "num_attention_heads": 52, "hidden_size": 6656}, (60, 52, 52, 128)),
-    ],
-)
-def test_shapes_of_real_config_files(config: dict, shape: tuple[int, ...]) -> None:
-    found = read_shape(config)
-    assert (found.layers, found.heads, found.kv_heads, found.head_dim) == shape
-
-
-@pytest.mark.parametrize("config", [{}, {"num_hidden_layers": "x"}, {**LLAMA, "hidden_size": None}])
-def test_a_config_that_does_not_tell(config: dict) -> None:
-    assert read_shape(config) is None
 
 
 def test_what_is_on_disk_counts_more_than_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,26 +192,6 @@ def test_how_models_are_spread(name: str, gpus: str, expected: tuple[int, int, i
     assert layout.weights_gb == pytest.approx(Preset.load(name).weights_gb / (layout.tensor * layout.pipeline))
     assert layout.weights_gb + layout.cache_gb + 5 == pytest.approx(layout.gpu.memory_gb * layout.utilization)
     assert layout.comfortable
-
-
-@pytest.mark.parametrize(
-    ("tensor", "pipeline", "nodes", "each", "over"),
-    [
-        (8, 2, 2, 8, 2),
-        (4, 2, 2, 8, 1),
-        (4, 3, 3, 8, 3),  # two nodes would cut a stage in two
-        (4, 3, 2, 8, None),
-        (16, 1, 2, 8, 2),  # a stage that alone takes two nodes
-        (16, 1, 1, 8, None),
-        (8, 3, 2, 8, None),
-        (1, 5, 3, 2, None),  # vLLM asks for as many GPUs of every node
-        (1, 6, 3, 2, 3),
-    ],
-)
-def test_no_stage_is_cut_by_the_border_of_a_node(
-    tensor: int, pipeline: int, nodes: int, each: int, over: int | None
-) -> None:
-    assert count_nodes(tensor, pipeline, nodes, each) == over
 
 
 def test_dry_run_prints_the_commands_of_every_node(cli) -> None:
