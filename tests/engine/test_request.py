@@ -6,11 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.conftest import make_item
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.errors import ConfigError
 from tomserve.prompting.conversation import Turn
-from tomserve.prompting.strategy import Strategy
 
 SYSTEM, SHOWN = {"role": "system", "content": "You answer. “é”"}, {"role": "user", "content": "Like this."}
 
@@ -38,33 +35,3 @@ def test_a_request_is_the_same_whether_its_beginning_was_met_before_or_not(openi
         request = made(turn, revision=revision)
         assert (request.body, request.key) == whole(turn, revision)
         assert request.prefix == b'{"messages":' + orjson.dumps(turn.messages)
-
-
-def test_a_message_that_somebody_changes_is_sent_as_it_is_now() -> None:
-    system: dict[str, Any] = dict(SYSTEM)
-    for name, value in (
-        ("content", "As before."),
-        ("content", "Another one."),
-        ("name", "x"),
-        ("cache", 1),
-        ("cache", True),
-    ):
-        system[name] = value
-        for _ in range(3):
-            turn = asked("Where?", system, SHOWN)
-            request = made(turn)
-            assert (request.body, request.key) == whole(turn)
-
-
-def test_what_cannot_be_sent_is_refused_each_time() -> None:
-    bad: Any = {"role": "system", "content": "half a character \ud800"}
-    for _ in range(4):
-        with pytest.raises(ConfigError, match="cannot be sent"):
-            made(asked("Where?", bad))
-
-
-def test_questions_of_a_strategy_share_the_messages_that_begin_them() -> None:
-    strategy = Strategy.load("vanilla")
-    first, second = (strategy.turn(make_item(choices=["tea", "salt", "unknown", other])) for other in ("a", "b"))
-    assert first.schema != second.schema
-    assert all(one is other for one, other in zip(first.messages[:-1], second.messages[:-1], strict=True))

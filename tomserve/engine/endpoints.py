@@ -12,7 +12,7 @@ from tomserve.engine.prompt_tokens import common_length
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import Pause, announced_wait
 from tomserve.engine.transport import Reply
-from tomserve.status import ANSWERS, BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
+from tomserve.status import BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
 
 PROMPT_WEIGHT = 1 / 16
 """The work of one prompt token, measured in completion tokens. A server computes all prompt tokens at once, so that
@@ -163,15 +163,6 @@ class EndpointPool:
         now = self.clock()
         if sent is not None:
             self._steer(endpoint, reply, sent, now)
-        if reply.status in ANSWERS and reply.reached:  # what follows comes to this for nearly all replies
-            self._reached = self._good = self._answered_at = now
-            self._refused, self._announced, self._strikes[endpoint] = 0, 0.0, 0
-            self._answered.add(endpoint)
-            if self.down:
-                self.down.pop(endpoint, None)
-            if self._failing:
-                self._failing.clear()
-            return
         if reply.reached and reply.status != TIMEOUT:
             self._reached = now
         if reply.status in GOOD:

@@ -6,7 +6,7 @@ Requests with equal keys say the same to the same model, so that only one of the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -19,9 +19,6 @@ from tomserve.prompting.conversation import Turn
 AHEAD = 32
 """How many requests are rendered in one go. One after the other they cost a third less CPU time than when each is
 rendered between two replies."""
-
-
-OPENINGS = 256  # how many beginnings of chats are remembered as JSON
 
 
 class Identity(NamedTuple):
@@ -92,11 +89,7 @@ class Request(NamedTuple):
 
     @classmethod
     def _built(cls, identity: Identity, turn: Turn, model: str, revision: str | None, sampling: Sampling) -> Request:
-        opening = _opening(turn.messages)
-        if opening is None:
-            messages = b'{"messages":' + orjson.dumps(turn.messages)
-        else:
-            messages = b"%b%b]" % (opening.json, orjson.dumps(turn.messages[-1]))
+        messages = b'{"messages":' + orjson.dumps(turn.messages)
         rest: dict[str, Any] = {"model": model, **sampling.to_dict(), **turn.fields, "max_tokens": turn.max_tokens}
         if identity.sample:  # also where the turn has a seed of its own, so that samples always differ
             rest["seed"] = int(rest["seed"]) + identity.sample
@@ -104,52 +97,9 @@ class Request(NamedTuple):
             answer = {"name": "answer", "schema": turn.schema}
             rest["response_format"] = {"type": "json_schema", "json_schema": answer}
         body = b"%b,%b" % (messages, orjson.dumps(rest)[1:])
-        covered = body + orjson.dumps(revision)
-        if opening is None:
-            # blake2b takes a quarter of the time of sha256, which was a tenth of all CPU time that a request costs
-            digest = hashlib.blake2b(covered, digest_size=16)
-        else:
-            digest = opening.digest.copy()
-            digest.update(covered[len(opening.json) :])
+        # blake2b takes a quarter of the time of sha256, which was a tenth of all CPU time that a request costs
+        digest = hashlib.blake2b(body + orjson.dumps(revision), digest_size=16)
         return cls(identity, digest.hexdigest(), body, len(messages))
-
-
-class _Opening:
-    """The messages with which many chats begin, as they stand in a body, and the digest of that part of a key."""
-
-    __slots__ = ("_copies", "_messages", "digest", "json")
-
-    def __init__(self, messages: Sequence[dict[str, str]]) -> None:
-        self._messages = messages  # held, so that none of their ids can become that of another message
-        self._copies = tuple(map(dict, messages))
-        self.json = b'{"messages":%b,' % orjson.dumps(messages)[:-1]
-        self.digest = hashlib.blake2b(self.json, digest_size=16)
-
-    def stands(self) -> bool:
-        return self._messages == self._copies
-
-
-_met: dict[tuple[int, ...], _Opening | None] = {}
-"""The openings met last, by the ids of their messages; None for one that was met only once."""
-
-
-def _opening(messages: Sequence[Any]) -> _Opening | None:
-    """What was made before of all messages but the last; None where they were not met twice, or hold more than texts.
-    Turns begin with the same system message and demonstrations, half of a prompt, for many items."""
-    if type(messages) is not tuple or len(messages) < 2:
-        return None
-    first = messages[:-1]
-    key = tuple(map(id, first))
-    try:
-        found = _met[key]
-    except KeyError:
-        if len(_met) >= OPENINGS:
-            _met.clear()
-        _met[key] = None
-        return None
-    if found is None and all(type(one) is dict and set(map(type, one.values())) == {str} for one in first):
-        found = _met[key] = _Opening(first)
-    return found if found is not None and found.stands() else None
 
 
 def build_ahead(requests: Iterable[Request]) -> Iterator[Request]:

@@ -250,9 +250,6 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     prompt: Any = usage.get("prompt_tokens")
     completion: Any = usage.get("completion_tokens")
     reported = {"prompt": prompt, "completion": completion, "cached": cached}
-    numbers = type(prompt) is type(completion) is type(cached) is int
-    if numbers and 0 <= cached <= prompt < MOST_TOKENS and 0 <= completion < MOST_TOKENS:
-        return reported  # as it nearly always is
     counts = {name: count for name, count in reported.items() if type(count) is int and 0 <= count < MOST_TOKENS}
     if counts.get("cached", 0) > counts.get("prompt", 0):
         del counts["cached"]
