@@ -118,8 +118,6 @@ class EndpointPool:
     @property
     def pause(self) -> float:
         """Seconds until some endpoint takes requests again; 0 or less where one takes them now."""
-        if len(self.endpoints) == 1:
-            return self.pauses[self.endpoints[0]].left
         return min(self.pauses[endpoint].left for endpoint in self.available)
 
     def note_sent(self, endpoint: str, identity: Identity) -> None:
@@ -133,8 +131,6 @@ class EndpointPool:
 
     @property
     def in_flight(self) -> int:
-        if len(self.endpoints) == 1:
-            return len(self.out[self.endpoints[0]])
         return sum(map(len, self.out.values()))
 
     def oldest(self) -> tuple[Identity, float] | None:

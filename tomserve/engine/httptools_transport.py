@@ -279,10 +279,6 @@ class Site:
         else:
             connection.close()
 
-    def tidy(self, now: float) -> None:
-        while self.free and now - self.free[0].idle_since >= KEPT_IDLE:
-            self.free.popleft().close()
-
 
 class HttptoolsTransport:
     """Sends requests to OpenAI-compatible endpoints; each method does what `tomserve.engine.transport.Transport` says.
@@ -294,7 +290,7 @@ class HttptoolsTransport:
         self._key = api_key
         self._timeouts = timeouts or Timeouts()
         self._stall = self._timeouts.stall if self._timeouts.stall < self._timeouts.total else None
-        self._deadlines = Deadlines(self._timeouts.total, api_key, self._tidy)
+        self._deadlines = Deadlines(self._timeouts.total, api_key)
         self._sites: dict[tuple[str, str, int], Site] = {}
         self._posts: dict[str, tuple[Site, bytes]] = {}
 
@@ -399,13 +395,6 @@ class HttptoolsTransport:
             site.addresses = await loop.getaddrinfo(*site.peer, type=socket.SOCK_STREAM)
             site.looked = now
         return site.addresses
-
-    def _tidy(self) -> bool:
-        """Close connections that have waited for too long; returns whether others still wait."""
-        now = time.monotonic()
-        for site in self._sites.values():
-            site.tidy(now)
-        return any(site.free for site in self._sites.values())
 
 
 def _port(url: SplitResult) -> int:

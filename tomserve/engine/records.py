@@ -4,9 +4,7 @@ keeps them.
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Protocol
 
 from tomserve.engine.request import Identity, Request
@@ -15,12 +13,7 @@ from tomserve.engine.transport import Reply
 
 def utc_now() -> str:
     """The current time in UTC as ISO 8601 with whole seconds, such as ``2026-11-21T12:00:00Z``."""
-    return _moment(int(time.time()))
-
-
-@lru_cache(maxsize=2)
-def _moment(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 import zlib
-from collections.abc import AsyncIterable, Callable, Coroutine
+from collections.abc import AsyncIterable, Coroutine
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
@@ -260,14 +260,11 @@ EVERY = 0.25  # seconds between two looks at most
 
 
 class Deadlines:
-    """The requests of one transport, each with the time by which it has to be answered.
+    """The requests of one transport, each with the time by which it has to be answered. seconds: how long each may
+    take. key: the API key that no reply may hold."""
 
-    seconds: how long each may take. key: the API key that no reply may hold. tidy: called at every look; while it
-    returns True, looks go on without requests.
-    """
-
-    def __init__(self, seconds: float, key: str | None = None, tidy: Callable[[], bool] = lambda: False) -> None:
-        self._seconds, self._mask, self._tidy = seconds, Redactor(key), tidy
+    def __init__(self, seconds: float, key: str | None = None) -> None:
+        self._seconds, self._mask = seconds, Redactor(key)
         self._due: dict[asyncio.Task[Any], float] = {}
         self._overdue: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -306,6 +303,5 @@ class Deadlines:
             if task not in self._overdue:
                 self._overdue.add(task)
                 task.cancel()
-        going = self._tidy() or bool(self._due)
         every = min(EVERY, self._seconds / 20)
-        self._timer = asyncio.get_running_loop().call_later(every, self._look) if going else None
+        self._timer = asyncio.get_running_loop().call_later(every, self._look) if self._due else None
