@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tomserve import content
+from tomserve.content.validation import load_yaml
 from tomserve.errors import ConfigError, MachineError, nearest
 from tomserve.serving.checkpoint import (
     find_snapshot,
@@ -27,26 +29,6 @@ from tomserve.serving.checkpoint import (
 )
 from tomserve.serving.presets import Preset, Shape
 
-_NAMED = {  # memory in MiB as nvidia-smi states it (what is sold as 80 GB is somewhat below 80 GiB), compute capability
-    "A10": (23028, 8.6),
-    "A10G": (23028, 8.6),
-    "A100-40GB": (40960, 8.0),
-    "A100-80GB": (81920, 8.0),
-    "A40": (46068, 8.6),
-    "A6000": (49140, 8.6),
-    "B200": (183359, 10.0),
-    "H100": (81559, 9.0),
-    "H100-80GB": (81559, 9.0),
-    "H200": (143771, 9.0),
-    "L4": (23034, 8.9),
-    "L40S": (46068, 8.9),
-    "RTX3090": (24576, 8.6),
-    "RTX4090": (24564, 8.9),
-    "RTX5090": (32607, 12.0),
-    "T4": (15360, 7.5),
-    "V100-16GB": (16384, 7.0),
-    "V100-32GB": (32768, 7.0),
-}
 MOST_GPUS = 9999  # how many GPUs a user may name
 _TIMES = r"\s*[xX*×]\s*"
 _SOLD = 0.97 * 2**30 / 1e9
@@ -169,15 +151,17 @@ def _gpu_by_name(name: str, text: str) -> Gpu:
     name = re.sub(r"^(NVIDIA|GEFORCE|TESLA)+|-?(SXM|PCIE|NVL)\d?(?=-|$)", "", name).strip("-")
     if re.search(r"[A-Z].*-\d+$", name):
         name += "GB"
-    if name in _NAMED:
-        mebibytes, compute = _NAMED[name]
+    known: dict[str, tuple[int, float]]
+    known, _ = load_yaml(content.require("launch/gpus.yaml"))
+    if name in known:
+        mebibytes, compute = known[name]
         return Gpu(name, mebibytes * 2**20 / 1e9, compute)
-    family = {key: value for key, value in _NAMED.items() if name.startswith(f"{key.split('-')[0]}-")}
+    family = {key: value for key, value in known.items() if name.startswith(f"{key.split('-')[0]}-")}
     if (memory := re.search(r"(?:^|-)(\d+(?:\.\d+)?)GI?B$", name)) is None or not 1 <= float(memory[1]) <= 10_000:
-        hint = nearest(name, _NAMED) or "."
+        hint = nearest(name, known) or "."
         raise ConfigError(
             f"--gpus {text!r}: how much memory has one of them? Write it as in 4xA100-80GB{hint} "
-            f"Known without it: {', '.join(_NAMED)}"
+            f"Known without it: {', '.join(known)}"
         )
     compute_of = {value[1] for value in family.values()}
     return Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)
