@@ -27,24 +27,19 @@ class Audience:
 
     steps: for each state pairs of agents (as bits of an integer) and the state to which each of them leads; the first
     pair that has the agent counts, and an agent whom none has leads nowhere. accepting: the states, as bits, in which
-    a chain may end. Reading begins in state 0; the empty chain is what is really so.
+    a chain may end. Reading begins in state 0; the empty chain is what is really so. Raises ValueError for agents that
+    are a negative number (such as ~ann), because those would be more than any story has.
 
-    What follows from the steps is worked out once, because audiences are few and read often. leads: the steps by agent.
-    strangers: all agents, as bits, whom no step has: no chain with one of them takes it over. joint: whether every
-    chain without strangers does. memoryless: whether all states lead each agent to the same state, so that of a chain
-    without strangers nothing but its last agent counts; most audiences are such, and are read without a walk. endings:
-    by what such a chain may end: bit 0 for the empty chain, and the agents one place higher; 0 where not memoryless.
-    Raises ValueError for agents that are a negative number (such as ~ann), because those would be more than any story
-    has.
+    What follows from the steps is worked out once, because audiences are few and read often.
     """
 
     steps: tuple[tuple[tuple[int, int], ...], ...]
     accepting: int
-    leads: tuple[dict[int, int], ...] = field(init=False, compare=False, repr=False)
-    strangers: int = field(init=False, compare=False, repr=False)
-    joint: bool = field(init=False, compare=False, repr=False)
-    memoryless: bool = field(init=False, compare=False, repr=False)
-    endings: int = field(init=False, compare=False, repr=False)
+    leads: tuple[dict[int, int], ...] = field(init=False, compare=False, repr=False)  # the steps by agent
+    strangers: int = field(init=False, compare=False, repr=False)  # agents of no step, who take nothing over
+    joint: bool = field(init=False, compare=False, repr=False)  # whether every chain without strangers takes it over
+    memoryless: bool = field(init=False, compare=False, repr=False)  # whether only the last agent counts, as mostly
+    endings: int = field(init=False, compare=False, repr=False)  # then: the last agents shifted by 1, bit 0 for none
 
     def __post_init__(self) -> None:
         leads = []
@@ -94,11 +89,7 @@ def apart(agents: int) -> Audience:
 @lru_cache(maxsize=4096)
 def hearsay(speaker: int, hearers: int, trusting: int) -> Audience:
     """The audience of a telling, up to second order: who trusts the speaker takes it over and thinks that the speaker
-    thinks so, too; the speaker thinks that every hearer took it over. Longer chains are not touched.
-
-    speaker, hearers, trusting: agents as bits; `trusting` are those hearers who trust the speaker. What the speaker
-    believes does not change, nor does the world.
-    """
+    thinks so, too; the speaker thinks that every hearer took it over. What the speaker believes does not change."""
     trusts = trusting & hearers & ~speaker
     return Audience((((speaker, 1), (trusts, 2)), ((hearers & ~speaker, 3),), ((speaker, 3),), ()), 0b1100)
 
@@ -106,8 +97,7 @@ def hearsay(speaker: int, hearers: int, trusting: int) -> Audience:
 @lru_cache(maxsize=4096)
 def shared_hearsay(speaker: int, hearers: int, trusting: int) -> Audience:
     """The audience of a telling of which all concerned know who heard it and who trusts whom: every chain of them that
-    ends in a hearer who trusts the speaker. The arguments are those of `hearsay`.
-    """
+    ends in a hearer who trusts the speaker."""
     trusts = trusting & hearers & ~speaker
     both = ((trusts, 1), (speaker | hearers, 0))
     return Audience((both, both), 0b10)

@@ -10,7 +10,7 @@ A chain is a path of agents, the outermost first; the empty chain is reality. Be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -100,37 +100,22 @@ Chain = Sequence[str]
 """Whose belief: the agents, the outermost first; empty for what is really so."""
 
 
-_Row = tuple[int, tuple[str, ...], Audience, Manner, "Update"]
-"""An update with its fields before it: a plain tuple is taken apart in a third of the time of a named one."""
-
-
 class Update(NamedTuple):
-    """Something that a line of the story makes known.
+    """Something that a line of the story makes known."""
 
-    line: the 0-based index of the line. labels: what becomes known; several where each of them is possible. audience:
-    the chains that take it over. manner: how they learn it (see Manner).
-    """
-
-    line: int
-    labels: tuple[str, ...]
-    audience: Audience
+    line: int  # the 0-based index of the line
+    labels: tuple[str, ...]  # what becomes known; several where each of them is possible
+    audience: Audience  # the chains that take it over
     manner: Manner = "learn"
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The updates about one matter, in the order of the story.
-
-    lines: how many lines the story has. bits: the bit of each agent. updates: the updates.
-    """
+    """The updates about one matter, in the order of the story. lines: how many it has. bits: the bit of each agent."""
 
     lines: int
     bits: Mapping[str, int]
     updates: tuple[Update, ...]
-    _latest_first: tuple[_Row, ...] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_latest_first", tuple([(*update, update) for update in reversed(self.updates)]))
 
     @classmethod
     def of(cls, lines: int, agents: Iterable[str], updates: Callable[[Mapping[str, int]], Iterable[Update]]) -> Trace:
@@ -143,10 +128,6 @@ class Trace:
 
         Raises ValueError for an agent who stands in the chain twice, because no audience says what that means.
         """
-        return [update for *_, update in reversed(self._latest(chain))]
-
-    def _latest(self, chain: Chain, back_to_learned: bool = False) -> list[_Row]:
-        """The updates that the chain takes over, the last first: all, or back to the last that it learned."""
         bit = self.bits.get
         agents = [bit(name, 0) for name in chain]
         everybody = sum(agents)
@@ -156,41 +137,35 @@ class Trace:
             return []
         ending = agents[-1] << 1 if agents else 1
         found = []
-        for row in self._latest_first:
-            audience = row[2]
+        for update in self.updates:
+            audience = update.audience
             if everybody & audience.strangers:
                 continue
             if audience.endings & ending if audience.memoryless else audience.takes(agents):
-                found.append(row)
-                if back_to_learned and row[3] == "learn":
-                    break
+                found.append(update)
         return found
 
     def belief(self, chain: Chain) -> Belief:
         """What the chain believes at the story's end. Raises ValueError as `accept_updates` does."""
         now = NOTHING
-        for _, labels, _, manner, _ in reversed(self._latest(chain, True)):  # what was learned outweighs all before it
-            now = now.after(labels, manner)
+        for update in self.accept_updates(chain):
+            now = now.after(update.labels, update.manner)
         return now
 
     def label(self, chain: Chain) -> str:
-        """The one label that the chain believes at the story's end.
-
-        Raises ValueError as `accept_updates` does, and where several labels are possible.
-        """
+        """The one label that the chain believes at the story's end. Raises ValueError as `accept_updates` does, and
+        where several labels are possible."""
         return self.belief(chain).label
 
     def spans(self, chain: Chain) -> Iterator[tuple[Belief, int]]:
-        """What the chain believes one thing after another, each with the number of lines for which it lasts.
-
-        Raises ValueError as `accept_updates` does.
-        """
+        """What the chain believes one thing after another, each with the number of lines for which it lasts. Raises
+        ValueError as `accept_updates` does."""
         now, since = NOTHING, 0
-        for line, labels, _, manner, _ in reversed(self._latest(chain)):
-            if line > since:
-                yield now, line - since
-                since = line
-            now = now.after(labels, manner)
+        for update in self.accept_updates(chain):
+            if update.line > since:
+                yield now, update.line - since
+                since = update.line
+            now = now.after(update.labels, update.manner)
         yield now, self.lines - since
 
     def beliefs(self, chain: Chain) -> list[Belief]:
@@ -198,19 +173,8 @@ class Trace:
         return [belief for belief, lines in self.spans(chain) for _ in range(lines)]
 
     def chain(self, chain: Chain) -> list[str]:
-        """The one label that the chain believes after each line [lines].
-
-        Raises ValueError as `accept_updates` does, and where several labels are possible.
-        """
-        found: list[str] = []
-        now, since = NOTHING, 0
-        for line, labels, _, manner, _ in reversed(self._latest(chain)):
-            if line > since:
-                found += (now.label,) * (line - since)
-                since = line
-            now = now.after(labels, manner)
-        found += (now.label,) * (self.lines - since)
-        return found
+        """The one label that the chain believes after each line [lines]. Raises ValueError as `label` does."""
+        return [label for belief, lines in self.spans(chain) if lines for label in [belief.label] * lines]
 
     def layers(self, chain: Chain) -> list[Layer]:
         """What is possible for the chain after each line, and what may follow what [lines]. Raises ValueError as

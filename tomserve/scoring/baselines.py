@@ -40,17 +40,15 @@ NAME = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Baseline:
-    """A rule that answers items.
+    """A rule that answers items. Raises ConfigError for a field that makes no sense.
 
-    name: what tables call it, in small letters, digits and single spaces ("always reality"). answer: a function of the
-    item that returns one of its choices, or None where the rule says nothing of it. It may look at all of the item, the
-    design factors and the right answer included, since "always reality" has to know what is real; its name should say
-    what it knows. kind: one of KINDS. Raises ConfigError for a field that makes no sense.
+    It may look at all of the item, the design factors and the right answer included, since "always reality" has to know
+    what is real; its name should say what it knows.
     """
 
-    name: str
-    answer: Callable[[Item], str | None]
-    kind: str = "surface"
+    name: str  # what tables call it, in small letters, digits and single spaces ("always reality")
+    answer: Callable[[Item], str | None]  # one of the item's choices, or None where it says nothing of the item
+    kind: str = "surface"  # one of KINDS
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name) or len(self.name) > 60:
@@ -77,42 +75,17 @@ def baseline_name(column: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _labels(choices: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """The choices but "unknown" as pairs of folded and own form, and whether one of them contains another."""
-    labels = tuple((label.casefold(), label) for label in choices if label != UNKNOWN)
-    folded = [fold for fold, _ in labels]
-    return labels, any(a in b for i, a in enumerate(folded) for j, b in enumerate(folded) if i != j)
-
-
-@lru_cache(maxsize=256)
-def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
-    folded = sorted((fold for fold, _ in _labels(choices)[0]), key=len, reverse=True)
-    return re.compile(rf"(?<!{_LETTER})(?:{'|'.join(map(re.escape, folded))})(?!{_LETTER})")
+def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
+    """What finds the choices but "unknown", the longer one first where one is a part of another; each by its key."""
+    labels = {label.casefold(): label for label in choices if label != UNKNOWN}
+    words = "|".join(map(re.escape, sorted(labels, key=len, reverse=True))) or "(?!)"
+    return re.compile(rf"(?<!{_LETTER})(?:{words})(?!{_LETTER})"), labels
 
 
 @lru_cache(maxsize=64)
 def _mentions(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...]:
-    labels, nested = _labels(choices)
-    text = " ".join(story).casefold()
-    if nested:  # the longer label is meant where one begins or ends within another
-        by_fold = dict(labels)
-        return tuple(by_fold[found] for found in _pattern(choices).findall(text)) if labels else ()
-    found = []
-    for fold, label in labels:
-        size, at = len(fold), text.find(fold)
-        while at >= 0:
-            end = at + size
-            if not (at and _of_word(text[at - 1])) and not (end < len(text) and _of_word(text[end])):
-                found.append((at, label))
-                at = text.find(fold, end)
-            else:
-                at = text.find(fold, at + 1)
-    found.sort()
-    return tuple(label for _, label in found)
-
-
-def _of_word(character: str) -> bool:
-    return (character.isalnum() or character == "_") and not "\u2e80" <= character <= "\uffef"
+    pattern, labels = _pattern(choices)
+    return tuple(labels[found] for found in pattern.findall(" ".join(story).casefold()))
 
 
 def list_mentions(item: Item) -> tuple[str, ...]:
@@ -121,40 +94,30 @@ def list_mentions(item: Item) -> tuple[str, ...]:
     return _mentions(item.story, item.choices)
 
 
-@lru_cache(maxsize=64)
-def _places(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str | None, str | None, str | None]:
-    """The label that the story mentions first, last, and most often (of several the first)."""
-    found = _mentions(story, choices)
-    if not found:
-        return (UNKNOWN,) * 3 if UNKNOWN in choices else (None,) * 3
-    return found[0], found[-1], max(dict.fromkeys(found), key=found.count)
+def _mentioned_or_unknown(item: Item) -> tuple[str | None, ...]:
+    return list_mentions(item) or (UNKNOWN if UNKNOWN in item.choices else None,)
 
 
 def find_first_mention(item: Item) -> str | None:
     """The label that the story mentions first; where it mentions none, "unknown", or None where that is no choice."""
-    return _places(item.story, item.choices)[0]
+    return _mentioned_or_unknown(item)[0]
 
 
 def find_last_mention(item: Item) -> str | None:
-    """The label that the story mentions last; where it mentions none, as first_mentioned."""
-    return _places(item.story, item.choices)[1]
+    """The label that the story mentions last; where it mentions none, as `find_first_mention`."""
+    return _mentioned_or_unknown(item)[-1]
 
 
 def find_commonest(item: Item) -> str | None:
-    """The label that the story mentions most often, of several the first; where it mentions none, as
-    first_mentioned."""
-    return _places(item.story, item.choices)[2]
-
-
-@lru_cache(maxsize=256)
-def _find_choice(choices: tuple[str, ...], label: str) -> str | None:
-    return next((choice for choice in choices if choice.casefold() == label), None)
+    """The label mentioned most often, of several the first; where there is none, as `find_first_mention`."""
+    found = _mentioned_or_unknown(item)
+    return max(dict.fromkeys(found), key=found.count)
 
 
 def always(label: str) -> Callable[[Item], str | None]:
     """The answer of a rule that always gives this label, in whatever case the item writes it; None where that is no
     choice."""
-    return lambda item: _find_choice(item.choices, label)
+    return lambda item: next((choice for choice in item.choices if choice.casefold() == label), None)
 
 
 GENERIC = (

@@ -41,36 +41,22 @@ NO_REPLY = Reading(None, None)
 
 @dataclass(frozen=True)
 class Metric:
-    """Some columns of the score table and the function that computes them.
-
-    columns: the columns' names and Polars types, in the order of the table. compute: a function of the item and the
-    reading of one reply (see tomserve.scoring.answers.Reading) that returns a value for each column; a column that is
-    left out is null. of_item: whether the values belong to the item, whatever was answered; then they are computed once
-    for each item, with NO_REPLY as the reading.
-    """
+    """Some columns of the score table, in its order, and the function that computes them for the reading of a reply; a
+    column that this leaves out is null."""
 
     columns: Mapping[str, Kind]
     compute: Callable[[Item, Reading], Mapping[str, Any]]
-    of_item: bool = False
+    of_item: bool = False  # whether the values belong to the item; then they are computed once for it, with NO_REPLY
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What a benchmark adds to the scoring of its items.
+    """What a benchmark adds to the scoring of its items. Raises ConfigError for a column whose name cannot be used."""
 
-    metrics: its metrics, computed after the standard ones.
-    lettered: whether the choices are shown as A, B, C, so that a reply may name one by its letter.
-    rules: its shortcut baselines, besides those that every benchmark has (see tomserve.scoring.baselines).
-    shipped: whether every process of this installation finds the same by the name of the benchmark, which is not so for
-        one that a user declared in a file.
-
-    Raises ConfigError for a column whose name cannot be used.
-    """
-
-    metrics: tuple[Metric, ...] = ()
-    lettered: bool = False
-    rules: tuple[Baseline, ...] = ()
-    shipped: bool = False
+    metrics: tuple[Metric, ...] = ()  # computed after the standard ones
+    lettered: bool = False  # whether the choices are shown as A, B, C, so that a reply may name one by its letter
+    rules: tuple[Baseline, ...] = ()  # shortcut baselines besides those of every benchmark
+    shipped: bool = False  # whether every process of this installation finds the same by the benchmark's name
 
     def __post_init__(self) -> None:
         for metric in self.metrics:
@@ -109,11 +95,8 @@ def columns_of(metrics: Iterable[Metric]) -> dict[str, Kind]:
 
 
 def compute_metric(metric: Metric, item: Item, reading: Reading) -> Mapping[str, Any]:
-    """The values by column that a benchmark's metric gives for one item and one reply.
-
-    The metric may be a user's own code. Raises ContentError by file and line where it failed, ConfigError where it
-    gives a column that it did not declare.
-    """
+    """The values by column that a benchmark's metric, which may be a user's own code, gives for one item and one reply.
+    Raises ContentError by file and line where it failed, ConfigError for a column that it did not declare."""
     try:
         found = metric.compute(item, reading)
     except TomserveError:
@@ -133,10 +116,7 @@ def compute_metric(metric: Metric, item: Item, reading: Reading) -> Mapping[str,
 
 def apply_baselines(rules: Iterable[Baseline], item: Item) -> dict[str, bool | None]:
     """Whether the answers of a benchmark's rules are right, by column; null for a rule that says nothing of the item.
-
-    A rule may be a user's own code. Raises ContentError by file and line where it failed, ConfigError where it gives a
-    label that is no choice of the item.
-    """
+    Raises ContentError by file and line where one failed, ConfigError for a label that is no choice of the item."""
     found: dict[str, bool | None] = {}
     for rule in rules:
         try:
@@ -155,7 +135,6 @@ def apply_baselines(rules: Iterable[Baseline], item: Item) -> dict[str, bool | N
 
 
 def _metric_error(what: str, item: Item, error: Exception) -> ContentError:
-    """The error for a function of a benchmark that failed for an item, by the file and the line of the function."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame for frame in frames if frame.filename == frames[0].filename] if frames else []
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -164,13 +143,11 @@ def _metric_error(what: str, item: Item, error: Exception) -> ContentError:
 
 
 def _check(metric: Metric) -> None:
-    """Raise ConfigError for a column whose name the score table uses otherwise, or which no study would find."""
     if not metric.columns:
         raise ConfigError("metrics: a metric declares no columns; expected e.g. {'metric_words': pl.Int64}")
     for name in metric.columns:
         if metric.of_item:
-            taken = name in RESERVED or name.startswith(RESERVED_BEGINNINGS)
-            if taken:
+            if name in RESERVED or name.startswith(RESERVED_BEGINNINGS):
                 raise ConfigError(f"metrics: column {name!r} of items has a name of the score table; rename it")
         elif not name.startswith(BEGINNING) or name == BEGINNING:
             raise ConfigError(
@@ -310,13 +287,8 @@ def _floors_of(gold: Automaton, answer: str, unknown: bool, length: int) -> dict
 
 def _generic_rules(item: Item, reading: Reading) -> dict[str, bool | None]:
     del reading  # what a rule answers does not depend on a reply
-    if not item.choices:
-        return {}  # rules choose among choices
-    right = item.answer
-    return {column: None if (label := answer(item)) is None else label == right for column, answer in _RULES}
+    return apply_baselines(GENERIC, item) if item.choices else {}
 
-
-_RULES = tuple((rule.column, rule.answer) for rule in GENERIC)
 
 RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _generic_rules, of_item=True)
 """Whether the answer of each baseline of GENERIC is right; null where it says nothing of the item."""
