@@ -42,26 +42,17 @@ class Draw:
 
     over: tuple[str, ...] = ()
     """Factors over which the draw is spread: every combination of their values is a group, and all groups get equally
-    many units, as far as they go. Items that lack a factor have the value None."""
-
+    many units, as far as they go."""
     whole: tuple[str, ...] = ()
-    """Factors that tell the units of one cluster apart; empty where a whole cluster is one unit. The cluster is also
-    the unit of items that lack one of these factors."""
-
+    """Factors that tell the units of one cluster apart; it is one unit without them, or for items that lack one."""
     alike: tuple[str, ...] = ()
     """Factors of `over`: groups that agree in them get units with the same values of `whole` in the same order, so that
-    they are compared on the same ones. Units are then taken from these sets of groups in turn, so that each value of
-    `whole` comes up equally often overall. Empty where groups need not be alike."""
-
+    they are compared on the same ones, and each value of `whole` comes up equally often overall."""
     first: str | None = None
-    """The value by which the groups are known that come first among those that are alike, such as the condition that
-    all others are compared with; None for none."""
-
+    """The value of the groups that come first among those that are alike, with which all others are compared."""
     unit: tuple[str, str] = ("cluster", "clusters")
-    """What one unit is called in messages, and what several are."""
-
     group: tuple[str, str] | None = None
-    """What one group is called in messages, and what several are; None where messages name none."""
+    """What one and several units and groups are called in messages; None where these name no groups."""
 
 
 WHOLE_CLUSTERS = Draw()
@@ -90,16 +81,12 @@ Names = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Unit:
-    """What is drawn as a whole.
+    """What is drawn as a whole."""
 
-    name: its cluster, and its values of `Draw.whole`. groups: the values of `Draw.over` that its items have.
-    block: its values of `Draw.alike`; None where it is to be like no other. places: of its items.
-    """
-
-    name: Names
-    groups: set[Names]
-    block: Names | None
-    places: list[int]
+    name: Names  # its cluster, and its values of `Draw.whole`
+    groups: set[Names]  # the values of `Draw.over` that its items have
+    block: Names | None  # its values of `Draw.alike`; None where it is to be like no other
+    places: list[int]  # of its items
 
     @property
     def group(self) -> Names:
@@ -113,10 +100,10 @@ class _Unit:
 
 
 def limit_items(items: Sequence[Item], limit: int | None, draw: Draw | None = None) -> list[Item]:
-    """At most `limit` items, in the order of the file; None keeps all.
+    """At most `limit` items, in the order of the file; None keeps all. draw: None draws whole clusters.
 
-    draw: how they are drawn; None draws whole clusters. A rest that is too small for a whole unit is left out, unless
-    nothing would be drawn: then a part of the first unit is. A larger limit contains a smaller one's items.
+    A rest that is too small for a whole unit is left out, unless nothing would be drawn: then a part of the first unit
+    is. A larger limit contains a smaller one's items.
     """
     return list(items) if limit is None else [items[place] for place in draw_places(items, limit, draw)]
 
@@ -134,11 +121,8 @@ def share_of(count: int, share: float) -> int:
 def draw_places(
     items: Iterable[Drawable], limit: int, draw: Draw | None = None, asked: Collection[str] = frozenset()
 ) -> list[int]:
-    """The places of the items that are drawn, in the order of the file; see `limit_items`.
-
-    asked: ids of items that a run asks already, perhaps drawn in another way. They come first, so that what was begun
-        is finished before it grows.
-    """
+    """The places of the items that are drawn, in the order of the file; see `limit_items`. asked: ids of items that a
+    run asks already, which come first, so that what was begun is finished before it grows."""
     draw = draw or WHOLE_CLUSTERS
     ids: list[str] = []
     units: dict[Names, _Unit] = {}
@@ -164,10 +148,7 @@ def draw_places(
 
 
 def describe(part: Iterable[Drawable], every: Iterable[Drawable], draw: Draw) -> str:
-    """What was drawn, in words, such as "176 of 1,088 questions: 88 stories of 68 tasks".
-
-    part: the items that were drawn. every: all items. draw: how they were drawn.
-    """
+    """What was drawn, in words, such as "176 of 1,088 questions: 88 stories of 68 tasks". part: the drawn items."""
     sizes = Counter(_name(item, draw) for item in every)
     found: Counter[Names] = Counter()
     groups = set()
@@ -190,11 +171,8 @@ def describe(part: Iterable[Drawable], every: Iterable[Drawable], draw: Draw) ->
 
 
 def draw_from_strata(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
-    """At most `limit` of the names, drawn from all strata in turn.
-
-    members: pairs of a name and its stratum. Which names are drawn depends on the seed and the names, not on their
-        order.
-    """
+    """At most `limit` of the names, drawn from all strata in turn, whatever their order. members: pairs of a name and
+    its stratum."""
     strata: dict[object, list[str]] = defaultdict(list)
     for name, stratum in sorted(members, key=lambda one: _rank(one[0])):
         strata[stratum].append(name)
@@ -222,11 +200,9 @@ def _in_order(units: Sequence[_Unit], draw: Draw) -> list[_Unit]:
 
 
 def _rounds_alike(units: Sequence[_Unit]) -> dict[Names, int]:
-    """The round in which each unit is drawn, by its name: the same for units of one block that are of one version.
-
-    In each round every block takes, of the versions that it has left, the one whose values were drawn least so far, as
-    a share of the items that have them.
-    """
+    """The round in which each unit is drawn, by its name: the same for units of one block that are of one version."""
+    # In each round every block takes, of the versions that it has left, the one whose values were drawn least so far,
+    # as a share of the items that have them.
     left: dict[Names, Counter[Names]] = defaultdict(Counter)
     every: Counter[tuple[int, str]] = Counter()
     for unit in units:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal, TypeVar
 
 import orjson
 import pydantic
@@ -16,13 +16,14 @@ from tomserve.content.validation import choose_error, explain, load_yaml, place_
 from tomserve.errors import ContentError, JournalError
 from tomserve.items.item import SCHEMA, Item, nfc
 
+T = TypeVar("T")
+
 Writing = Callable[[Path], AbstractContextManager[IO[bytes]]]
 """A way to write a file: what it yields takes the place of the path when the block ends."""
 
 
 def read_items(path: str | Path) -> Iterator[Item]:
-    """Yield the items of a file in order: JSONL with one item a line, or, where the name ends in .yaml or .yml, a YAML
-    file with the list `items`.
+    """Yield the items of a file in order: JSONL, or, where the name ends in .yaml or .yml, YAML with the list `items`.
 
     Raises ContentError, with line and field, for an entry that is no item, an id that is given twice, and a file that
     holds no items or cannot be read.
@@ -34,7 +35,7 @@ def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a file as `read_items` does, each with the line where it begins. Raises as that does."""
     path = Path(path).expanduser()
     seen: dict[str, int] = {}
-    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
+    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path, read_line):
         if (first := seen.setdefault(item.id, number)) != number:
             raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
         yield number, item
@@ -42,13 +43,13 @@ def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
         raise ContentError("holds no items", path=path)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
-    """Yield the items of a JSONL file, each with the number of its line."""
+def _json_lines(path: Path, read: Callable[[Path, int, bytes], T]) -> Iterator[tuple[int, T]]:
+    """Yield what is read from the lines of a JSONL file, each with its number."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(files.read_lines(file, path), 1):
                 if line.strip():
-                    yield number, read_line(path, number, line)
+                    yield number, read(path, number, line)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
 
@@ -73,49 +74,31 @@ def read_ids(path: Path) -> Iterator[str]:
     """Yield the ids of a file of items that was checked when it was written. Raises ContentError for a line that is no
     item, as `read_items` does.
     """
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(files.read_lines(file, path), 1):
-                if line.strip():
-                    yield line_id(path, number, line)
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+    return (identifier for _, identifier in _json_lines(path, line_id))
 
 
 def line_id(path: Path, number: int, line: bytes) -> str:
     """The id of the item on a line of a file that was checked when it was written. Raises as `read_line` does."""
-    identifier = _id_of(line)
-    return read_line(path, number, line).id if identifier is None else identifier
+    data = _json(line)
+    identifier = data.get("id") if data.get("schema") == SCHEMA else None  # of a line written by tomserve
+    return nfc(identifier) if isinstance(identifier, str) else read_line(path, number, line).id
 
 
-def _id_of(line: bytes) -> str | None:
-    """The id that a line written by tomserve states; None where the line is not one of those."""
+def _json(line: bytes) -> dict[str, Any]:
     try:
         data = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return None
-    identifier = data.get("id") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
-    return nfc(identifier) if isinstance(identifier, str) else None
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def is_variant(line: bytes) -> bool:
     """Whether a line of a file of items is a variant of another item; also False for a line that is no item."""
-    if b'"base":' not in line:  # most lines need not be parsed
-        return False
-    try:
-        data = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(data, dict) and data.get("base") is not None
+    return b'"base":' in line and _json(line).get("base") is not None  # most lines need not be parsed
 
 
 def read_line(path: Path, number: int, line: bytes) -> Item:
-    """The item of one line of a file.
-
-    path, number: the file and the line's number, for messages; line: its text.
-
-    Raises ContentError with file, line and field where the line is not an item.
-    """
+    """The item of one line of a file. Raises ContentError with file, line and field where it is none."""
     try:
         return Item.from_json(line)
     except orjson.JSONDecodeError as error:
@@ -129,9 +112,7 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
 
 
 def write_items(path: Path, items: Iterable[Item], writing: Writing = files.replace_file) -> int:
-    """Replace `path` by a file with these items in one step: readers see the old file or the new one, never half of
-    one. Returns how many items there are. writing: as for `write_chunks`, which says what is raised.
-    """
+    """Replace `path` by a file with these items as `write_chunks` does; returns how many items there are."""
     count = 0
 
     def lines() -> Iterator[bytes]:

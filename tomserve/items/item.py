@@ -76,8 +76,7 @@ def nfc(text: str) -> str:
 
 
 def _nfc(value: Any) -> Any:
-    # Most texts are ASCII, and every text of an item comes here, so that another call would be felt.
-    return value if not isinstance(value, str) or value.isascii() else nfc(value)
+    return nfc(value) if isinstance(value, str) else value
 
 
 LONGEST_LABEL = 2000
@@ -96,9 +95,8 @@ Label = Annotated[
 class Gold(BaseModel):
     """The gold rationale: which labels are right after each sentence of the story, for what the question asks.
 
-    It has one of two forms. Either `sets` (the admissible labels a sentence), with optional `edges` [t, from, to], t
-    being the 0-based index of the target sentence, and `policy` for sentences without edges; or `chains` (all
-    admissible chains, with one label a sentence each).
+    Either `sets` (the admissible labels a sentence), with optional `edges` [t, from, to], t being the 0-based index of
+    the target sentence, and `policy` for sentences without edges; or `chains` (all admissible ones).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -140,15 +138,13 @@ def gold_layers(gold: Gold | None) -> list[tuple[str, ...]]:
 class Item(BaseModel):
     """One question about one story; the fields are those of a line in a file of items.
 
-    `id` never changes: it is written by an author or derived from the content, and is no row number. `choices` are all
-    labels that can be answered, and `answer` is one of them; an *open* item, as other tools' files make them, has none:
-    any text may answer it. `gold` is the rationale, where there is one. `factors` hold the experimental design, as one
-    flat mapping. `cluster` names the task or story that the item comes from, which is the unit of statistics. `canary`
-    marks data that no model must be trained on; it goes with every export and never into a prompt. `base` is the id of
-    the item that this one is a version of (the factor `variant` says which), and `meanings` says, for each of its
-    choices, which choice of that item it stands for, where they are called otherwise. `world` is the record that a
-    generated item was rendered from, as JSON; none of these goes into a prompt. `benchmark` is "items" and `cluster`
-    the id where they are left out.
+    `id` is written by an author or derived from the content, and never changes. `answer` is one of the `choices`; an
+    *open* item, as other tools' files make them, has none: any text may answer it. `factors` hold the experimental
+    design. `cluster` names the task or story that the item comes from, the unit of statistics (the id where left out).
+    `canary` marks data that no model must be trained on; it goes with every export. `base` is the id of the item that
+    this one is a version of (the factor `variant` says which), and `meanings` says which of that item's choices each of
+    its own stands for, where they are called otherwise. `world` is the record that a generated item was rendered from.
+    None of these four goes into a prompt.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -211,9 +207,7 @@ class Item(BaseModel):
         if self.meanings is not None and not len(self.choices) == len(self.meanings) == len(set(self.meanings)):
             raise ValueError("'meanings' must name another choice of the original for each of the choices")
         if self.gold is not None:
-            layers = (
-                self.gold.sets if self.gold.sets is not None else tuple(zip(*(self.gold.chains or ()), strict=True))
-            )
+            layers = gold_layers(self.gold)
             if len(layers) != len(self.story):
                 raise ValueError(f"gold has {len(layers)} layers for {len(self.story)} sentences")
             known = set(self.choices)
@@ -250,17 +244,10 @@ class Item(BaseModel):
 
     @classmethod
     def from_json(cls, line: bytes | str) -> Item:
-        """The item of one line. Raises ValueError (pydantic.ValidationError or orjson.JSONDecodeError) where it is not
-        one.
-        """
-        return cls._from_dict(orjson.loads(line))
-
-    @classmethod
-    def _from_dict(cls, data: Any) -> Item:
-        if isinstance(data, dict):
-            data = dict(data)
-            if data.pop("schema", SCHEMA) != SCHEMA:
-                raise ValueError(f"schema is not {SCHEMA}; this file was written by another version of tomserve")
+        """The item of one line. Raises ValueError (pydantic.ValidationError or orjson.JSONDecodeError) otherwise."""
+        data = orjson.loads(line)
+        if isinstance(data, dict) and data.pop("schema", SCHEMA) != SCHEMA:
+            raise ValueError(f"schema is not {SCHEMA}; this file was written by another version of tomserve")
         return cls.model_validate(data)
 
 
@@ -300,13 +287,13 @@ def where(items: Iterable[HasFactorsT], conditions: Iterable[str]) -> Iterator[H
     kept = 0
     for item in items:
         known |= set(item.factors)
+        meets = True
         for name, value in wanted:
             found = _condition_text(item.factors[name]) if name in item.factors else None
+            meets &= found in _either(value)
             if found is not None and (len(values[name]) <= _LISTED or found in _either(value)):
                 values[name].add(found)
-        if all(
-            name in item.factors and _condition_text(item.factors[name]) in _either(value) for name, value in wanted
-        ):
+        if meets:
             kept += 1
             yield item
     for name, value in wanted:
@@ -332,5 +319,4 @@ def _either(value: str) -> tuple[str, ...]:
 
 
 def _condition_text(value: Factor) -> str:
-    """A factor's value as a condition writes it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)

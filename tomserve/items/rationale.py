@@ -22,16 +22,13 @@ from functools import lru_cache
 @dataclass(frozen=True, slots=True)
 class Automaton:
     """A layered graph in which every node lies on a path from the first layer to the last. Empty `labels`: there is no
-    path.
+    path."""
 
-    `labels`: for each layer the label of each node. `follows`: for each layer t >= 1 and each node of layer t - 1, the
-    nodes of layer t that may come next, as a bitset (follows[0] is empty). `steps`: the same as pairs (node of layer t
-    - 1, node of layer t), for each layer.
-    """
-
-    labels: tuple[tuple[str, ...], ...]
-    follows: tuple[tuple[int, ...], ...]
-    steps: tuple[tuple[tuple[int, int], ...], ...] = field(init=False, compare=False, repr=False)
+    labels: tuple[tuple[str, ...], ...]  # for each layer the label of each node
+    follows: tuple[
+        tuple[int, ...], ...
+    ]  # for each node of layer t - 1 those of layer t that may come next, as a bitset
+    steps: tuple[tuple[tuple[int, int], ...], ...] = field(init=False, compare=False, repr=False)  # the same as pairs
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -47,9 +44,7 @@ class Automaton:
         return self._hash
 
     def chains(self) -> Iterator[tuple[str, ...]]:
-        """Yield every gold chain, by depth-first search. Their number can grow exponentially with the sentences, so
-        this is for checks and tests.
-        """
+        """Yield every gold chain, depth first; their number can grow exponentially with the sentences."""
 
         def extend(t: int, node: int, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             if t + 1 == len(self.labels):
@@ -115,9 +110,7 @@ def _compile_sets(
 
 
 def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
-    """The automaton of chains that are listed one by one (one label a sentence). Raises ValueError where there is none,
-    or they differ in length or are empty.
-    """
+    """The automaton of listed chains. Raises ValueError where there is none, or they differ in length or are empty."""
     if not chains or len({len(chain) for chain in chains}) != 1 or not chains[0]:
         raise ValueError("explicit chains must be at least one, not empty, and of equal length")
     unique = sorted(set(map(tuple, chains)))
@@ -127,9 +120,7 @@ def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
 
 
 def _trim(layers: list[list[str]], relation: list[list[int]]) -> Automaton:
-    """Drop the nodes that cannot be reached from the first layer or do not lead to the last; an automaton without
-    labels where no path is left.
-    """
+    """Drop the nodes that cannot be reached from the first layer or do not lead to the last."""
     alive = [0] * len(layers)
     if layers:
         alive[0] = (1 << len(layers[0])) - 1
