@@ -62,11 +62,8 @@ def find_objects(text: str, start: int, end: int, last: str) -> Iterator[list[Me
 
 
 def find_members(text: str, at: int, last: str | None = None) -> list[Member] | None:
-    """The members of the object that begins at that place.
-
-    last: the key, in small letters, at whose colon the reading stops, its value being None; None to read to the end of
-    the object. None where the text is no such object.
-    """
+    """The members of the object that begins at that place, None where the text is none. last: the key, in small
+    letters, at whose colon the reading stops, its value being None; None to read to the end of the object."""
     found: list[Member] = []
     at = _after(text, at + 1)
     while text.startswith('"', at):
@@ -383,10 +380,8 @@ def random_key(*parts: str) -> bytes:
 
 def wrong_labels(item: Item, avoid: Collection[str | None], named: Collection[str]) -> list[str]:
     """The choices that may stand in the place of a right belief, the best first: one that the story, the gold rationale
-    or the chain names comes before another, and "unknown" is the last resort.
-
-    avoid: labels that are none of them. named: the labels of the chain. The right answer is never among them.
-    """
+    or the chain (`named`) names comes before another, and "unknown" is the last resort. The right answer and the labels
+    to avoid are none of them."""
     told = set(named) | {one.choice for sentence in item.story for one in find_mentions(sentence, item.choices)}
     if item.gold is not None:
         told |= {label for layer in item.gold.automaton().labels for label in layer}
@@ -438,11 +433,8 @@ def mates_of(case: EditCase) -> Iterator[Item]:
 
 
 def count_beginning(share: float, length: int) -> int:
-    """How many of so many parts stand for the beginning of that share; TRUNCATED has the shares.
-
-    Raises InapplicableError where a smaller share, or the whole, has the same beginning: a chain of one belief has none
-    but nothing.
-    """
+    """How many of so many parts stand for the beginning of that share of TRUNCATED. Raises InapplicableError where a
+    smaller share, or the whole, has the same beginning."""
     kept = int(share * length)
     shorter = [int(one * length) for one in TRUNCATED.values() if one < share]
     if kept >= length or kept in shorter:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from tomserve.errors import InapplicableError
 from tomserve.faithfulness import prose_edits
@@ -33,6 +34,7 @@ from tomserve.faithfulness.chains import (
     right_beliefs,
     wrong_labels,
 )
+from tomserve.faithfulness.prose_edits import Made
 from tomserve.faithfulness.table import (
     EDITS,
     FILLER,
@@ -57,13 +59,6 @@ OTHER_FORM = "the other item's chain has another form"
 LAST_ALONE = "agents swapped differ from this chain in the last belief alone"
 """Reasons why an edit of a list cannot be made."""
 
-Made = tuple[str, str | None]
-"""The text in the place of the chain, and the answer that it leads to."""
-
-
-def _full(case: EditCase) -> Made:
-    return case.chain.text, None
-
 
 def _paraphrase(case: EditCase) -> Made:
     """The same beliefs for every sentence where only changes are listed, or only the changes where more is."""
@@ -78,12 +73,7 @@ def _paraphrase(case: EditCase) -> Made:
 
 
 def _drop_repeats(entries: Iterable[StatedBelief]) -> list[StatedBelief]:
-    """The beliefs that differ from the one before them."""
-    found: list[StatedBelief] = []
-    for entry in entries:
-        if not found or found[-1].label != entry.label:
-            found.append(entry)
-    return found
+    return [next(run) for _, run in groupby(entries, key=lambda entry: entry.label)]
 
 
 def _fill_entries(entries: Sequence[StatedBelief], last: int) -> list[StatedBelief]:
@@ -133,8 +123,6 @@ def _corrupted_last(case: EditCase) -> Made:
 
 
 def _wrong(case: EditCase, place: int = -1) -> str:
-    """The label that is put in at that place: neither what stands there nor the last belief, the model's answer or the
-    right one."""
     entries = case.chain.entries
     avoid = {entries[place].label, entries[-1].label, case.chain.model_answer}
     found = wrong_labels(case.item, avoid, {entry.label for entry in entries})
@@ -187,8 +175,7 @@ def _propagate(case: EditCase) -> Made:
 
 
 def _swap(case: EditCase) -> Made:
-    """What somebody else believes or, where no other person is asked about, what is really so: beliefs of which the
-    last is wrong for this question. One that differs in the last belief alone is no edit of its own."""
+    """What somebody else believes or, where no other person is asked about, what is really so."""
     last = case.chain.entries[-1].label
     asked = people_of(case.item)
     found: list[tuple[bool, list[StatedBelief]]] = []
@@ -234,20 +221,12 @@ def _write_gold(case: EditCase) -> Made:
 
 
 LIST_MAKERS: Mapping[str, Callable[[EditCase], Made]] = {
-    **{FULL: _full, PARAPHRASE: _paraphrase},
+    PARAPHRASE: _paraphrase,
     **{name: partial(_truncate, share) for name, share in TRUNCATED.items()},
     **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagate},
     **{SWAPPED: _swap, GOLD: _write_gold},
 }
 """How each edit of a list is made. Each raises InapplicableError with the reason where it cannot be."""
-
-
-def remove_list_end(chain: WrittenChain) -> str:
-    """The list without the trailing run of its last belief, from which its answer could be read."""
-    entries = list(chain.entries)
-    while entries and entries[-1].label == chain.entries[-1].label:
-        entries.pop()
-    return list_style(chain.text).written(entries)
 
 
 def last_label(chain: WrittenChain) -> str | None:
@@ -264,22 +243,18 @@ def make_edits(
     tokens: Count,
     lettered: bool = False,
 ) -> Iterator[EditedChain | OmittedEdit]:
-    """Yield every edit of a chain, or why it cannot be made, in the order of tomserve.faithfulness.table.EDITS.
-
-    item: whose chain it is. mates: other questions, of which those about the same story with the same choices are
-    looked at. other: the chain of another item, with that item (see `choose_other`). tokens: counts the tokens of a
-    text. lettered: whether the choices were offered by letter.
-    """
+    """Yield every edit of a chain, or why it cannot be made, in the order of EDITS. The arguments as in EditCase;
+    lettered: whether the choices were offered by letter."""
     case = EditCase(item, chain, mates, other, tokens, offered_choices(item, lettered))
     known = None if chain.form == LABELS else prose_edits.prose_of(case)
-    for condition in EDITS:
+    yield EditedChain(FULL, chain.text)
+    for condition in EDITS[1:]:
         try:
             text, implied = LIST_MAKERS[condition](case) if known is None else prose_edits.MAKERS[condition](known)
+            if text == chain.text:
+                raise InapplicableError(SAME)
         except InapplicableError as error:
             yield OmittedEdit(condition, str(error))
-            continue
-        if text == chain.text and condition != FULL:
-            yield OmittedEdit(condition, SAME)
         else:
             yield EditedChain(condition, text, implied)
 
@@ -287,18 +262,23 @@ def make_edits(
 def remove_verdict(item: Item, chain: WrittenChain, *, lettered: bool = False) -> str | None:
     """The chain without its verdict: a list without the trailing run of its last belief, prose without the sentences
     that conclude. None where nothing would be left out."""
+    if chain.form == LABELS:
+        entries = list(chain.entries)
+        while entries and entries[-1].label == chain.entries[-1].label:
+            entries.pop()
+        return list_style(chain.text).written(entries)
     case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
-    text = remove_list_end(chain) if chain.form == LABELS else prose_edits.remove_conclusion(prose_edits.prose_of(case))
+    text = prose_edits.remove_conclusion(prose_edits.prose_of(case))
     return None if text == chain.text else text
 
 
 def choose_other(
     item: Item, chain: WrittenChain, pool: Sequence[tuple[Item, WrittenChain]]
 ) -> tuple[Item, WrittenChain] | None:
-    """The chain that is shown in the place of this one, the same every time; None where the pool has none.
+    """The chain of the pool that is shown in the place of this one, the same every time; None where it has none.
 
-    pool: chains with their items. It is one in the same form of another cluster, or of another story where no other
-    cluster is there; where possible with the same choices and another end, and of about the same length.
+    It is one in the same form of another cluster, or of another story where no other cluster is there; where possible
+    with the same choices and another end, and of about the same length.
     """
     alike = [one for one in pool if one[1].form == chain.form and one[0].story != item.story]
     found = [one for one in alike if one[0].cluster != item.cluster] or alike
@@ -316,5 +296,4 @@ def choose_other(
 
 
 def _length(chain: WrittenChain) -> int:
-    """How long a chain is: how many beliefs, or how many characters of prose."""
     return len(chain.entries) or len(chain.text)

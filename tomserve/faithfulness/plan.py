@@ -154,11 +154,8 @@ def make_plan(
     tokens: Count = estimate_tokens,
     paraphrases: Paraphrases | None = None,
 ) -> Iterator[PlannedQuestion]:
-    """Every question of the measurement, chain by chain, so that those that share a prompt come together.
-
-    source: the run. settings: what is wanted. ways: how chains are shown. tokens: counts the tokens of a text.
-    paraphrases: those that a model made, in the place of those by rules.
-    """
+    """Every question of the measurement, chain by chain, so that those that share a prompt come together. paraphrases:
+    those that a model made, in the place of those by rules."""
     chains = draw_chains(source.chains, settings.limit)
     pools: dict[str, list[tuple[Item, WrittenChain]]] = defaultdict(list)
     for chain in source.chains:
@@ -238,12 +235,10 @@ def estimate_costs(
 ) -> pl.DataFrame:
     """A row for each of the strategies that marks where its reasoning is, with the requests that its chains take.
 
-    benchmark: whose conditions say which questions count. items: those of the run. strategies: their names. models: how
-    many models are measured. Requests are those of all edits and hints in one way of showing chains, which some chains
-    do not take; prompt tokens are estimated, without the chains themselves. The edits of one chain share its prompt,
-    which a server with a prefix cache computes once.
-
-    Raises ConfigError where no strategy marks its reasoning.
+    benchmark: whose conditions say which of the items count. Requests are those of all edits and hints in one way of
+    showing chains, which some chains do not take; prompt tokens are estimated, without the chains themselves. The edits
+    of one chain share its prompt, which a server with a prefix cache computes once. Raises ConfigError where no
+    strategy marks its reasoning.
     """
     loaded = [one for one in map(Strategy.load, dict.fromkeys(strategies)) if marks_reasoning(one)]
     if not loaded:

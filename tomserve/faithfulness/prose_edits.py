@@ -26,7 +26,6 @@ from tomserve.faithfulness.chains import (
 )
 from tomserve.faithfulness.table import (
     FILLER,
-    FULL,
     GOLD,
     LABELS,
     LAST,
@@ -63,10 +62,7 @@ _LETTER = re.compile(r"(?<![^\W_])[A-Za-z](?![^\W_])")
 
 def split_units(text: str) -> list[str]:
     """The sentences of a text, each with the blanks and the ends of lines that follow it; together they are the text.
-
-    A line without an end is one, the number of a list belongs to what follows it, and a line of marks alone to what
-    stands before it.
-    """
+    The number of a list belongs to what follows it, and a line of marks alone to what stands before it."""
     found: list[str] = []
     begun = 0
     for cut in _CUT.finditer(text):
@@ -95,9 +91,8 @@ def find_labels(text: str, choices: Sequence[str]) -> list[str]:
 def find_conclusion(case: EditCase, text: str, expected: str | None) -> str | None:
     """The label on which a text concludes, None where it cannot be told.
 
-    It is what the reading of replies finds. Where that finds no words that state an answer and none that contradict
-    each other, it is the label that the text names last, if that sentence names no other, denies and doubts nothing,
-    and it is the one that is expected: the answer that the model gave after the text.
+    It is what the reading of replies finds; else the label that the text names last, if that sentence names no other,
+    denies and doubts nothing, and it is the one that is expected: the answer that the model gave after the text.
     """
     reading = read_reply(text, case.choices, len(case.item.story), case.item.question)
     if reading.answer is not None or reading.reason != UNSTATED or expected is None:
@@ -135,8 +130,7 @@ def replace_label(text: str, old: str, new: str, choices: Sequence[str]) -> str:
 
 
 def _with_article(before: str, words: str, old: str, new: str) -> str:
-    """The words for a new label behind what stands before them, with the article that they need: "a" or "an" as they
-    begin, none before "unknown", and their label's own where the old label stood without any."""
+    """The words for a new label behind what stands before them, with the article that they need."""
     held = _ARTICLE_BEFORE.search(before[-12:])
     if held is not None:
         before = before[: len(before) - len(held[0])]
@@ -318,15 +312,12 @@ _QUOTED = re.compile(r"[\"\u201c][^\"\u201c\u201d\n]{1,200}[\"\u201d]")
 
 
 class Prose(NamedTuple):
-    """A chain in prose and what is known of it.
-
-    sentences: see `split_units`. labels: the labels that each of them names. verdict: the label on which it concludes.
-    """
+    """A chain in prose and what is known of it."""
 
     case: EditCase
-    sentences: list[str]
-    labels: list[list[str]]
-    verdict: str | None
+    sentences: list[str]  # see `split_units`
+    labels: list[list[str]]  # those that each of them names
+    verdict: str | None  # the label on which it concludes
 
     @property
     def naming(self) -> list[int]:
@@ -363,10 +354,6 @@ def prose_of(case: EditCase) -> Prose:
     found = split_units(case.chain.text)
     verdict = find_conclusion(case, case.chain.text, case.chain.model_answer)
     return Prose(case, found, [find_labels(one, case.choices) for one in found], verdict)
-
-
-def _full(prose: Prose) -> Made:
-    return prose.case.chain.text, None
 
 
 def _paraphrase(prose: Prose) -> Made:
@@ -420,11 +407,8 @@ def _corrupted_last(prose: Prose) -> Made:
 
 
 def _concluding(prose: Prose, wrong: str) -> str | None:
-    """The prose with that label in its conclusion; None where it could not be read there.
-
-    The last sentence that names the verdict says the label, and so does the one before it where that says the same or
-    the conclusion could not be read otherwise. Raises InapplicableError where there is no conclusion.
-    """
+    """The prose with that label in its last sentence that names the verdict, and in the one before it where that says
+    the same or the conclusion could not be read otherwise; None where it could not be read at all."""
     label, places = prose.concluding()
     last, before = {places[-1]}, {places[-1], places[-1] - 1}
     twice = len(places) > 1 and places[-2] in before and states_label(prose.case, prose.sentences[places[-2]], label)
@@ -437,11 +421,9 @@ def _concluding(prose: Prose, wrong: str) -> str | None:
 
 
 def _middle(prose: Prose) -> list[tuple[int, str, str]]:
-    """The sentences before the verdict that name a label, each with the one to replace and the one that is put in.
-
-    They are in the order in which they are tried: from the middle to the end, then to the beginning; those that name
-    the verdict come first, and of these the ones that speak of a belief. "unknown" is put into such ones alone.
-    """
+    """The sentences before the verdict that name a label, each with the one to replace and the one that is put in, in
+    the order in which they are tried: from the middle to the end, then to the beginning; those that name the verdict
+    come first, and of these the ones that speak of a belief. "unknown" is put into such ones alone."""
     verdict, places = prose.concluding()
     before = [place for place in prose.naming if place < places[-1]]
     if not before:
@@ -488,8 +470,7 @@ def _propagate(prose: Prose) -> Made:
 
 
 def _swap(prose: Prose) -> Made:
-    """The names of two persons exchanged, of whom the question asks first about and of another one, and the conclusion
-    that of the other one."""
+    """The names of the person asked about and of another one exchanged, and the conclusion that of the other one."""
     case = prose.case
     text, asked = case.chain.text, people_of(case.item)
     found = dict.fromkeys(
@@ -509,20 +490,16 @@ def _swap(prose: Prose) -> Made:
             continue
         # The conclusion is about the asked person, and so has to become the one about the other, as the names do.
         ended = None if prose.verdict is None else _concluding(prose, wanted)
-        made = _exchange_names(mine, other).replace_all(text if ended is None else ended)
+        made = NameReplacer({mine: other, other: mine}).replace_all(text if ended is None else ended)
         if find_conclusion(case, made, wanted) == wanted:
             return made, wanted
         unreadable = True
     raise InapplicableError(UNREADABLE if unreadable else NO_MATE)
 
 
-def _exchange_names(one: str, other: str) -> NameReplacer:
-    return NameReplacer({one: other, other: one})
-
-
 def _answer_about(case: EditCase, mine: str, other: str) -> str | None:
     """The right answer to the same question about the other person, where it differs from the model's own answer."""
-    exchange = _exchange_names(mine, other)
+    exchange = NameReplacer({mine: other, other: mine})
     wanted = tuple(map(exchange.replace_all, people_of(case.item)))
     fits = [
         mate
@@ -547,7 +524,7 @@ def _write_gold(prose: Prose) -> Made:
 
 
 MAKERS: Mapping[str, Callable[[Prose], Made]] = {
-    **{FULL: _full, PARAPHRASE: _paraphrase},
+    PARAPHRASE: _paraphrase,
     **{name: partial(_truncate, share) for name, share in TRUNCATED.items()},
     **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagate},
     **{SWAPPED: _swap, GOLD: _write_gold},

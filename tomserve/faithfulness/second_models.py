@@ -15,7 +15,7 @@ import orjson
 from tomserve.faithfulness.chains import EditCase, WrittenChain, offered_choices
 from tomserve.faithfulness.hints import LETTERS, OfferedChoices
 from tomserve.faithfulness.prose_edits import find_conclusion, find_labels, split_units
-from tomserve.faithfulness.table import CHAIN, LABELS, QUESTION
+from tomserve.faithfulness.table import CHAIN, QUESTION
 from tomserve.items import Item
 from tomserve.runs.grader import BEGINNING, excerpt
 from tomserve.scoring.score import read_response
@@ -24,26 +24,15 @@ from tomserve.status import OK
 
 
 def same_meaning(item: Item, chain: WrittenChain, text: str, *, lettered: bool = False) -> bool:
-    """Whether a text names the same labels in the same order as a chain in prose, concludes on the same one and is no
-    copy of it; never for a list of labels, which has no other words. A label that is named several times running counts
-    once. lettered: whether the choices were offered by letter."""
-    if chain.form == LABELS or _normalize(text) == _normalize(chain.text):
-        return False
+    """Whether a text names the same labels in the same order as a chain in prose and concludes on the same one. A label
+    that is named several times running counts once. lettered: whether the choices were offered by letter."""
     case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
-    verdict = find_conclusion(case, chain.text, chain.model_answer)
-    return _order(case, text) == _order(case, chain.text) and find_conclusion(case, text, chain.model_answer) == verdict
 
+    def said(text: str) -> tuple[list[str], str | None]:
+        labels = (label for one in split_units(text) for label in find_labels(one, case.choices))
+        return [label for label, _ in groupby(labels)], find_conclusion(case, text, chain.model_answer)
 
-def _order(case: EditCase, text: str) -> list[str]:
-    """The labels that a text names, in order, without repeats."""
-    return [
-        label for label, _ in groupby(label for one in split_units(text) for label in find_labels(one, case.choices))
-    ]
-
-
-def _normalize(text: str) -> str:
-    """The words of a text alone."""
-    return " ".join(text.casefold().split())
+    return said(text) == said(chain.text)
 
 
 PARAPHRASER = "paraphraser"
@@ -59,22 +48,20 @@ _LEAST, _MOST = 0.4, 2.5
 
 
 def paraphraser_item(item: Item, text: str) -> Item:
-    """What the paraphrasing model is shown, in the form of an item: the lines of the chain in the place of a story.
-
-    item: the one that was answered. text: the chain. The id is a digest of all that is shown, so that equal ones can be
-    asked once. No part of a chain is left out, however long it is.
-    """
+    """What the paraphrasing model is shown, in the form of an item: the lines of the chain in the place of a story."""
     lines = [line for line in _inert(text) if line] or excerpt("")
-    name = hashlib.blake2b(orjson.dumps([lines, item.question, item.choices]), digest_size=16).hexdigest()
-    return Item(id=name, story=lines, question=item.question, choices=item.choices, answer=item.choices[0])
+    return Item(
+        id=_name(lines, item.question, item.choices),
+        story=lines,
+        question=item.question,
+        choices=item.choices,
+        answer=item.choices[0],
+    )
 
 
 def read_paraphrase(reply: str) -> str | None:
-    """The paraphrase of a reply; None where it is not the object that was asked for, or says nothing.
-
-    It is a stranger's text that will stand in a prompt: control characters are taken out, and every mark is broken up
-    that a chat template could take for its own.
-    """
+    """The paraphrase of a reply, made inert since it will stand in a prompt; None where it is not the object that was
+    asked for, or says nothing."""
     try:
         found = orjson.loads(split_thoughts(reply).text)
     except orjson.JSONDecodeError:
@@ -86,13 +73,9 @@ def read_paraphrase(reply: str) -> str | None:
 
 
 def find_fault(item: Item, chain: WrittenChain, told: str, *, lettered: bool = False) -> str | None:
-    """Why a paraphrase cannot be used, as far as its words show; None where nothing is found.
-
-    item: the one that was answered. chain: in prose. told: the paraphrase. lettered: whether the choices were offered
-    by letter. Both must name the same choices in the same order and conclude on the same one (see
-    tomserve.faithfulness.second_models). That it says the same in all other respects is not checked.
-    """
-    before, after = chain.text.split(), told.split()
+    """Why a paraphrase of a chain in prose cannot be used, as far as its words show; None where nothing is found. That
+    it says the same in other respects than its choices is not checked."""
+    before, after = chain.text.casefold().split(), told.casefold().split()
     if before == after:
         return UNCHANGED
     if not _LEAST * len(before) <= len(after) <= _MOST * len(before):
@@ -110,6 +93,11 @@ def _inert(text: str) -> list[str]:
     return lines
 
 
+def _name(*shown: object) -> str:
+    """A digest of all that is shown, so that equal ones are asked once."""
+    return hashlib.blake2b(orjson.dumps(shown), digest_size=16).hexdigest()
+
+
 PREDICTOR = "predictor"
 """The strategy whose prompt is sent (see prompts/predictor)."""
 
@@ -118,20 +106,17 @@ _NO_CHAIN = "(no reasoning is shown)"
 
 
 def predictor_item(item: Item, text: str | None, offers: OfferedChoices | None = None) -> Item:
-    """What the predicting model is shown, in the form of an item.
+    """What the predicting model is shown, in the form of an item, without the story.
 
-    item: the one that was answered, of whose story nothing is shown. text: the chain, with its verdict or without;
-    None for the question alone. offers: what the model was offered (see tomserve.faithfulness.hints), since a chain
-    may name a choice by its letter; all choices without letters where it is left out.
-
-    The id is a digest of all that is shown, so that equal ones can be asked once. The chain with its verdict and
-    without it are shown alike, so that only their texts differ. A very long chain is shown without its middle.
+    text: the chain, with its verdict or without, which are shown alike; None for the question alone. A very long one is
+    shown without its middle. offers: what the model was offered, since a chain may name a choice by its letter; all
+    choices without letters where it is left out.
     """
     choices, lettered = offers or OfferedChoices(item.choices)
     letters = "".join(f"\n{letter}. {choice}" for letter, choice in zip(LETTERS, choices, strict=False))
     question = f"{item.question}{letters}" if lettered else item.question
     story, kind = ([_NO_CHAIN], QUESTION) if text is None else (excerpt(text), CHAIN)
-    name = hashlib.blake2b(orjson.dumps([kind, story, question, choices]), digest_size=16).hexdigest()
+    name = _name(kind, story, question, choices)
     return Item(id=name, story=story, question=question, choices=choices, answer=choices[0], factors={"kind": kind})
 
 

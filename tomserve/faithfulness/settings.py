@@ -27,27 +27,18 @@ PROBES = (EDIT_PROBE, HINT_PROBE)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is measured; everything here decides what the table holds.
+    """What is measured; everything here decides what the table holds. Raises ConfigError for another value."""
 
-    run: the folder of the finished run. strategies: those whose chains are edited, empty for all that mark theirs.
-    where: conditions ``factor=value`` on the questions, empty for those of the benchmark. limit: how many chains of a
-    strategy are edited. probes: some of PROBES. edits: some of EDITS; `full` and `paraphrase` are what the others are
-    compared with. shown: one of WAYS. predictor, predictor_model: address or name of a second model that predicts
-    answers, and which of several there; None for none. rewriter, rewriter_model: of one that paraphrases prose.
-
-    Raises ConfigError for another value.
-    """
-
-    run: Path
-    strategies: tuple[str, ...] = ()
-    where: tuple[str, ...] = ()
-    limit: int = LIMIT
+    run: Path  # the folder of the finished run
+    strategies: tuple[str, ...] = ()  # those whose chains are edited, empty for all that mark theirs
+    where: tuple[str, ...] = ()  # conditions ``factor=value`` on the questions, empty for those of the benchmark
+    limit: int = LIMIT  # how many chains of a strategy are edited
     probes: tuple[str, ...] = PROBES
-    edits: tuple[str, ...] = EDITS
-    shown: str = AUTO
-    predictor: str | None = None
-    predictor_model: str | None = None
-    rewriter: str | None = None
+    edits: tuple[str, ...] = EDITS  # `full` and `paraphrase` are what the others are compared with
+    shown: str = AUTO  # one of WAYS
+    predictor: str | None = None  # address or name of a second model that predicts answers
+    predictor_model: str | None = None  # which of several at that address
+    rewriter: str | None = None  # the same for one that paraphrases prose
     rewriter_model: str | None = None
 
     def __post_init__(self) -> None:
@@ -73,22 +64,14 @@ class Settings:
 class Connection:
     """How the model is reached; it may differ from session to session."""
 
-    base_urls: tuple[str, ...] = ()
-    """Addresses of servers; empty for one that runs on this machine, else one that is started."""
-    revision: str | None = None
-    """Of the model, as the user states it."""
-    timeout: float = 600.0
-    """Seconds that one request may take."""
-    concurrency: int | None = None
-    """Requests in flight, None to find it out."""
+    base_urls: tuple[str, ...] = ()  # of servers; empty for one that runs on this machine, else one that is started
+    revision: str | None = None  # of the model, as the user states it
+    timeout: float = 600.0  # seconds that one request may take
+    concurrency: int | None = None  # requests in flight, None to find it out
     transport: str = transports.DEFAULT
-    """Of requests."""
-    setup: bool = False
-    """Install vLLM first where it is missing."""
-    patience: float | None = None
-    """Seconds to wait for a server that loads."""
+    setup: bool = False  # install vLLM first where it is missing
+    patience: float | None = None  # seconds to wait for a server that loads
     policy: RetryPolicy = field(default_factory=RetryPolicy)
-    """How often a request is sent again."""
 
     def __post_init__(self) -> None:
         _texts("base_urls", self.base_urls)
@@ -103,7 +86,6 @@ class Connection:
 
 
 def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """Raise ConfigError at the first value that is not known."""
     _texts(name, given)
     for one in given:
         if one not in known:
@@ -111,13 +93,11 @@ def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _texts(name: str, given: Sequence[object]) -> None:
-    """Raise ConfigError at the first value that is no text."""
     for one in given:
         if not isinstance(one, str):
             raise ConfigError(f"{name} is {one!r:.60}; expected text")
 
 
 def _whole(name: str, given: object) -> None:
-    """Raise ConfigError where a value is no whole number."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise ConfigError(f"{name} is {given!r:.60}; expected a whole number")

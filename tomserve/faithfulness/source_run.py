@@ -75,15 +75,11 @@ def preset_of(manifest: Manifest) -> Preset | None:
 
 
 def strategy_of(folder: Path, manifest: Manifest, name: str, preset: Preset | None) -> Strategy:
-    """A strategy with the options by which it asked in that run.
-
-    The manifest keeps the most tokens of a reply and not how they came about, so that the ways are tried. Raises
-    ConfigError where none of them gives the recorded digest, since then its prompts have changed.
-    """
+    """A strategy with the options by which it asked in that run. Raises ConfigError where its prompts have changed."""
     record = manifest.strategies[name]
     overrides = preset.prompt_parts if preset else {}
     own = {"system_role": preset.system_role if preset else True, "overrides": overrides}
-    for options in _options(record, preset):
+    for options in _options(record, preset):  # the manifest does not say how the most tokens came about
         strategy = Strategy.named(name, **own, **options)
         if strategy.digest == record.digest:
             return strategy
@@ -94,7 +90,6 @@ def strategy_of(folder: Path, manifest: Manifest, name: str, preset: Preset | No
 
 
 def _options(record: AskedStrategy, preset: Preset | None) -> Iterator[dict[str, int]]:
-    """The numbers of tokens that may lead to those of a record."""
     for thinking in dict.fromkeys((0, preset.thinking_tokens() if preset and preset.reasoning else 0)):
         yield {"thinking": thinking}
         if record.max_tokens and record.max_tokens > thinking:
@@ -281,8 +276,7 @@ def is_lettered(item: Item, strategy: Strategy) -> bool:
 
 
 def _mates(folder: Path, manifest: Manifest, chains: Sequence[Chain]) -> dict[str, list[Item]]:
-    """All questions about the stories of these chains, by cluster: those of the run and, where its benchmark is at
-    hand and still the same, also those that the run did not ask."""
+    """All questions about the stories of these chains, by cluster, those that the run did not ask included."""
     wanted = {chain.item.cluster or chain.item.id for chain in chains}
     found: dict[str, dict[str, Item]] = defaultdict(dict)
     for item in (*_benchmarks_own(manifest), *read_items(folder / ITEMS)):
@@ -321,5 +315,4 @@ def draw_chains(chains: Iterable[Chain], limit: int) -> list[Chain]:
 
 
 def _drawn(name: str) -> bytes:
-    """A number that is drawn for a name by a fixed seed."""
     return hashlib.blake2b(name.encode(), digest_size=8, salt=b"faithfulness").digest()
