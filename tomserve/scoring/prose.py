@@ -386,18 +386,14 @@ def _first_of(text: str, choices: Sequence[str]) -> str | None:
             continue
         if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest):
             return None
-        return None if _revokes(text[one.end :], one, named[number + 1 :], one.end) else one.choice
+        return None if _is_one_of_several(text[one.end :], one, named[number + 1 :]) else one.choice
     return None
 
 
-def _revokes(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
-    """Whether what follows a choice in its sentence takes it back or names another one as its equal."""
+def _is_one_of_several(rest: str, one: Mention, others: Sequence[Mention]) -> bool:
+    """Whether the rest of a sentence names another choice as an equal of this one."""
     other = next((found for found in others if found.choice != one.choice), None)
-    between = rest if other is None else rest[: other.start - offset]
-    if re.match(r"\W*(?:is|was|would be) (?:not|n['\u2019]t|wrong|incorrect)\b|\s*\?", between, re.I):
-        return True
-    if re.search(r"\b(?:no wait|wait|actually|correction|on second thoughts?)\b", between, re.I):
-        return True
+    between = "" if other is None else rest[: other.start - one.end]
     return other is not None and not (_DENIAL.search(between) or _REASON.search(between))
 
 
@@ -733,9 +729,8 @@ def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]
     """A part of a sentence without the words of the choices in it, which may hold a "not" themselves."""
     parts, place = [], start
     for one in named:
-        if start <= one.start < end:
-            parts.append(sentence[place : one.start])
-            place = min(one.end, end)
+        parts.append(sentence[place : one.start])
+        place = min(one.end, end)
     return " ".join((*parts, sentence[place:end]))
 
 
@@ -794,10 +789,8 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
     assertions = Assertions(_before_heading(lines, choices), choices, question)
     begins = _edge(lines, 0, 1, choices)
-    if begins is None and question is not None and not question.rstrip().endswith("?"):
-        begins = find_leading(sentences(lines[0])[0].split(", but ")[0], choices)[
-            0
-        ]  # it goes on where the question stops
+    if question is not None and not question.rstrip().endswith("?"):  # it goes on where the question stops
+        begins = find_leading(sentences(lines[0])[0].split(", but ")[0], choices)[0]
     by_rung = {"first": begins}
     if whole:
         by_rung |= {
@@ -839,7 +832,7 @@ def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
     listed = other is not None and not text[one.end : other.start].strip(" ,;/|.")
     if listed or one.choice is None:
         return None, ""
-    if one.by == LETTER and _is_paraphrase(rest, one.choice):
+    if _is_paraphrase(rest, one.choice):
         return one.choice, text
     return one.choice, text[one.start : one.end]
 
