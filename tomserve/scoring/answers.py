@@ -55,22 +55,21 @@ HERE = "\x00"
 
 _FENCE = re.compile(r"```[a-zA-Z0-9]{0,20}[ \t]{0,20}\n(.*?)```", re.S)
 _KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
+_BRACE_OR_QUOTE = re.compile(r'[{}"]')
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+(?:"|\n|\Z)?', re.S)
+"""A string, or what its opening mark hides where nothing closes it."""
+
 Load = Callable[[str], dict[str, Any] | None]
 
 
 class FoundObject(NamedTuple):
-    """A JSON object found in a text.
+    """A JSON object found in a text."""
 
-    rung: how it was found ("json", "fenced", "embedded", "json5" or "unclosed"). data: its members. around: the text
-    outside of it, None where there is none. conflict: whether several objects gave this answer, but different beliefs.
-    cut: whether a list or object inside of it was cut off.
-    """
-
-    rung: str
+    rung: str  # how it was found: "json", "fenced", "embedded", "json5" or "unclosed"
     data: dict[str, Any]
-    around: str | None = None
-    conflict: bool = False
-    cut: bool = False
+    around: str | None = None  # the text outside of it, None where there is none
+    conflict: bool = False  # whether several objects gave this answer, but different beliefs
+    cut: bool = False  # whether a list or object inside of it was cut off
 
     def has(self, name: str) -> bool:
         """Whether the object has that key, in whatever letter case."""
@@ -177,32 +176,24 @@ def _unique(body: str, found: FoundObject) -> FoundObject | str:
 
 
 def _find_braces(text: str) -> tuple[list[tuple[int, int]], int | None]:
-    """The spans of the outermost balanced {...}, and the place of the first brace that is never closed, or None.
-
-    Braces in double-quoted strings do not count. A string ends at the end of its line, so that a stray quotation mark
-    hides no more than the rest of one line.
-    """
+    """The spans of the outermost balanced {...}, and the place of the first brace that is never closed, or None. Braces
+    in strings do not count; a stray quotation mark hides no more than the rest of its line."""
     spans: list[tuple[int, int]] = []
     opened: list[int] = []
-    quoted = False
-    escaped = False
-    for index, character in enumerate(text):
-        if quoted:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character in '"\n':
-                quoted = False
-        elif character == '"' and opened:
-            quoted = True
-        elif character == "{":
-            opened.append(index)
-        elif character == "}" and opened:
+    end = 0  # of the last string
+    for found in _BRACE_OR_QUOTE.finditer(text):
+        if found.start() < end:
+            continue
+        if found[0] == '"':
+            string = _STRING.match(text, found.start()) if opened else None
+            end = string.end() if string is not None else end
+        elif found[0] == "{":
+            opened.append(found.start())
+        elif opened:
             start = opened.pop()
             while spans and spans[-1][0] > start:
                 spans.pop()
-            spans.append((start, index + 1))
+            spans.append((start, found.end()))
     return spans, opened[0] if opened else None
 
 
@@ -252,32 +243,19 @@ _DENIED = re.compile(rf"\bnot\s*{HERE}|{HERE}\s*(?:is|was)\s+(?:wrong|incorrect|
 
 
 class Reading(NamedTuple):
-    """What is known of one reply. `read_reply` fills the first six fields from its text, score_row the others.
+    """What is known of one reply. `read_reply` fills the first six fields from its text, score_row the others."""
 
-    parse: the rung on which the answer was found, None if on none.
-    answer: one of the choices, or None where the reply is invalid. reason: why there is none.
-    chain: pairs of sentence (numbered from 1, ascending) and label, None where no chain could be read.
-    chain_reason: why the chain that was given could not be read.
-    stated: the same pairs as they were given, with None for a text that is no label.
-    status: the outcome of the request (see tomserve.status), or "invalid" where a complete reply holds no answer.
-    text: the whole reply, "" where none came.
-    chain_asked: whether the strategy asked for a chain of beliefs.
-    others: the compiled gold rationales of other questions about the same story.
-    offered: the choices beside the letters A, B, C that were shown, empty where nothing says it; None for the item's
-        own choices in their order.
-    """
-
-    parse: str | None
-    answer: str | None
-    reason: str | None = None
-    chain: tuple[tuple[int, str], ...] | None = None
-    chain_reason: str | None = None
-    stated: tuple[tuple[int, str | None], ...] | None = None
-    status: str = "ok"
-    text: str = ""
-    chain_asked: bool = False
-    others: tuple[Automaton, ...] = ()
-    offered: Order | None = None
+    parse: str | None  # the rung on which the answer was found, None if on none
+    answer: str | None  # one of the choices, or None where the reply is invalid
+    reason: str | None = None  # why there is no answer
+    chain: tuple[tuple[int, str], ...] | None = None  # pairs of sentence (from 1, ascending) and label
+    chain_reason: str | None = None  # why the chain that was given could not be read
+    stated: tuple[tuple[int, str | None], ...] | None = None  # the pairs as given, None for a text that is no label
+    status: str = "ok"  # of the request (see tomserve.status), or "invalid" where a complete reply holds no answer
+    text: str = ""  # the whole reply
+    chain_asked: bool = False  # whether the strategy asked for a chain of beliefs
+    others: tuple[Automaton, ...] = ()  # the compiled gold rationales of other questions about the same story
+    offered: Order | None = None  # the choices beside the letters A, B, C; empty if unknown, None for the item's own
 
     def choice_order(self, choices: Sequence[str]) -> Sequence[str | None]:
         """What stood beside the letters A, B, C. choices: the item's own."""
@@ -289,10 +267,9 @@ def read_reply(
 ) -> Reading:
     """Read one reply, in time proportional to its length.
 
-    text: the reply. choices: the labels, one of which is the answer. sentences: how many sentences the story has; a
-    chain that names a later one by its number is not read. None for no such bound. question: what was asked, so that
-    prose that says it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no
-    conclusion is sought, as it may not have been reached.
+    sentences: how many sentences the story has; a chain that names a later one by its number is not read. question:
+    what was asked, so that prose that says it as a statement is recognised. whole: whether the reply is complete; in
+    one that was cut off no conclusion is sought, as it may not have been reached.
     """
     text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text
     said = split_thoughts(text)
@@ -374,11 +351,9 @@ Pairs = tuple[tuple[int, str], ...]
 def _chain(
     reply: FoundObject, choices: Sequence[str], sentences: int | None
 ) -> tuple[Pairs | None, tuple[tuple[int, str | None], ...] | None, str | None]:
-    """The fields `chain`, `stated` and `chain_reason` of a Reading, from the member "beliefs" of an object.
-
-    It is a list of {"sentence", "belief"}, or of labels alone for sentences 1, 2, 3 and so on, which may be longer than
-    the story. Of a sentence that is given twice the last belief counts; sentences out of order are sorted.
-    """
+    """The fields `chain`, `stated` and `chain_reason` of a Reading, from the member "beliefs" of an object: a list of
+    {"sentence", "belief"}, or of labels alone, which may be longer than the story."""
+    # Of a sentence that is given twice the last belief counts; sentences out of order are sorted.
     if not reply.has("beliefs"):
         return None, None, None
     value = reply.get("beliefs")
@@ -388,8 +363,6 @@ def _chain(
         return None, None, "the beliefs were cut off"
     if not isinstance(value, list) or not value:
         return None, None, "beliefs is not a list with entries"
-    if (plain := _plain(value, choices, sentences)) is not None:
-        return plain, plain, None
     pairs: dict[int, str | None] = {}
     reason = None
     for position, entry in enumerate(value, 1):
@@ -408,21 +381,3 @@ def _chain(
     stated = tuple(sorted(pairs.items()))
     chain = tuple((number, label) for number, label in stated if label is not None)
     return (chain if reason is None else None), stated, reason
-
-
-def _plain(value: list[Any], choices: Sequence[str], sentences: int | None) -> Pairs | None:
-    """The chain of a list as most replies have it, which gives sentences in order and labels alone; None for others."""
-    if type(value[0]) is str:
-        return tuple(enumerate(value, 1)) if all(type(one) is str and one in choices for one in value) else None
-    pairs: list[tuple[int, str]] = []
-    last = 0
-    try:
-        for entry in value:
-            number, belief = entry["sentence"], entry["belief"]
-            if type(number) is not int or number <= last or type(belief) is not str or belief not in choices:
-                return None
-            pairs.append((number, belief))
-            last = number
-    except (TypeError, KeyError):
-        return None
-    return tuple(pairs) if sentences is None or last <= sentences else None

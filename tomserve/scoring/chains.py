@@ -17,23 +17,14 @@ from tomserve.items.rationale import Automaton
 
 
 class ChainScore(NamedTuple):
-    """The metrics of one chain. All but `proper` are precisions in [0, 1]: shares of what the chain holds.
+    """The metrics of one chain. All but `proper` are precisions in [0, 1]: shares of what the chain holds, so that they
+    reward short chains: one right belief scores 1."""
 
-    They reward short chains: one right belief scores 1. Matching a chain greedily against the sets of beliefs would
-    give wrong values.
-
-    proper: whether deleting repeated beliefs from some gold chain gives the chain. lcs: the longest common subsequence
-    with a gold chain, divided by the chain's length. lcps: the same for the longest common pre-proper sequence (see
-    `lcps`). transitions: the share of the chain's distinct pairs of consecutive beliefs that a gold chain has too.
-    transitions_distinct: the same without pairs of equal beliefs. It is not in the paper; without it a single such pair
-    credits any number of repeats.
-    """
-
-    proper: bool
-    lcs: float
-    lcps: float
-    transitions: float
-    transitions_distinct: float
+    proper: bool  # whether deleting repeated beliefs from some gold chain gives the chain
+    lcs: float  # the longest common subsequence with a gold chain, divided by the chain's length
+    lcps: float  # the same for the longest common pre-proper sequence (see `lcps`)
+    transitions: float  # the share of its distinct pairs of consecutive beliefs that a gold chain has too
+    transitions_distinct: float  # without pairs of equal beliefs (not in the paper): one would credit many repeats
 
 
 def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
@@ -71,11 +62,10 @@ def _count_read(automaton: Automaton, chain: Sequence[str]) -> list[list[int]]:
 
 
 def check_path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
-    """Whether the chain without its last belief is proper for a gold chain without its own last belief.
+    """Whether the chain without its last belief and all repeats of that is proper for a gold chain without its own.
 
-    All repeats of the last belief at the end are taken away together. A proper chain ends in the right final belief, so
-    that "proper" and "answer right" go together almost by definition; this metric is what remains without that link. A
-    chain of one belief alone fits a gold chain of one belief alone.
+    A proper chain ends in the right final belief, so that "proper" and "answer right" go together almost by definition;
+    this metric is what remains without that link. A chain of one belief alone fits a gold chain of one belief alone.
     """
     if not chain or not automaton.labels:
         return False
@@ -211,22 +201,18 @@ MISSING = "missing"
 
 
 class Judgement(NamedTuple):
-    """What a comparison by sentence gives.
+    """What a comparison by sentence gives. Every sentence of the story counts; one without a stated belief keeps the one
+    stated last (forward fill).
 
-    Every sentence of the story counts; one without a stated belief keeps the one stated last (forward fill).
-
-    accuracy: the share of sentences, in [0, 1], whose (filled) belief is that of the gold path which agrees most.
     change_f1: the harmonic mean of precision and recall of the pairs (sentence, new belief), the maximum over gold
     paths; 1 where neither the chain nor the path has a change; a belief beyond the story that differs from the one
-    before it is a change that no path has. verdicts: one of VERDICTS for each sentence, and "beyond" for each belief
-    for which there is none. first_break: the index (from 0) of the first sentence whose belief is off the path, or of
-    the first belief beyond the story where there is no such sentence, None where there is neither; a repeat that was
-    left out is "skipped" and no break.
+    before it is a change that no path has. first_break: the index (from 0) of the first sentence whose belief is off
+    the path, else of the first belief beyond the story; a repeat that was left out is "skipped" and no break.
     """
 
-    accuracy: float
+    accuracy: float  # the share of sentences, in [0, 1], whose (filled) belief is that of the gold path agreeing most
     change_f1: float
-    verdicts: tuple[str, ...]
+    verdicts: tuple[str, ...]  # one of VERDICTS for each sentence, and "beyond" for each belief without one
     first_break: int | None
 
 
@@ -235,9 +221,8 @@ def judge_sentences(
 ) -> Judgement:
     """Compare stated beliefs with a gold rationale.
 
-    gold: the compiled rationale. stated: pairs of sentence (from 1, ascending) and belief, None for one that is no
-    label; those beyond the story's last sentence count as beliefs for which it has none. others: the compiled
-    rationales of other questions about the same story. Raises ValueError for a sentence before the first.
+    stated: pairs of sentence (from 1, ascending) and belief, None for one that is no label. others: the rationales of
+    other questions about the same story. Raises ValueError for a sentence before the first.
     """
     length = len(gold.labels)
     said, filled, beyond = fill_forward(stated, length)
@@ -261,9 +246,6 @@ def fill_forward(
     """What is said of each of `length` sentences, SKIPPED where nothing is; the same with the belief stated last
     where nothing is said; and the beliefs beyond the last sentence. Raises ValueError for a sentence before the first.
     """
-    if 0 < length == len(stated) and stated[0][0] == 1 and stated[-1][0] == length:  # every sentence, as they ascend
-        every = [belief for _, belief in stated]
-        return every, every, []
     said: list[Any] = [SKIPPED] * length
     beyond: list[str | None] = []
     for number, belief in stated:

@@ -12,6 +12,7 @@ import unicodedata
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import dropwhile
 from typing import Any, NamedTuple, Self
 
 from tomserve.items import Item
@@ -39,8 +40,8 @@ Order = tuple[str | None, ...]
 
 
 class LetteredChoices(tuple[str, ...]):
-    """Choices that were offered as A, B, C. offered: those beside these letters; where nothing is said they are the
-    choices in their order but for "unknown", a label of chains only. None of them has a letter where it is empty."""
+    """Choices that were offered as A, B, C. offered: those beside these letters, none where it is empty; where nothing
+    is said the choices in their order but for "unknown", a label of chains only."""
 
     offered: Order
 
@@ -67,11 +68,10 @@ def extra_length(choices: Sequence[str]) -> int:
 
 
 def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
-    """The label that a value names, and the step that found it.
+    """The label that a value names, and the step that found it; (None, "") where nothing fits, or several do.
 
     The step is "" for an exact fit, "spelling" where case, white space, quotes or a full stop differ, "article" where a
     leading "the", "a" or "an" differs as well; for LetteredChoices also "words", "letter" and "against-letter".
-    (None, "") where nothing fits, or more than one label does.
     """
     if not isinstance(value, str):
         return None, ""
@@ -270,15 +270,10 @@ def _telling(choices: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two choices are sentences that begin with the same words."""
-    return len(one) > 2 and len(other) > 2 and one[0] == other[0]
-
-
 def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
     """Shorter names of one choice: without its leading preposition, and what only it has among `every` choice."""
     parts = [_strip_words(mine)]
-    others = [other for other in every if other is not mine and _alike(mine, other)]
+    others = [other for other in every if other is not mine and min(len(mine), len(other)) > 2 and mine[0] == other[0]]
     if others:
         first = min(_common(mine, other) for other in others)
         last = min(_common(mine[first:][::-1], other[first:][::-1]) for other in others)
@@ -308,20 +303,13 @@ def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]]) -> list[li
 
 
 def _strip_words(words: Sequence[str]) -> list[str]:
-    place = 0
-    while place < len(words) and words[place] in _LEADING:
-        place += 1
-    return list(words[place:])
+    return list(dropwhile(_LEADING.__contains__, words))
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
     """How many words two choices begin with in common."""
-    count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        count += 1
-    return count
+    same = zip(one, other, strict=False)
+    return next((count for count, (mine, theirs) in enumerate(same) if mine != theirs), min(len(one), len(other)))
 
 
 WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
@@ -329,15 +317,12 @@ WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
 
 
 class Mention(NamedTuple):
-    """A place of a text, from `start` to before `end`, that names `choice`.
-
-    choice: None for a letter that no choice has. by: one of WORDS, LETTER, BOTH and AGAINST.
-    """
+    """A place of a text, from `start` to before `end`, that names a choice."""
 
     start: int
     end: int
-    choice: str | None
-    by: str
+    choice: str | None  # None for a letter that no choice has
+    by: str  # one of WORDS, LETTER, BOTH and AGAINST
 
 
 _LETTERS = re.compile(
@@ -352,11 +337,8 @@ _BESIDE = re.compile(
 
 
 def find_mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
-    """Every place of the text that names a choice, in order, in time proportional to the length of the text.
-
-    text: a line or sentence with single spaces for white space. Of names that overlap the one that begins first
-    counts, then the longer one. Two choices that differ by an article alone are told apart only by the article.
-    """
+    """Every place of a line or sentence, with single spaces for white space, that names a choice, in order and in time
+    proportional to its length. Of names that overlap the one that begins first counts, then the longer one."""
     return _mentions(text, tuple(choices), choices.offered if isinstance(choices, LetteredChoices) else ())
 
 

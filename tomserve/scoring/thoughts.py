@@ -50,13 +50,12 @@ _HINTS = (">", "[/THINK]", "\u25c1/think", "assistantfinal")
 
 
 class SplitReply(NamedTuple):
-    """What a reply says. text: beside its thoughts. start: where that stands in the reply. thought: the thoughts, None
-    where it holds none. cut: whether the reply was cut off inside them, so that nothing is said."""
+    """What a reply says beside its thoughts."""
 
     text: str
-    start: int = 0
-    thought: str | None = None
-    cut: bool = False
+    start: int = 0  # where the text stands in the reply
+    thought: str | None = None  # None where it holds none
+    cut: bool = False  # whether the reply was cut off inside its thoughts, so that nothing is said
 
 
 def split_thoughts(text: str) -> SplitReply:
