@@ -201,7 +201,7 @@ MISSING = "missing"
 
 
 class Judgement(NamedTuple):
-    """What a comparison by sentence gives. Every sentence of the story counts; one without a stated belief keeps the one
+    """What a comparison by sentence gives. Every sentence of the story counts; one without a stated belief has the one
     stated last (forward fill).
 
     change_f1: the harmonic mean of precision and recall of the pairs (sentence, new belief), the maximum over gold
