@@ -4,14 +4,10 @@
 >>> seen = together(ann | ben)                      # Ann and Ben see it, and see each other see it
 >>> seen.takes(()), seen.takes((ann, ben)), seen.takes((ann, cem))
 (True, True, False)
->>> told = hearsay(ann, ben, trusting=ben)          # Ann tells Ben, who believes her
->>> told.takes((ben,)), told.takes((ben, ann)), told.takes((ann, ben)), told.takes((ann,))
-(True, True, True, False)
 
-An event that everybody takes for one and the same thing is a graph: from each way in which it may look, every agent who
-is concerned leads to the way in which it looks to that agent (an action model with one arrow an agent; Baltag, Moss and
-Solecki 1998). What Ann thinks that Ben thinks follows two arrows. So the chains that take something over are those that
-a small automaton accepts, and one form serves for seeing, secret looks, and both readings of tellings.
+It is an action model with one arrow an agent (Baltag, Moss and Solecki 1998): from each way in which an event may look,
+every agent concerned leads to the way in which it looks to that agent. What Ann thinks that Ben thinks follows two
+arrows. One form serves for seeing, secret looks, and both readings of tellings.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""How the model is reached and shown an edited chain: as the beginning of its reply (prefill) or in a second call.
+"""How the model is reached and shown an edited chain.
 
-As the beginning of its own reply (`prefill`), which a server continues that takes ``continue_final_message``:
-
-    user       the prompt of the run
-    assistant  {"beliefs": [{"sentence": 1, "belief": "tea"}], "answer": "
-
-Or as an earlier message of its own (`call`), after which a second call asks for the answer; a strategy whose answer
-is a turn of its own is asked by that turn. In both ways the reply is held to the choices by the strategy's own
-schema.
+As the beginning of its own reply (`prefill`), which a server continues that takes ``continue_final_message``, such as
+``{"beliefs": [...], "answer": "``; or as an earlier message of its own (`call`), after which a second call asks for the
+answer (a strategy whose answer is a turn of its own is asked by that turn). In both ways the reply is held to the
+choices by the strategy's own schema.
 """
 
 from __future__ import annotations
@@ -129,10 +125,8 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
 
 
 def second_call_turn(chain: Chain, text: str) -> Turn:
-    """The turn that asks for the answer after an edited chain in a message of the model's own.
-
-    Raises ConfigError where a strategy's program asks something else after its reasoning than the answer.
-    """
+    """The turn that asks for the answer after an edited chain in a message of the model's own. Raises ConfigError where
+    a strategy's program asks something else after its reasoning."""
     if _has_turn(chain):
         return _after(chain, text).open[0]._replace(number=0)
     first = _reasoning_turn(chain)
@@ -150,11 +144,8 @@ def second_call_turn(chain: Chain, text: str) -> Turn:
 
 
 def usual_ways(chain: Chain) -> tuple[str, ...]:
-    """The ways in which chains of that strategy can be shown, the one that is usual for it first.
-
-    A turn of its own is how its answer is asked for anyway. Without a schema a prefilled reply to it would be free text
-    that goes on reasoning.
-    """
+    """The ways in which chains of that strategy can be shown, the one that is usual for it first. Without a schema a
+    prefilled reply to a turn of its own would be free text that goes on reasoning."""
     if not _has_turn(chain):
         return (PREFILL, CALL)
     return (CALL, PREFILL) if _answer_schema(chain) is not None else (CALL,)
@@ -176,7 +167,6 @@ def answer_of(chain: Chain, shown: str, text: str, row: Mapping[str, Any]) -> Re
 
 
 def _has_turn(chain: Chain) -> bool:
-    """Whether the reasoning is the reply of a turn of its own."""
     return chain.strategy.reasoning is not None and chain.strategy.reasoning.turn is not None
 
 
@@ -198,7 +188,6 @@ def _after(chain: Chain, text: str) -> Conversation:
 
 
 def _reasoning_turn(chain: Chain) -> Turn:
-    """The turn that asked for the reasoning."""
     if not _has_turn(chain):
         return chain.strategy.turn(chain.item)
     conversation = chain.strategy.conversation(chain.item)

@@ -1,8 +1,6 @@
-"""The plan of a faithfulness measurement: every edit, hint and prediction, what it will cost, and the file that keeps
-it.
+"""The plan of a faithfulness measurement: every edit, hint and prediction, its cost, and the file that keeps it.
 
-Edits depend on how the server counts tokens and on what a rewriter said, so that they are made once and kept, a line
-for each edit, hint and prediction.
+Edits depend on how the server counts tokens and on what a rewriter said, so that they are made once and kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A conversation about one item: its turns, and the replies to them from which the next turns are made.
 
 A strategy of several turns is a *program*: a generator that yields a turn, or a list of turns that may be asked at
-the same time, and receives the reply, or the list of replies. It ends when the generator returns; its last turn, or
-the text that it returns, is the answer. A program must be deterministic given its replies: a run that was interrupted
-begins the program anew, feeds it the replies that the journal holds, and goes on where it stopped.
+the same time, and receives the reply, or the list of replies. Its last turn, or the text that it returns, is the
+answer. It must be deterministic given its replies, since a resume feeds it those that the journal holds.
 """
 
 from __future__ import annotations

@@ -1,31 +1,13 @@
 """Who a question asks about: the persons whose minds it goes through, the outermost first.
 
->>> find_people("Where does Ann think Bo thinks the pen is?")
-('Ann', 'Bo')
->>> find_people("At the end of the story, what does Maya believe is in the box?")
-('Maya',)
->>> find_people("Where is the pen really?")
-()
+>>> find_people("Where does Ann think Bo thinks the pen is?"), find_people("Where is the pen really?")
+(('Ann', 'Bo'), ())
 
-The grammar. A question asks about a mind in one of three ways, wherever in its text that stands::
-
-    ask person [adverb] state         Where does Ann think the pen is? Is Ann aware that the pen is gone?
-    ask person [adverb] act           Where will Ann look for the pen? What will Ann do? Why did Ann say so?
-    noun of person, person's noun     What is the belief of Ann? What is Ann's intention? Where is it in Ann's opinion?
-
-    ask       does, did, will, would, can, is, was, has and the like
-    adverb    really, falsely, now, first and the like; any number of them
-    state     think, believe, know, expect, want, feel, intend ...; aware that, sure that ...
-    act       search, look, go, say, do, open ...
-    noun      belief, desire, intention, emotion, action, opinion, view ...
-    person    one or several words that begin with a capital (Ann, Ann Smith, Dr. Ito), a pronoun, or an article and up
-              to three words in small letters (the nurse, the old man)
-
-Inside a state, ``[that] person [adverb] state`` and, for a person with a name, ``person will act`` or ``person acts``
-go one mind deeper: "Ann thinks that Bo believes Cleo will look in the tin" goes through Ann, Bo and Cleo. A question
-that does none of this asks about no mind, but about what is really the case.
-
-An item's factor ``person`` ("Ann > Bo", the outermost first; "" for nobody) wins over the text of its question.
+A question asks about a mind as "does Ann [really] think", "will Ann look" or "Ann's belief", "the belief of Ann",
+wherever in its text that stands; a person is one or several capitalised words, a pronoun, or an article and up to three
+words ("the old man"). Inside a state of mind, "[that] Bo believes" and, for names, "Bo will look" or "Bo looks" go one
+mind deeper. A question that does none of this asks about what is really the case. An item's factor ``person`` ("Ann >
+Bo", the outermost first; "" for nobody) wins over the text of its question.
 """
 
 from __future__ import annotations

@@ -1,23 +1,9 @@
 """A prompting strategy: a folder ``prompts/<name>/`` of templates that turn an Item into messages and a JSON schema.
 
-  ``strategy.yaml``   a description, the number of tokens of a reply, and which items are demonstrations
-  ``system.j2``       the system message (optional)
-  ``user.j2``         the message that asks about an item
-  ``schema.j2``       the JSON schema of the reply (optional: without one, the reply is free text)
-  ``reply.j2``        the model reply that is shown with a demonstration (needed only where there are demonstrations)
-
-A strategy of several turns names them under ``turns`` in strategy.yaml, and its templates are TURN.system.j2,
-TURN.user.j2 and TURN.schema.j2; ``system.j2`` then begins every chat whose turn has no system message of its own. The
-turns are asked in the order in which they are listed, unless a ``program.py`` decides (see Ask).
-
-Templates see ``story`` (a list of sentences), ``question``, ``choices``, ``factors`` (the item's design factors),
-``benchmark``, ``people`` (whose minds the question goes through, the outermost first) and ``person`` (the first of
-them, "" where there is none). Those of a listed turn also see ``replies``, those of a program what it hands to them;
-``reply.j2`` also sees ``chain`` (the first gold chain) and ``answer``. The text of an item is data and is never
-rendered as a template. A demonstration is an item of any file of items (see tomserve.items.read_items), usually of
-``prompts/practice.yaml``.
-
-The file is code: it is run because the user named its folder, or put it among the content.
+docs/how-to/strategy.md says what lies in the folder. A strategy of one turn has ``user.j2`` and, where wanted,
+``system.j2``, ``schema.j2`` and ``reply.j2`` (for demonstrations); several turns are listed under ``turns`` in
+strategy.yaml and asked in that order, unless a ``program.py`` decides (see Ask), which is run as code because the user
+named its folder. The text of an item is data and is never rendered as a template.
 """
 
 from __future__ import annotations

@@ -437,12 +437,8 @@ _THEN_WORDS = re.compile(r"\b(?:before|at first|initially|originally|at the (?:b
 
 
 class QuestionTerms:
-    """A question: the names in it, its other telling words, and whether it is about a belief, reality or the past.
-
-    names: the stems of the names, in order. others: the stems of its other words, without common ones and those of the
-    choices. believes: whether it asks for what somebody thinks, knows, expects or the like. of_reality: whether it asks
-    what is really so. of_past: whether it asks what was so. of_who: whether it asks for a person.
-    """
+    """A question: the stems of the names in it, in order, and of its other telling words, and whether it is about a
+    belief, reality, the past or a person."""
 
     def __init__(self, text: str | None, choices: Sequence[str]) -> None:
         self.known = text is not None
@@ -459,12 +455,9 @@ class QuestionTerms:
         self.of_past = bool(_THEN_WORDS.search(asked))
 
     def occurs_in(self, sentence: str, start: int) -> bool:
-        """Whether a sentence says the question as a statement; `start` is where it first names a choice.
-
-        Such a sentence has the names of the question in order, and a verb of belief where the question has one, before
-        the choice or, where it begins with the choice, after it; a question about one person may be answered by "she",
-        and one about nobody has to be said word by word.
-        """
+        """Whether a sentence says the question as a statement; `start` is where it first names a choice. It has the
+        names in order, and a verb of belief where the question has one; "she" may stand for one person, and a question
+        about nobody has to be said word by word."""
         if self.of_who and not sentence[:start].strip(" \"'(*"):
             after = [stem(word) for word in WORD.findall(sentence)[1:4]]
             return bool(self.own & set(after[:2]))
@@ -479,10 +472,8 @@ class QuestionTerms:
         return by_name or by_pronoun
 
     def about(self, lead: str, decides: bool) -> bool:
-        """Whether a sentence with these words before a choice answers the question.
-
-        decides: whether the sentence concludes ("so", "it must be"); then it may leave out whom it speaks of.
-        """
+        """Whether a sentence with these words before a choice answers the question. One that decides ("so", "it must
+        be") may leave out whom it speaks of."""
         told = _stems(lead)
         people = self.people(lead)
         if people - set(self.names):
@@ -494,11 +485,8 @@ class QuestionTerms:
         return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
 
     def is_restated(self, head: str) -> bool:
-        """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "So what does she
-        think?"
-
-        It may leave out words of the question, but adds none; it speaks of belief where the question does.
-        """
+        """Whether a heading or a question in a reply asks for the same ("Emotion", "Ann's belief", "So what does she
+        think?"): it may leave out words of the question, but adds none."""
         believes, really = BELIEF.search(head) is not None, REALLY.search(head) is not None
         people = self.people(head)
         if people - set(self.names) or (people and not _in_order(self.names, _stems(head))):
@@ -509,10 +497,6 @@ class QuestionTerms:
         if added:
             return False
         return believes or bool(people) if self.believes else bool(people or really or self.others & set(_stems(head)))
-
-    def elsewhere(self, head: str) -> bool:
-        """Whether a heading speaks of other people."""
-        return bool(self.people(head) - set(self.names))
 
     def is_about_others(self, sentence: str) -> bool:
         """Whether a sentence speaks of what other people than the question's first one believe."""
@@ -600,10 +584,8 @@ class Assertions:
         return label if label is None or place == 0 or self._stands(place, label) else None
 
     def find_under_heading(self) -> str | None:
-        """The choice that stands under a heading, or after a question, that asks the same as the question itself.
-
-        Such as "Ann's belief: the red box" or "So where does she look? In the red box."; all of them have to agree.
-        """
+        """The choice under a heading, or after a question, that asks the same ("Ann's belief: the red box", "So where
+        does she look? In the red box."); all of them have to agree."""
         found: set[str | None] = set()
         for place, sentence in enumerate(self.sentences):
             head = _ASKING.match(sentence) or _HEAD.match(sentence)
@@ -777,12 +759,7 @@ Outcome = tuple[str, str] | str | None
 
 
 def read_prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
-    """Read an answer out of prose, in time proportional to its length.
-
-    text: the reply. choices: the labels, LetteredChoices where they were offered by letter. question: what was asked,
-    so that a sentence that says it as a statement is recognised. whole: whether the reply is complete; of one that was
-    cut off only its beginning can be an answer.
-    """
+    """Read an answer out of prose, in time proportional to its length; the arguments as for `answers.read_reply`."""
     lines = [strip_bullet(line) for line in plain_lines(text)]
     if not lines:
         return None
@@ -895,7 +872,7 @@ def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) 
     one = named[-1]
     before = last[: one.start].strip(_MARKS)
     marked = one.by in (LETTER, BOTH)
-    head = before.endswith(":") and not asked.elsewhere(before)
+    head = before.endswith(":") and not asked.people(before) - set(asked.names)
     if head and len(lines) > 1 and re.match(r"[^:]{2,60}: ", last):
         head = asked.is_restated(before.rstrip(":"))  # one of a list of facts
     if not _ALONE.match(last[one.end :]) or not (marked or head or (len(before.split()) < 3 and before[-1:] != ":")):
