@@ -284,16 +284,13 @@ def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(
     assert {row_identity(row): said(row) for row in rows(folder)} == theirs
 
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
-]
-
 OF_SERVERS = ("--host", "--port", "--max-num-queued-reqs")
 """Flags of a server that `run-batch` does not have."""
 
 
+@pytest.mark.system
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_what_vllm_answers_in_a_batch_becomes_a_run(tmp_path: Path, cli: Any) -> None:
     asked = tmp_path / "asked.jsonl"
     options = ("--benchmark", "perturbed", "--model", "reference", "--strategy", "vanilla", "--limit", "8")

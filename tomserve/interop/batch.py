@@ -1,10 +1,9 @@
 r"""Batch files of OpenAI's Batch API: the requests of an evaluation are written, and their results read into its run.
 
 OpenAI's Batch API, `vllm run-batch` and other queues take a file with a request on each line, and give back files
-with a result on each line, in any order, named by `custom_id`, here the request's key. The plan, the run folder, the
-requests and the rows are made by the same code as in a run of our own. What is still to be asked follows from the
-journal, so that export and import are repeated until nothing is left. The record ``batch.json`` holds the options of
-every export and the model.
+with a result on each line, in any order, named by `custom_id`, here the request's key. What is still to be asked
+follows from the journal, so that export and import are repeated until nothing is left. The record ``batch.json`` holds
+the options of every export and the model.
 
 >>> from tomserve.engine.request import Identity
 >>> request_line(Request(Identity("a", "cot", 0), "0f", b'{"messages":[]}'))
@@ -18,20 +17,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import orjson
 import pydantic
 
 from tomserve import benchmarks
 from tomserve.content import files, output_path
-from tomserve.content.compact_index import Index
 from tomserve.content.validation import Name, read_record, strategy_name
 from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
@@ -59,10 +55,7 @@ URL = "/v1/chat/completions"
 ENDPOINT = "batch"
 """What stands as the endpoint in rows whose replies came from a batch file."""
 
-EXPIRED = "batch_expired"
-CANCELLED = "batch_cancelled"
-
-_STATUSES = {EXPIRED: TIMEOUT, "request_timeout": TIMEOUT, CANCELLED: CONNECTION}
+_STATUSES = {"batch_expired": TIMEOUT, "request_timeout": TIMEOUT, "batch_cancelled": CONNECTION}
 """The status of a request that the queue did not ask, by the code of its error; all of them may be asked again."""
 
 
@@ -70,19 +63,6 @@ def request_line(request: Request) -> bytes:
     """The line of a file of requests, with exactly the body that our own client sends."""
     about = orjson.dumps({"custom_id": request.key, "method": "POST", "url": URL})
     return b'%b,"body":%b}\n' % (about[:-1], request.body)
-
-
-def custom_id(data: Any) -> str | None:
-    """The `custom_id` of what a line of results holds; None where that is no result."""
-    if not isinstance(data, dict) or not ("response" in data or "error" in data):
-        return None
-    name = data.get("custom_id")
-    return name if isinstance(name, str) else None
-
-
-def is_request(data: Any) -> bool:
-    """Whether what a line holds is a request rather than a result."""
-    return isinstance(data, dict) and "body" in data and "response" not in data
 
 
 def parse_reply(data: dict[str, Any]) -> Reply:
@@ -123,9 +103,8 @@ MOST_BYTES = 200_000_000
 """How many bytes OpenAI takes in one file at most."""
 
 
-@dataclass(frozen=True)
-class RequestFile:
-    """A file of requests that was written. path: of the file. requests, bytes: how many it has."""
+class RequestFile(NamedTuple):
+    """A file of requests that was written, and how many requests and bytes it has."""
 
     path: Path
     requests: int
@@ -150,19 +129,17 @@ class RequestWriter:
         self._file: IO[bytes] | None = None
         self._requests = self._bytes = 0
         output_path.check_output(path)
-        self._refuse(path)
-        self._refuse(self._file_path(2))
+        for number in (1, 2):
+            self._new_path(number)
 
     def __enter__(self) -> RequestWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        if kind is None:
             self._close()
         else:
-            self._stack.__exit__(kind, error, trace)
+            self._stack.__exit__(kind, *error)
 
     def __len__(self) -> int:
         """How many requests were written."""
@@ -185,9 +162,7 @@ class RequestWriter:
         if self._requests >= self._per_file or self._bytes + len(line) > self._most_bytes:
             self._close()
         if self._file is None:
-            path = self._file_path(len(self.written) + 1)
-            self._refuse(path)
-            self._file = self._stack.enter_context(files.replace_file(path))
+            self._file = self._stack.enter_context(files.replace_file(self._new_path(len(self.written) + 1)))
         self._file.write(line)
         self._keys.add(request.key)
         self._requests, self._bytes = self._requests + 1, self._bytes + len(line)
@@ -195,97 +170,85 @@ class RequestWriter:
 
     def _close(self) -> None:
         """Put the file that is being written in its place."""
-        if self._file is None:
-            return
-        self._stack.close()
-        self.written.append(RequestFile(self._file_path(len(self.written) + 1), self._requests, self._bytes))
-        self._file, self._requests, self._bytes = None, 0, 0
+        if self._file is not None:
+            path = self._new_path(len(self.written) + 1)
+            self._stack.close()
+            self.written.append(RequestFile(path, self._requests, self._bytes))
+            self._file, self._requests, self._bytes = None, 0, 0
 
-    def _file_path(self, number: int) -> Path:
-        return self._path if number == 1 else self._path.with_name(f"{self._path.stem}-{number}{self._path.suffix}")
-
-    def _refuse(self, path: Path) -> None:
+    def _new_path(self, number: int) -> Path:
+        path = self._path
+        if number > 1:
+            path = path.with_name(f"{path.stem}-{number}{path.suffix}")
         if path.exists() or path.is_symlink():
             raise ConfigError(
                 f"{path}: is there already, and may wait in a queue; name another file by --out, or move it away"
             )
+        return path
 
 
-@dataclass
 class ResultReader:
     """The results in files that came back from a queue, found by their ids.
 
-    paths: the files, output and error files in any order. About 30 bytes a result are held; lines are read again when
-    they are wanted. A last line that is not whole, as a broken download leaves one, is left out and counted.
+    paths: output and error files in any order. Lines are read again when they are wanted. A last line that is not
+    whole, as a broken download leaves one, is left out and counted. Raises ConfigError by file and line for anything
+    else that is no result, before any result is used.
 
-    digests: of each file, by its path. cut_off: the files that end within a line. Raises ConfigError by file and line
-    for anything else that is no result, before any result is used.
+    digests: of each file, by its path. cut_off: the files that end within a line. unused: of each id for which no
+    request was found so far, the file and the place of its result, and whether that is final.
     """
 
-    paths: Sequence[Path]
-    digests: dict[str, str] = field(default_factory=dict)
-    cut_off: list[Path] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._places, self._files = array("Q"), array("H")
-        self._index = Index()
-        self._open: list[IO[bytes]] = []
-        self.used = bytearray()
-        for number, path in enumerate(dict.fromkeys(self.paths)):
-            self._import_export(number, path)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.digests: dict[str, str] = {}
+        self.cut_off: list[Path] = []
+        self.unused: dict[str, tuple[Path, int, bool]] = {}
+        self._files = contextlib.ExitStack()
+        self._open: dict[Path, IO[bytes]] = {}
+        self._count = 0
+        for path in dict.fromkeys(paths):
+            self._read(path)
 
     def __enter__(self) -> ResultReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._open:
-            file.close()
+        self._files.close()
 
     def __len__(self) -> int:
         """How many results there are."""
-        return len(self._places)
+        return self._count
 
     def reply(self, key: str) -> Reply | None:
-        """The reply to the request with that key; None where there is none.
+        """The reply to the request with that key; None where there is none. Of several results of one request the first
+        final one counts, else the last. Raises ConfigError where the file has changed meanwhile."""
+        if key not in self.unused:
+            return None
+        path, offset, _ = self.unused.pop(key)
+        self._open[path].seek(offset)
+        try:
+            return parse_reply(orjson.loads(self._open[path].readline(files.LONGEST_LINE + 1)))
+        except orjson.JSONDecodeError:
+            raise ConfigError(f"{path}: has changed while it was read; repeat the command") from None
 
-        Of several results of one request the first final one counts, else the last. All of them are then `used`.
-        """
-        found: Reply | None = None
-        for number in self._index.get(key):
-            data = self._data(number)
-            if custom_id(data) != key:
-                continue  # another id with the same checksum
-            self.used[number] = True
-            if found is None or not found.final:
-                found = parse_reply(data)
-        return found
-
-    def unused_ids(self) -> Iterator[str]:
-        """The ids of results that no request was found for so far."""
-        for number, used in enumerate(self.used):
-            if not used and (name := custom_id(self._data(number))) is not None:
-                yield name
-
-    def _import_export(self, number: int, path: Path) -> None:
+    def _read(self, path: Path) -> None:
         """Take note of where each result of a file stands."""
         try:
-            file = files.open_for_reading(path)
+            file = self._open[path] = self._files.enter_context(files.open_for_reading(path))
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        self._open.append(file)
         offset, digest = 0, hashlib.sha256()
         for row, line in enumerate(files.read_lines(file, path), 1):
             digest.update(line)
-            if (name := self._result_id(path, row, line)) is not None:
-                self._index.add(name, len(self._places))
-                self._places.append(offset)
-                self._files.append(number)
+            if (data := self._result(path, row, line)) is not None:
+                self._count += 1
+                name = str(data["custom_id"])
+                if name not in self.unused or not self.unused[name][2]:
+                    self.unused[name] = (path, offset, parse_reply(data).final)
             offset += len(line)
         self.digests[str(path)] = digest.hexdigest()
-        self.used.extend(bytes(len(self._places) - len(self.used)))
 
-    def _result_id(self, path: Path, row: int, line: bytes) -> str | None:
-        """The id of the result on a line; None for an empty line, and for a last line that is not whole."""
+    def _result(self, path: Path, row: int, line: bytes) -> dict[str, Any] | None:
+        """The result on a line; None for an empty line, and for a last line that is not whole."""
         if not line.strip():
             return None
         try:
@@ -295,9 +258,10 @@ class ResultReader:
                 self.cut_off.append(path)
                 return None
             raise ConfigError(f"{path}:{row}: not JSON ({error.msg}); expected a result; download it again") from None
-        if (name := custom_id(data)) is not None:
-            return name
-        if is_request(data):
+        given = data if isinstance(data, dict) else {}
+        if {"response", "error"} & set(given) and isinstance(given.get("custom_id"), str):
+            return given
+        if "body" in given and "response" not in given:
             raise ConfigError(
                 f"{path}:{row}: holds requests (field 'body'); expected the results of a batch (fields 'custom_id' and "
                 "'response'): hand this file to the queue, and import what it gives back"
@@ -305,18 +269,6 @@ class ResultReader:
         raise ConfigError(
             f"{path}:{row}: is no result of a batch; expected an object with 'custom_id' and 'response' or 'error'"
         )
-
-    def _data(self, number: int) -> Any:
-        """What the line of a result holds. Raises ConfigError where the file has changed meanwhile."""
-        file = self._open[self._files[number]]
-        file.seek(self._places[number])
-        try:
-            return orjson.loads(file.readline(files.LONGEST_LINE + 1))
-        except orjson.JSONDecodeError:
-            raise ConfigError(
-                f"{list(dict.fromkeys(self.paths))[self._files[number]]}: has changed while it was read; repeat the "
-                "command"
-            ) from None
 
 
 BATCH_FILE = "batch.json"
@@ -330,19 +282,11 @@ class _Record(pydantic.BaseModel):
 
 
 class BatchModel(_Record):
-    """The model that was to be asked. name: as the queue knows it. revision: of the model, None where nobody knows it.
-    preset: the model's, with the fields that were set."""
+    """The model that was to be asked."""
 
-    name: str
+    name: str  # as the queue knows it
     revision: str | None = None
-    preset: dict[str, Any] | None = None
-
-    @classmethod
-    def of(cls, chosen: Target) -> BatchModel:
-        """The record of a model."""
-        preset = chosen.preset
-        own = None if preset is None else preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return cls(name=chosen.model, revision=chosen.revision, preset=own)
+    preset: dict[str, Any] | None = None  # the fields that were set
 
     def target(self) -> Target:
         """The model, without a server. Raises ValidationError where its preset is none."""
@@ -374,7 +318,9 @@ class Export(_Record):
         own["benchmark"] = benchmark if options.benchmark else None
         own["strategies"] = tuple(map(strategy_name, options.strategies))
         path = None if options.path is None else str(options.path.expanduser().absolute())
-        return cls(path=path, model=BatchModel.of(chosen), **own)
+        preset = chosen.preset
+        fields = None if preset is None else preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return cls(path=path, model=BatchModel(name=chosen.model, revision=chosen.revision, preset=fields), **own)
 
     def options(self, folder: Path) -> EvalOptions:
         """The options of an evaluation of that run's folder."""
@@ -389,14 +335,12 @@ class Exports(_Record):
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
     exports: tuple[Export, ...] = ()
 
-    def with_one(self, export: Export) -> Exports:
-        """The record with one more export, which stands last."""
-        return Exports(exports=(*(one for one in self.exports if one != export), export))
-
-    def write(self, folder: Path) -> None:
-        """Write the record to a run's folder. Raises OSError where that is not possible."""
+    def write(self, folder: Path, export: Export) -> None:
+        """Write the record to a run's folder, with one more export, which stands last. Raises OSError where that is not
+        possible."""
+        every = Exports(exports=(*(one for one in self.exports if one != export), export))
         with files.replace_file(folder / BATCH_FILE) as file:
-            held = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            held = every.model_dump(mode="json", by_alias=True, exclude_defaults=True)
             file.write(orjson.dumps({"schema": 1, **held}, option=orjson.OPT_INDENT_2) + b"\n")
 
     @classmethod
@@ -471,33 +415,28 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What was written. folder: of the run. files: in their order. requests: how many requests they hold, of which
-    equal ones are one. questions: how many questions, with their strategies and samples, wait for them; total: of how
-    many. turns: whether further turns may follow from the replies."""
+    """What was written."""
 
-    folder: Path
+    folder: Path  # of the run
     files: tuple[RequestFile, ...]
-    requests: int
-    questions: int
-    total: int
-    turns: bool
+    requests: int  # how many the files hold, of which equal ones are one
+    questions: int  # how many questions, with their strategies and samples, wait for them
+    total: int  # of how many
+    turns: bool  # whether further turns may follow from the replies
 
 
 @dataclass
 class ImportResult:
-    """What was read. folder: of the run. results: how many results the files held. added: how many rows they made, by
-    status. known: results whose requests had a final row before. unknown: results of requests that the run does not
-    have; strange: the first of their ids. cut_off: files that end within a line. left: how many requests are left that
-    can be asked now."""
+    """What was read."""
 
-    folder: Path
-    results: int = 0
-    added: Counter[str] = field(default_factory=Counter)
-    known: int = 0
-    unknown: int = 0
-    strange: list[str] = field(default_factory=list)
-    cut_off: list[Path] = field(default_factory=list)
-    left: int = 0
+    folder: Path  # of the run
+    results: int = 0  # how many the files held
+    added: Counter[str] = field(default_factory=Counter)  # how many rows they made, by status
+    known: int = 0  # results whose requests had a final row before
+    unknown: int = 0  # results of requests that the run does not have
+    strange: list[str] = field(default_factory=list)  # the first of their ids
+    cut_off: list[Path] = field(default_factory=list)  # files that end within a line
+    left: int = 0  # how many requests are left that can be asked now
 
     @property
     def failures(self) -> dict[str, int]:
@@ -516,10 +455,9 @@ def export_requests(
     """Write every request of an evaluation that can be asked now and has no final reply yet in the run.
 
     options: what to ask of which model; where they name only a run that was exported before, what was exported last;
-    where they name only a part of an evaluation that was divided, what that part asks.
-    out: the first file, see `RequestWriter`. per_file, most_bytes: how large a file may be. listener: told what
-    happens. The run's folder is made at once, and reused replies of equal requests are written to it. Raises
-    TomserveError, and OSError where a file cannot be written.
+    where they name only a part of an evaluation that was divided, what that part asks. out, per_file, most_bytes: as
+    for `RequestWriter`. The run's folder is made at once, and reused replies of equal requests are written to it.
+    Raises TomserveError, and OSError where a file cannot be written.
     """
     listener = listener or SilentListener()
     options, chosen = choose_export(options)
@@ -528,7 +466,7 @@ def export_requests(
         folder = evaluation.folder.path
         evaluation.save()
         if part_number(folder) is None:  # what a part asks is known from the record of the parts
-            Exports.read(folder).with_one(Export.of(options, evaluation.plan.benchmark.name, chosen)).write(folder)
+            Exports.read(folder).write(folder, Export.of(options, evaluation.plan.benchmark.name, chosen))
         open_questions, last = 0, None
         with written:
             for request in _open_requests(evaluation, lambda request: None):
@@ -558,10 +496,10 @@ def import_results(
 ) -> ImportResult:
     """Read the results of batches into the run that their requests were exported from.
 
-    run: its name or folder. paths: output and error files, of any number of batches in any order, also again.
-    benchmark, strategies: the user's own file and folders, which the record of the export does not hold.
-    accept_change: whether to go on where replies name another model than those before. Rows are made and appended as
-    those of live replies. Raises TomserveError; what was read until then is kept, and the command can be repeated.
+    paths: output and error files, of any number of batches in any order, also again. benchmark, strategies: the user's
+    own file and folders, which the record of the export does not hold. accept_change: whether to go on where replies
+    name another model than those before. Rows are made and appended as those of live replies. Raises TomserveError;
+    what was read until then is kept, and the command can be repeated.
     """
     listener = listener or SilentListener()
     folder = runfolder.find_run(run)
@@ -715,7 +653,7 @@ class _Reader:
 
 def _count_others(journal: Journal, results: ResultReader, done: ImportResult) -> None:
     """Count the results that made no row: those of requests that had their final row, and those of no request."""
-    for name in results.unused_ids():
+    for name in results.unused:
         if journal.find(name) is not None:
             done.known += 1
             continue

@@ -26,8 +26,7 @@ import orjson
 
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
-from tomserve.interop.samples import MOST_REPEATS, Grade, Sample, Source, SourceAbout, open_source
-from tomserve.items.item import Factor
+from tomserve.interop.samples import MOST_REPEATS, Grade, Sample, Source, SourceAbout, is_fact, open_source
 from tomserve.status import KNOWN, OK, known
 
 Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -348,7 +347,9 @@ class MappedFile(Source):
             item=cell("item"),
             status=status,
             grade=grade_of(cell("correct"), cell("score"), answer, columns, comma=self._separator == ";"),
-            facts=_facts(row, columns),
+            facts={
+                name: one for name, one in row.items() if name not in columns.values() and (one is None or is_fact(one))
+            },
             cluster=cell("cluster"),
             place=f"{self.path.name}, line {line}",
         )
@@ -374,16 +375,6 @@ class MappedFile(Source):
                 yield from sheet.rows()
             else:
                 yield from json_rows(self.path, lines, self._leave_row)
-
-
-def _facts(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Factor]:
-    """What a row tells besides, in single values."""
-    used = set(columns.values())
-    return {
-        name: value
-        for name, value in row.items()
-        if name not in used and (value is None or isinstance(value, str | bool | int | float))
-    }
 
 
 def _count(text: str) -> int:

@@ -26,7 +26,16 @@ import orjson
 import zstandard
 
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, open_source, parse_grade, redact_settings
+from tomserve.interop.samples import (
+    Grade,
+    Sample,
+    Source,
+    SourceAbout,
+    is_fact,
+    open_source,
+    parse_grade,
+    redact_settings,
+)
 from tomserve.items.item import Factor
 from tomserve.status import LENGTH, MALFORMED, TIMEOUT, finished
 
@@ -185,11 +194,7 @@ def _facts(metadata: Mapping[str, Any], factors: Any) -> dict[str, Factor]:
     """What the metadata tell in single values. factors: the names of those that are factors, where a log of ours lists
     them; the others only serve Inspect."""
     listed = factors if isinstance(factors, list) else metadata
-    return {
-        name: value
-        for name, value in metadata.items()
-        if name in listed and isinstance(value, str | bool | int | float)
-    }
+    return {name: value for name, value in metadata.items() if name in listed and is_fact(value)}
 
 
 LARGEST = 1 << 27

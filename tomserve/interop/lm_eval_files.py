@@ -9,6 +9,7 @@ same run gives the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import re
@@ -25,7 +26,16 @@ import orjson
 from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time
-from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, open_source, parse_grade, redact_settings
+from tomserve.interop.samples import (
+    Grade,
+    Sample,
+    Source,
+    SourceAbout,
+    is_fact,
+    open_source,
+    parse_grade,
+    redact_settings,
+)
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
 from tomserve.items.item import Factor
 from tomserve.runs.progress import Listener
@@ -66,38 +76,28 @@ def row_grades(row: Mapping[str, Any], answer: str | None = None) -> dict[str, G
 
 def first_grade(names: Iterable[str]) -> str | None:
     """Of the names of grades that which counts where nobody chooses: the first of a metric in FIRST, else the first."""
-    listed = list(names)
-    wanted = (name for metric in FIRST for name in listed if name.partition(",")[0] == metric)
-    return next(wanted, next(iter(listed), None))
+    ranks = {name: rank for rank, name in enumerate(FIRST)}
+    return min(names, key=lambda name: ranks.get(name.partition(",")[0], len(FIRST)), default=None)
 
 
 def row_prompt(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """What was asked, and the choices, where each request weighed one of them."""
     given = row.get("arguments")
     requests = list(given.values()) if isinstance(given, dict) else given if isinstance(given, list) else []
-    pairs = [
-        tuple(one.values()) if isinstance(one, dict) else tuple(one) for one in requests if isinstance(one, dict | list)
-    ]
-    pairs = [tuple(one[0] if isinstance(one, list) and len(one) == 1 else one for one in pair) for pair in pairs]
-    texts = [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
+    pairs = []
+    for one in requests:
+        pair = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
+        pairs.append([part[0] if isinstance(part, list) and len(part) == 1 else part for part in pair])
+    asked = next((_messages(pair[0]) for pair in pairs if pair and isinstance(pair[0], str)), "")
     weighed = [pair[1] for pair in pairs if len(pair) > 1 and isinstance(pair[1], str)]
-    asked = _messages(texts[0]) if texts else ""
-    if len(weighed) == len(pairs) > 1:
-        return asked, tuple(one.strip() for one in weighed)
-    return asked, ()
+    return asked, tuple(one.strip() for one in weighed) if len(weighed) == len(pairs) > 1 else ()
 
 
 def _messages(text: str) -> str:
     """The text of a request; where it is a list of messages as JSON, their contents below each other."""
     if text.lstrip().startswith("["):
-        try:
-            found = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return text
-        if isinstance(found, list) and all(
-            isinstance(one, dict) and isinstance(one.get("content"), str) for one in found
-        ):
-            return "\n\n".join(one["content"] for one in found)
+        with contextlib.suppress(orjson.JSONDecodeError, TypeError, KeyError):
+            return "\n\n".join([str(one["content"]) for one in orjson.loads(text)])
     return text
 
 
@@ -111,15 +111,9 @@ def row_texts(resps: list[Any], choices: tuple[str, ...]) -> list[str]:
     return [one if isinstance(one, str) else orjson.dumps(one).decode() for one in found]
 
 
-def has_own_grades(row: Mapping[str, Any], count: int) -> bool:
-    """Whether the replies of a document have a grade each, as in an export of ours."""
-    graded = row.get("tomserve_correct")
-    return isinstance(graded, list) and len(graded) == count
-
-
 def choose_reply(texts: Sequence[str], read: str | None) -> str:
-    """Of several replies that have one grade together the one that is kept. read: the one text that a filter made of
-    all of them, such as that of the first or the most frequent. It is the first reply that holds it, else the first.
+    """Of several replies that have one grade together the first that holds what a filter `read` of all of them, such as
+    the most frequent answer; else the first.
 
     >>> choose_reply(["It is 4.", "It is 5.", "So 5."], "5"), choose_reply(["Four.", "Five."], "[invalid]")
     ('It is 5.', 'Four.')
@@ -172,17 +166,7 @@ def row_facts(doc: Mapping[str, Any], factors: Any) -> dict[str, Factor]:
     """What a document tells in single values. factors: the names of those that are factors, where a document of ours
     lists them."""
     listed = factors if isinstance(factors, list) else doc
-    return {
-        name: value
-        for name, value in doc.items()
-        if name in listed and isinstance(value, str | bool | int | float) and name
-    }
-
-
-def reply_status(row: Mapping[str, Any], repeat: int, thinking: bool) -> str:
-    """The status of a reply: that which an export of ours kept; of a reply that ends within its thoughts, cut off."""
-    kept = exported_value(row, "tomserve_status", repeat)
-    return kept if isinstance(kept, str) and kept else LENGTH if thinking else OK
+    return {name: value for name, value in doc.items() if name and name in listed and is_fact(value)}
 
 
 def exported_value(row: Mapping[str, Any], name: str, repeat: int) -> Any:
@@ -287,7 +271,8 @@ class LmEvalSamples(Source):
         ours = as_mapping(doc.get("tomserve"))
         number, item = ours.get("sample"), as_text(ours.get("item"))
         texts, others = row_texts(row["resps"], choices), 0
-        if len(texts) > 1 and not has_own_grades(row, len(texts)):
+        graded = row.get("tomserve_correct")  # each reply by itself, as in an export of ours
+        if len(texts) > 1 and not (isinstance(graded, list) and len(graded) == len(texts)):
             wanted = more.get(self._scorer or "")
             read = element_at(row.get("filtered_resps"), 0) if wanted is None else wanted.answer
             texts, others = [choose_reply(texts, read)], len(texts) - 1
@@ -295,7 +280,7 @@ class LmEvalSamples(Source):
             own = row_grades(row, text if choices else element_at(row.get("filtered_resps"), repeat) or None)
             if isinstance(right := exported_value(row, "tomserve_correct", repeat), bool) and first is not None:
                 own[first] = Grade(first, right, own[first].answer)
-            error = exported_value(row, "tomserve_error", repeat)
+            cut_off = LENGTH if split_thoughts(text).cut else OK
             yield Sample(
                 id=item or str(row["doc_id"]),
                 task=self.task,
@@ -309,8 +294,8 @@ class LmEvalSamples(Source):
                 strategy=as_text(ours.get("strategy")),
                 item=item,
                 ours=item is not None,
-                status=reply_status(row, repeat, split_thoughts(text).cut),
-                error=error if isinstance(error, str) and error else None,
+                status=as_text(exported_value(row, "tomserve_status", repeat)) or cut_off,
+                error=as_text(exported_value(row, "tomserve_error", repeat)),
                 grade=own[first] if first is not None else None,
                 grades={**own, **more},
                 facts=row_facts(doc, ours.get("factors")),

@@ -226,6 +226,11 @@ def factor_value(value: object) -> Factor:
     return None
 
 
+def is_fact(value: Any) -> bool:
+    """Whether a value of a file may be a fact: a single one."""
+    return isinstance(value, str | bool | int | float)
+
+
 @dataclass
 class Facts:
     """Which facts of a file become factors. wanted: their names as the user gave them, empty for all that have at most
