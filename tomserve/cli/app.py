@@ -39,7 +39,7 @@ def command() -> int:
         from tomserve.cli import serve
 
         serve.EXTRA[:] = extra
-    first = ours[:1] if {*ours[:1]} & {*_GROUPS, *_LASTING, *_OTHERS} else ()  # else all, for an error that lists them
+    first = ours[:1] if {*ours[:1]} & {*_PLACES} else ()  # else all, for an error that lists them
     code = build_app(*first)(args=ours, standalone_mode=False)
     return code if isinstance(code, int) else 0
 
@@ -87,52 +87,60 @@ def _options(
     del content, version  # both have been dealt with while the line was read
 
 
-SECTIONS = {
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Ask a model": {
-        "eval": "Ask a benchmark's questions and score the answers.",
-        "stability": "Ask variants, too: how often does the answer stay the same?",
-        "faithfulness": "Edit chains of thought: does the answer follow from them?",
-        "causal": "Look inside: does a map take perspectives and cause answers?",
-        "functional": "Behaviour, stability and mechanism of models, and a score.",
+        "eval": ("evaluate.evaluate_command", "Ask a benchmark's questions and score the answers."),
+        "stability": ("stability.stability", "Ask variants, too: how often does the answer stay the same?"),
+        "faithfulness": ("faithfulness.faithfulness", "Edit chains of thought: does the answer follow from them?"),
+        "causal": ("causal.causal", "Look inside: does a map take perspectives and cause answers?"),
+        "functional": ("functional.functional", "Behaviour, stability and mechanism of models, and a score."),
     },
     "Score and analyse": {
-        "score": "Score the replies of runs again, or those of another tool.",
-        "analyze": "Compute the tables of a study from runs or score tables.",
-        "compare": "Compare two runs, or two strategies, question by question.",
-        "report": "Write the report of runs as one HTML file.",
-        "figures": "Draw the figures of a study for a paper, as PDF and SVG.",
-        "plan": "Tell what a study would cost and which effects it could find.",
+        "score": ("analyze.score", "Score the replies of runs again, or those of another tool."),
+        "analyze": ("analyze.analyze", "Compute the tables of a study from runs or score tables."),
+        "compare": ("analyze.compare", "Compare two runs, or two strategies, question by question."),
+        "report": ("analyze.report", "Write the report of runs as one HTML file."),
+        "figures": ("analyze.figures", "Draw the figures of a study for a paper, as PDF and SVG."),
+        "plan": ("plan.plan", "Tell what a study would cost and which effects it could find."),
     },
     "Serve a model": {
-        "serve": "Serve a model with vLLM in the foreground.",
-        "setup": "Install vLLM for this machine into this Python environment.",
-        "doctor": "Tell what is installed, reachable and usable here.",
+        "serve": ("serve.serve", "Serve a model with vLLM in the foreground."),
+        "setup": ("serve.setup", "Install vLLM for this machine into this Python environment."),
+        "doctor": ("serve.doctor", "Tell what is installed, reachable and usable here."),
     },
     "Ask on many machines": {
-        "shard": "Divide an evaluation into parts.",
-        "work": "Ask parts of a divided evaluation.",
-        "submit": "Hand a divided evaluation to Slurm or Ray.",
-        "status": "Show how far each part of a divided evaluation is.",
-        "cancel": "End the job that asks a divided evaluation.",
-        "merge": "Merge parts, or runs that ask the same, into one run.",
+        "shard": ("shard.shard", "Divide an evaluation into parts."),
+        "work": ("shard.work", "Ask parts of a divided evaluation."),
+        "submit": ("submit.app", "Hand a divided evaluation to Slurm or Ray."),
+        "status": ("submit.status", "Show how far each part of a divided evaluation is."),
+        "cancel": ("submit.cancel", "End the job that asks a divided evaluation."),
+        "merge": ("merge.merge", "Merge parts, or runs that ask the same, into one run."),
     },
     "Questions and runs": {
-        "items": "Export the items of a benchmark as JSONL.",
-        "dataset": "Check or read the dataset of a benchmark.",
-        "generate": "Generate new items of a benchmark.",
-        "runs": "List all runs, or the failures or unread replies of one.",
-        "seal": "Record digests of runs, so that any later change is found.",
-        "verify": "Check a run by making its rows, scores and report again.",
-        "pack": "Pack the journals of finished runs to a tenth of their size.",
-        "unpack": "Unpack them again, byte for byte.",
+        "items": ("items.items", "Export the items of a benchmark as JSONL."),
+        "dataset": ("dataset.app", "Check or read the dataset of a benchmark."),
+        "generate": ("dataset.generators", "Generate new items of a benchmark."),
+        "runs": ("runs.runs", "List all runs, or the failures or unread replies of one."),
+        "seal": ("runs.seal", "Record digests of runs, so that any later change is found."),
+        "verify": ("runs.verify", "Check a run by making its rows, scores and report again."),
+        "pack": ("merge.pack", "Pack the journals of finished runs to a tenth of their size."),
+        "unpack": ("merge.unpack", "Unpack them again, byte for byte."),
     },
     "Other tools": {
-        "web": "Serve the workbench: queue, watch and compare in a browser.",
-        "export": "Write what other tools read, from logs to batch files.",
-        "import": "Read what other tools wrote, from logs to batch files.",
+        "web": ("web.web", "Serve the workbench: queue, watch and compare in a browser."),
+        "export": ("", "Write what other tools read, from logs to batch files."),
+        "import": ("", "Read what other tools wrote, from logs to batch files."),
     },
 }
-"""All commands as `tomserve --help` shows them, each with what it does in one line of a terminal."""
+"""All commands as `tomserve --help` shows them: where each is, and what it does in one line of a terminal."""
+
+LASTING = {
+    *("eval", "stability", "causal", "faithfulness", "functional", "serve", "setup", "score", "report", "figures"),
+    *("seal", "merge", "pack", "unpack"),
+}
+"""The commands whose result lies in files, so that they go on where standard output cannot be written any more."""
+
+_PLACES = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
 
 
 class _Sections(TyperGroup):
@@ -141,32 +149,8 @@ class _Sections(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, commands in SECTIONS.items():
             with formatter.section(heading):
-                formatter.write_dl([(f"{name:12}", about) for name, about in commands.items()])
+                formatter.write_dl([(f"{name:12}", about) for name, (_, about) in commands.items()])
 
-
-_GROUPS = {
-    "dataset": "dataset.app",
-    "generate": "dataset.generators",
-    "submit": "submit.app",
-    "export": "",
-    "import": "",
-}
-"""The groups of commands by their names, and where each is; the commands of those of interop are listed below."""
-
-_LASTING = {
-    **{"eval": "evaluate.evaluate_command", "stability": "stability.stability", "causal": "causal.causal"},
-    **{"faithfulness": "faithfulness.faithfulness", "functional": "functional.functional", "serve": "serve.serve"},
-    **{"score": "analyze.score", "report": "analyze.report", "figures": "analyze.figures", "setup": "serve.setup"},
-    **{"seal": "runs.seal", "merge": "merge.merge", "pack": "merge.pack", "unpack": "merge.unpack"},
-}
-"""The commands whose result lies in files, so that they go on where standard output cannot be written any more."""
-
-_OTHERS = {
-    **{"analyze": "analyze.analyze", "compare": "analyze.compare", "plan": "plan.plan", "verify": "runs.verify"},
-    **{"items": "items.items", "runs": "runs.runs", "doctor": "serve.doctor", "shard": "shard.shard"},
-    **{"work": "shard.work", "status": "submit.status", "cancel": "submit.cancel", "web": "web.web"},
-}
-"""The other commands, by their names."""
 
 _HELP = "what other tools {}, from logs to files for batch queues."
 _INTEROP = {
@@ -190,16 +174,14 @@ def build_app(*names: str) -> typer.Typer:
         help="Evaluate the Theory of Mind of language models behind vLLM or any OpenAI-compatible endpoint.",
     )
     app.callback()(_options)
-    wanted = names or (*_GROUPS, *_LASTING, *_OTHERS)
-    for name, place in _GROUPS.items():
-        if name in wanted:
-            app.add_typer(_interop_group(name) if name in _INTEROP else _load(place), name=name)
-    for name, place in _LASTING.items():
-        if name in wanted:
-            app.command(name)(with_content(lasting(_load(place))))
-    for name, place in _OTHERS.items():
-        if name in wanted:
-            app.command(name)(with_content(_load(place)))
+    for name in sorted(names or _PLACES, key=[*_PLACES].index):
+        place = _PLACES[name]
+        if not place:
+            app.add_typer(_interop_group(name), name=name)
+        elif isinstance(found := _load(place), typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(with_content(lasting(found) if name in LASTING else found))
     return app
 
 
