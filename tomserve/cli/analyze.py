@@ -10,6 +10,7 @@ import typer
 from tomserve.cli.options import (
     ByOption,
     IntervalsOption,
+    LabelOption,
     PathOption,
     SourcesArgument,
     StudyOption,
@@ -82,16 +83,15 @@ def score(
     Runs are scored from their folders alone, without a server. Replies of another tool are given by --responses. The
     exit code is 1 where more than one in ten of the replies could not be read, or where a reader did not reply.
     """
-    from tomserve.cli import score
-    from tomserve.cli import score as rescore
+    from tomserve.cli.score import ReaderOptions, score_file, score_runs
 
-    wishes = score.ReaderOptions(reader, reader_model, reader_sample, reader_may_be_evaluated_model)
+    wishes = ReaderOptions(reader, reader_model, reader_sample, reader_may_be_evaluated_model)
     if responses is not None:
         answers = None if gold == "run" else gold
-        return rescore.score_file(responses, items, benchmark, path, out, model, runs or (), answers, wishes)
+        return score_file(responses, items, benchmark, path, out, model, runs or (), answers, wishes)
     if items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
         raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
-    return rescore.score_runs(runs or (None,), out, gold, benchmark, wishes)
+    return score_runs(runs or (None,), out, gold, benchmark, wishes)
 
 
 def analyze(
@@ -106,10 +106,7 @@ def analyze(
         ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the tables: table, csv, md, latex or json.")] = "table",
-    label: Annotated[
-        list[str] | None,
-        typer.Option(help="RUN=NAME: call the model of that run so in the tables; repeat it for several."),
-    ] = None,
+    label: LabelOption = None,
 ) -> int:
     """Compute the tables of a study from runs or score tables.
 
@@ -233,10 +230,7 @@ def figures(
     study: StudyOption = None,
     intervals: IntervalsOption = None,
     by: ByOption = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(help="RUN=NAME: call the model of that run so in the figures; repeat it for several."),
-    ] = None,
+    label: LabelOption = None,
 ) -> None:
     """Draw the figures of a study for a paper: as PDF and SVG with their fonts, in the width of one or two columns.
 
@@ -276,10 +270,7 @@ def report(
     study: StudyOption = None,
     intervals: IntervalsOption = None,
     by: ByOption = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(help="RUN=NAME: call the model of that run so in the report; repeat it for several."),
-    ] = None,
+    label: LabelOption = None,
     benchmark: Annotated[
         str | None,
         typer.Option(help="The FILE.py that declares the runs' benchmark, so that its metrics and beliefs are shown."),
@@ -292,15 +283,14 @@ def report(
     """
     from tomserve import benchmarks
     from tomserve.cli import score
-    from tomserve.cli import score as rescore
     from tomserve.reporting.html.report import write_report
 
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name
-    sources = rescore.list_inputs(runs or (None,))
+    sources = score.list_inputs(runs or (None,))
     if out is not None:
         output_path.check_output(out, *sources, own=("report.html",))
-    rescore.load_sources(runs or (None,))
+    score.load_sources(runs or (None,))
     out = out or score.default_report_path(runs or ())
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())
     say(f"report: {path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,10 +19,6 @@ from tomserve.cli.options import (
     console,
 )
 from tomserve.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tomserve.causal.experiment import Hardware
-    from tomserve.causal.settings import Settings
 
 
 def causal(
@@ -93,7 +89,7 @@ def causal(
     model answers again; every control is measured beside it. Interrupted, the same command goes on where it was. Needs
     torch and transformers: pip install 'tomserve[causal]'.
     """
-    from tomserve.causal.experiment import Hardware
+    from tomserve.causal.experiment import Hardware, measure, plan_experiment
     from tomserve.causal.settings import (
         ALPHAS,
         FEWEST,
@@ -105,6 +101,8 @@ def causal(
         alphas_of,
         layers_of,
     )
+    from tomserve.cli.output import show_measurement
+    from tomserve.reporting.progress import MeasureScreen
 
     settings = Settings(
         model=model or REFERENCE,
@@ -120,41 +118,15 @@ def causal(
         fewest=fewest or FEWEST,
     )
     on = Hardware(device=device, dtype=dtype, batch=batch, revision=revision)
+    screen = console()
     if plan:
-        return _print_plan(settings, on, gpus)
+        for line in plan_experiment(settings, on, gpus).lines():
+            screen.print(line, markup=False, highlight=False)
+        return 0
     if gpus is not None:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
-    return _measure(settings, on, run, report=report, opened=opened, quiet=quiet)
-
-
-def _print_plan(settings: Settings, on: Hardware, gpus: int | None) -> int:
-    """Print what a measurement takes."""
-    from tomserve.causal.experiment import plan_experiment
-
-    screen = console()
-    for line in plan_experiment(settings, on, gpus).lines():
-        screen.print(line, markup=False, highlight=False)
-    return 0
-
-
-def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
-    """Measure, print the study's tables, write the report; returns the exit code."""
-    from tomserve.causal.experiment import measure
-    from tomserve.cli.output import warn, write_run_report
-    from tomserve.reporting import tables
-    from tomserve.reporting.progress import MeasureScreen
-    from tomserve.runs.scores import scores_of
-    from tomserve.studies import compute
-
-    screen = console()
     result = measure(settings, run, MeasureScreen(screen, quiet=quiet), on)
     if not result.measured:
         screen.print("nothing left to measure", highlight=False)
-    analysis = compute(scores_of(result.folder, note=warn))
-    for doubt in analysis.warnings:
-        warn(doubt)
-    tables.show_analysis(analysis, screen)
-    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report:
-        write_run_report(result.folder, analysis, screen, opened=opened)
+    show_measurement(result.folder, screen, report=report, opened=opened)
     return 0

@@ -22,7 +22,6 @@ from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
-    from tomserve.benchmarks import Benchmark
     from tomserve.humans.plan import Mode
 
 
@@ -173,13 +172,7 @@ def validate(name: NameArgument = None, path: PathOption = None) -> int:
 
     A mistake is named with file, line and field. The exit code is 1 where a problem was found.
     """
-    from tomserve import benchmarks
-    from tomserve.cli.output import show_findings
-
-    found = benchmarks.get(name)
-    if found.validate is None:
-        raise _nothing(found, "validate", [one for one in _built_in() if one.validate])
-    return show_findings(found.validate(path, _say))
+    return _check(name, "validate", path, _say)
 
 
 @app.command()
@@ -191,13 +184,7 @@ def audit(name: NameArgument = None, path: PathOption = None) -> int:
     answers with those that a program derives from the events of each story. The exit code is 1 where a shortcut passes
     for tracking beliefs, or where an answer is not what the events give.
     """
-    from tomserve import benchmarks
-    from tomserve.cli.output import show_findings
-
-    found = benchmarks.get(name)
-    if found.audit is None:
-        raise _nothing(found, "audit", [one for one in _built_in() if one.audit])
-    return show_findings(found.audit(path, _say))
+    return _check(name, "audit", path, _say)
 
 
 @app.command()
@@ -214,33 +201,27 @@ def show(
 
     Behind every sentence stand the labels that the asked person may believe in by then, and those that may be so.
     """
-    from tomserve import benchmarks
-    from tomserve.cli.output import show_findings
-
-    found = benchmarks.get(name)
-    if found.show is None:
-        raise _nothing(found, "show", [one for one in _built_in() if one.show])
-    return show_findings(found.show(path, where or ()))
+    return _check(name, "show", path, where or ())
 
 
 app.command()(questionnaire)
 app.command()(answers)
 
 
-def _built_in() -> list[Benchmark]:
+def _check(name: str | None, check: str, *given: Any) -> int:
+    """Run one of the benchmark's own checks and print what it finds; returns the exit code. Raises ConfigError where it
+    has none, which names those that have it, and how a user's own would get it."""
     from tomserve import benchmarks
+    from tomserve.cli.output import show_findings
 
-    return [benchmarks.get(name) for name in benchmarks.names()]
-
-
-def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigError:
-    """The error where a benchmark has no such check; it names those that have it, and how a user's own would get it."""
-    *most, last = (benchmark.name for benchmark in offering)
-    names = f"{', '.join(most)} and {last}" if most else last
-    own = f"; give its Benchmark a function `{field}`" if asked.file else ""
-    ones = "benchmarks" if len(offering) > 1 else "benchmark"
-    can = "shown" if field == "show" else f"checked by {field!r}"
-    return ConfigError(f"dataset {asked.name!r}: only the {names} {ones} can be {can}{own}")
+    asked = benchmarks.get(name)
+    if (run := getattr(asked, check)) is not None:
+        return show_findings(run(*given))
+    *most, last = (one for one in benchmarks.names() if getattr(benchmarks.get(one), check))
+    names = f"{', '.join(most)} and {last} benchmarks" if most else f"{last} benchmark"
+    own = f"; give its Benchmark a function `{check}`" if asked.file else ""
+    can = "shown" if check == "show" else f"checked by {check!r}"
+    raise ConfigError(f"dataset {asked.name!r}: only the {names} can be {can}{own}")
 
 
 def _say(message: str) -> None:

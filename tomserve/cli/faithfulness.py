@@ -158,27 +158,17 @@ def measure_and_report(
     new: the name of the run that keeps the measurement, None for the usual one. report, opened: whether to write the
     report, and to open it. quiet: show no progress. Raises TomserveError.
     """
-    from tomserve.cli.output import tell_failures, warn, write_run_report
+    from tomserve.cli.output import show_measurement, tell_failures
     from tomserve.faithfulness.measurement import measure
-    from tomserve.reporting import tables
     from tomserve.reporting.progress import RunScreen
-    from tomserve.runs.scores import scores_of
     from tomserve.status import REFUSAL
-    from tomserve.studies import compute
 
     screen = console()
     result = measure(settings, connection, new, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals)
     if not result.asked_now:
         screen.print("nothing left to ask", highlight=False)
-    analysis = compute(scores_of(result.folder, note=warn))
-    for doubt in analysis.warnings:
-        warn(doubt)
-    tables.show_analysis(analysis, screen)
-    if (line := _describe_cache(result)) is not None and not quiet:
-        screen.print(line, highlight=False)
-    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report:
-        write_run_report(result.folder, analysis, screen, opened=opened)
+    cache = None if quiet else _describe_cache(result)
+    show_measurement(result.folder, screen, report=report, opened=opened, note=cache)
     tell_failures(result.failures, screen)
     return 1 if set(result.failures) - {REFUSAL} else 0
 

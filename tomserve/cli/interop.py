@@ -20,6 +20,7 @@ from tomserve.cli.evaluate import ConfigOption, make_options
 from tomserve.cli.options import (
     ByOption,
     IntervalsOption,
+    LabelOption,
     OwnBenchmarkOption,
     OwnStrategyOption,
     PathOption,
@@ -242,9 +243,7 @@ def export_artefact(
     study: StudyOption = None,
     intervals: IntervalsOption = None,
     by: ByOption = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="RUN=NAME: call the model of that run so; repeat it for several.")
-    ] = None,
+    label: LabelOption = None,
     title: Annotated[str, typer.Option("--title", help="What the artefact is called.")] = "Artefact",
     wheel: Annotated[
         Path | None, typer.Option(help="tomserve's wheel to put in, so that nobody has to look for it (make release).")

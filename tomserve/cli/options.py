@@ -237,6 +237,9 @@ ByOption = Annotated[
         "further ones.",
     ),
 ]
+LabelOption = Annotated[
+    list[str] | None, typer.Option(help="RUN=NAME: call the model of that run so; repeat it for several.")
+]
 LayersOption = Annotated[
     str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
 ]

@@ -109,6 +109,25 @@ def write_run_report(folder: Path, analysis: Analysis, screen: Console, *, opene
         tell_report(path, screen, opened=opened)
 
 
+def show_measurement(folder: Path, screen: Console, *, report: bool, opened: bool, note: str | None = None) -> None:
+    """Print the tables of the study of a measured run and where it is, and write its report where that is wanted.
+
+    opened: open the report in the browser. note: a line to print after the tables.
+    """
+    from tomserve.runs.scores import scores_of
+    from tomserve.studies import compute
+
+    analysis = compute(scores_of(folder, note=warn))
+    for doubt in analysis.warnings:
+        warn(doubt)
+    tables.show_analysis(analysis, screen)
+    if note is not None:
+        screen.print(note, highlight=False)
+    screen.print(f"run: {folder}", soft_wrap=True, markup=False)
+    if report:
+        write_run_report(folder, analysis, screen, opened=opened)
+
+
 def tell_report(path: Path, screen: Console, *, opened: bool) -> None:
     """Say where a report is, and open it in the browser where that is wanted."""
     screen.print(f"report: {path}", soft_wrap=True, markup=False)

@@ -58,7 +58,6 @@ def serve(
     the server. Arguments after -- are handed to vLLM.
     """
     from tomserve.serving import serve
-    from tomserve.serving import serve as foreground
     from tomserve.serving.command import BACKENDS
     from tomserve.serving.serve import ServeOptions
 
@@ -79,11 +78,11 @@ def serve(
         if save:
             serve.keep_preset(wanted, screen, force=force)
     elif dry_run:
-        say("\n".join(foreground.server_commands(wanted)))
+        say("\n".join(serve.server_commands(wanted)))
     elif gpus is not None:
         raise ConfigError("--gpus plans for a machine elsewhere: it goes with --dry-run, --explain or --list")
     else:
-        foreground.serve(wanted, setup=setup, console=screen)
+        serve.serve(wanted, setup=setup, console=screen)
 
 
 def setup(
