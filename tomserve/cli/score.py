@@ -44,7 +44,7 @@ from tomserve.studies.missing_data import UnreadReplies
 
 if TYPE_CHECKING:
     from tomserve.distributed.shards import Partitions, ScoredParts
-    from tomserve.runs.grader import Reader, ReadingOutcome
+    from tomserve.runs.grader import Reader
 
 
 NONE = "none"
@@ -53,17 +53,20 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """What the user wants of a reader.
+    """What the user wants of a reader, a model that reads what the rules cannot."""
 
-    given: its address or name, "none" to use none any more, None where nothing was said. model: which of the models at
-    the address. sample: how many replies that the rules have read it reads, too. own: whether it may be the evaluated
-    model.
-    """
+    given: str | None = None  # its address or name, NONE to use none any more, None where nothing was said
+    model: str | None = None  # which of the models at the address
+    sample: int | None = None  # how many replies that the rules have read it reads, too
+    own: bool = False  # whether it may be the evaluated model
 
-    given: str | None = None
-    model: str | None = None
-    sample: int | None = None
-    own: bool = False
+    def prepare(self, place: GradeFiles) -> None:
+        """Go back to the rules alone where the user wants that. place: where the reader's choices are kept."""
+        if self.given == NONE:
+            from tomserve.runs import grader
+
+            if grader.forget_reader(place):
+                say(f"reader: not used any more; its choices stay in {place.journal}")
 
     def found(self) -> Reader | None:
         """The reader; None where none is wanted. Raises ConfigError for options that belong to --reader."""
@@ -78,59 +81,26 @@ class ReaderOptions:
             )
         return None
 
-    @property
-    def size(self) -> int:
-        """How many replies the sample has at most."""
-        from tomserve.runs.grader import SAMPLE
+    def read(self, found: Reader, what: Path | tuple[ItemFile, ResponseFile], place: GradeFiles) -> int:
+        """Have the reader read what the rules cannot read, of a run or of another tool's replies, and say what came of
+        it. Returns 1 where it did not reply about some of it, else 0."""
+        from tomserve.cli import interrupts
+        from tomserve.reporting.progress import RunScreen
+        from tomserve.runs import grader
 
-        return SAMPLE if self.sample is None else self.sample
-
-    @property
-    def none(self) -> bool:
-        """Whether the rules alone are to read from now on."""
-        return self.given == NONE
+        drive, screen = interrupts.ask_with_signals, RunScreen(console())
+        size = grader.SAMPLE if self.sample is None else self.sample
+        if isinstance(what, Path):
+            outcome = grader.read_run(what, found, sample=size, own=self.own, listener=screen, drive=drive)
+        else:
+            survey = grader.Survey(*what, benchmarks.scoring_of, size)
+            outcome = grader.read_replies(grader.ReadingJob(found, survey, place, screen, own=self.own), drive)
+        for line in outcome.lines():
+            say(line)
+        return int(bool(outcome.failures))
 
 
 NO_READER = ReaderOptions()
-"""Nobody said anything of a reader."""
-
-
-def read_run_replies(folder: Path, found: Reader, wishes: ReaderOptions) -> int:
-    """Have the reader read what the rules cannot read of a run, and say what came of it. Returns 1 where it did not
-    reply about some of it, else 0."""
-    from tomserve.cli import interrupts
-    from tomserve.reporting.progress import RunScreen
-    from tomserve.runs import grader
-
-    drive, screen = interrupts.ask_with_signals, RunScreen(console())
-    outcome = grader.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
-    return _tell_outcome(outcome)
-
-
-def read_file_replies(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wishes: ReaderOptions) -> int:
-    """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
-    from tomserve.cli import interrupts
-    from tomserve.reporting.progress import RunScreen
-    from tomserve.runs import grader
-
-    survey = grader.Survey(*files, benchmarks.scoring_of, wishes.size)
-    job = grader.ReadingJob(found, survey, GradeFiles.next_to(out), RunScreen(console()), own=wishes.own)
-    return _tell_outcome(grader.read_replies(job, interrupts.ask_with_signals))
-
-
-def _tell_outcome(outcome: ReadingOutcome) -> int:
-    for line in outcome.lines():
-        say(line)
-    return int(bool(outcome.failures))
-
-
-def forget_choices(places: Sequence[GradeFiles]) -> None:
-    """Go back to the rules alone."""
-    from tomserve.runs import grader
-
-    for place in places:
-        if grader.forget_reader(place):
-            say(f"reader: not used any more; its choices stay in {place.journal}")
 
 
 def find_parts(run: str | None) -> Path | None:
@@ -162,8 +132,8 @@ def _is_plain(run: str) -> bool:
 def find_tables(run: str | None) -> Partitions | None:
     """The score tables of a RUN on the command line that lie in many files; None for a run or a single table.
 
-    Parts of an evaluation that are not scored yet, or whose table is outdated, are scored first. Warns of parts that
-    have no answers and of those that cannot be scored. Raises ConfigError where nothing is left to read.
+    Parts of an evaluation that are not scored yet, or whose table is outdated, are scored first. Raises ConfigError
+    where nothing is left to read.
     """
     if run is None:
         return None
@@ -171,31 +141,26 @@ def find_tables(run: str | None) -> Partitions | None:
         return find_table_files(run)
     from tomserve.distributed.shards import find_part_tables
 
-    done = score_missing(folder)
-    for said in describe_lacking(folder, done):
-        warn(said)
-    return find_part_tables(folder, done.there)
+    return find_part_tables(folder, score_missing(folder).there)
 
 
 def score_missing(folder: Path) -> ScoredParts:
-    """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while."""
+    """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while. Warns
+    of parts that have no answers and of those that cannot be scored."""
     from tomserve.distributed.shards import score_parts
 
     with ScoringBar() as screen:
-        return score_parts(folder, note=warn, done=screen.done)
-
-
-def describe_lacking(folder: Path, done: ScoredParts) -> list[str]:
-    """A sentence on the parts that cannot be scored, and one on those that hold no answers yet."""
-    name, total = folder.name.removesuffix(PARTS_ENDING), len(done.there) + len(done.waiting) + len(done.broken)
-    said = [f"part {number}: {reason}" for number, reason in sorted(done.broken.items())]
+        done = score_parts(folder, note=warn, done=screen.done)
+    for number, reason in sorted(done.broken.items()):
+        warn(f"part {number}: {reason}")
     if done.waiting:
         numbers = ", ".join(map(str, done.waiting[:10])) + (", ..." if len(done.waiting) > 10 else "")
-        said.append(
+        total = len(done.there) + len(done.waiting) + len(done.broken)
+        warn(
             f"{folder}: {len(done.waiting)} of {total} parts hold no answers yet (part {numbers}); "
-            f"`tomserve work {name}` asks them"
+            f"`tomserve work {folder.name.removesuffix(PARTS_ENDING)}` asks them"
         )
-    return said
+    return done
 
 
 def score_and_tell(folder: Path) -> tuple[int, list[missing_data.Gaps]]:
@@ -206,8 +171,6 @@ def score_and_tell(folder: Path) -> tuple[int, list[missing_data.Gaps]]:
     from tomserve.distributed.shards import find_part_tables
 
     done = score_missing(folder)
-    for said in describe_lacking(folder, done):
-        warn(said)
     lacking: list[missing_data.Gaps] = []
     if done.there:
         tables = find_part_tables(folder, done.there)
@@ -355,10 +318,9 @@ def score_runs(
         measurement.refuse_measured(folder, "cannot be scored again")
         if given is not None:
             _check_benchmark(folder, given)
-        if wishes.none:
-            forget_choices([GradeFiles.of_run(folder)])
+        wishes.prepare(place := GradeFiles.of_run(folder))
         if reader is not None:
-            code |= read_run_replies(folder, reader, wishes)
+            code |= wishes.read(reader, folder, place)
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, note=warn, again=True))
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
@@ -441,10 +403,9 @@ def score_file(
         report_problems(warn, found)
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
-        if wishes.none:
-            forget_choices([place])
+        wishes.prepare(place)
         if reader is not None:
-            code = read_file_replies(out, (known, found), reader, wishes)
+            code = wishes.read(reader, (known, found), place)
         choices = GraderChoices(place) if place.record.exists() else None
         table = scratch / "scores.parquet"
         try:
