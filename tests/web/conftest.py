@@ -1,5 +1,5 @@
-"""Tests of the first tier start no process: what the workbench computes beside itself is done in this one, and once a
-session for each content. Tests of the system tier have the real ones."""
+"""What the workbench computes beside itself is done in this process, in tests of the first tier once a session for each
+content, and with no process for a try. Tests of the system tier that start a workbench have the real ones."""
 
 import os
 import shutil
@@ -72,13 +72,13 @@ class Tried:
 
 @pytest.fixture(autouse=True)
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _kept: Kept) -> None:
+    monkeypatch.setattr(background, "_IMMEDIATE", [background.perform])
     if request.node.get_closest_marker("system") is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    else:
-        monkeypatch.setattr(background, "cache_root", lambda: tmp_path / "cache")
-        monkeypatch.setattr(background, "_IMMEDIATE", [background.perform])
-        monkeypatch.setattr(background, "do_work", _kept)
-        monkeypatch.setattr(
-            playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError)
-        )
-        monkeypatch.setattr(playground, "_children", {})
+        return
+    monkeypatch.setattr(background, "cache_root", lambda: tmp_path / "cache")
+    monkeypatch.setattr(background, "do_work", _kept)
+    monkeypatch.setattr(
+        playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError)
+    )
+    monkeypatch.setattr(playground, "_children", {})

@@ -228,6 +228,7 @@ PROCESS = "-m tomserve.web.background"
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_a_process_computes_knows_no_key_is_replaced_and_ends_with_its_server(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -85,7 +85,7 @@ def test_what_was_asked_alike_stands_in_one_column_and_the_highest_first() -> No
     assert [row.model for row in found.rows] == ["a", "b"]
     assert [row.cells[first].best for row in found.rows] == [True, False]
     assert sum(cell.share.unread for cell in found.rows[1].cells.values()) == 118
-    assert [row.model for row in board(Filters(sort=first, down=False)).rows] == ["b", "a"]
+    assert [row.model for row in board(Filters(sort=first, order="up")).rows] == ["b", "a"]
 
 
 def test_of_several_runs_the_newest_complete_one_counts() -> None:

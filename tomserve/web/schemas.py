@@ -224,16 +224,6 @@ class Server(ResponseModel):
     state: Annotated[str, Field(description="`ready`, `loading`, or `silent` where it does not answer now.")]
 
 
-class BoardQuery(RequestModel):
-    """What of the leaderboard is wanted; what is left out leaves all of it."""
-
-    benchmark: Word = ""
-    strategy: Word = ""
-    model: Word = ""
-    sort: Annotated[Word, Field(description="The key of the column by which models stand in order.")] = ""
-    order: Literal["up", "down"] = "down"
-
-
 Values = dict[str, Any]  # a row: the values of columns by their names
 
 Page = Annotated[int, Field(ge=1, le=10_000_000)]

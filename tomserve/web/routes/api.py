@@ -341,13 +341,12 @@ def _factors(where: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 @routes.get("/leaderboard", tags=["results"])
-def board(bench: Bench, person: Reader, query: Annotated[schemas.BoardQuery, Query()]) -> leaderboard.Board:
+def board(bench: Bench, person: Reader, query: Annotated[leaderboard.Filters, Query()]) -> leaderboard.Board:
     """Models by what they were asked; only what can be compared stands in the same column.
 
     `pending` says how many runs are still being counted: ask again until it is 0.
     """
-    filters = leaderboard.Filters(query.benchmark, query.strategy, query.model, query.sort, query.order == "down")
-    return leaderboard.find_board(bench.register, person, filters)
+    return leaderboard.find_board(bench.register, person, query)
 
 
 @routes.get("/items/{benchmark}", response_model=schemas.ItemsResponse, responses=COMPUTING, tags=["items"])

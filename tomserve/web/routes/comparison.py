@@ -214,43 +214,36 @@ def show_question(
 WIDE = 12  # how many columns stand side by side
 
 
+class BoardQuery(Filters):
+    """What the page of the leaderboard shows; with `part` only the board, which replaces itself while runs are being
+    counted."""
+
+    page: Annotated[int, Query(ge=1, le=10_000)] = 1
+    part: Text = ""
+
+
 @router.get("/leaderboard")
-def leaderboard(
-    request: Request,
-    person: Reader,
-    benchmark: Text = "",
-    strategy: Text = "",
-    model: Text = "",
-    sort: Text = "",
-    order: Text = "",
-    page_: Annotated[int, Query(alias="page", ge=1, le=10_000)] = 1,
-    part: Text = "",
-) -> HTMLResponse:
-    """The page, or with `part` only the board, which replaces itself while runs are being counted."""
-    filters = Filters(benchmark, strategy, model, sort, order != "up")
-    found = find_board(workbench(request).register, person, filters)
+def leaderboard(request: Request, person: Reader, query: Annotated[BoardQuery, Query()]) -> HTMLResponse:
+    """The page of the leaderboard."""
+    found = find_board(workbench(request).register, person, query)
     pages = max(1, -(-len(found.columns) // WIDE))
-    number = min(page_, pages)
+    number = min(query.page, pages)
     return render_page(
         request,
-        "leaderboard_part.html.j2" if part else "leaderboard.html.j2",
+        "leaderboard_part.html.j2" if query.part else "leaderboard.html.j2",
         board=found,
         columns=found.columns[WIDE * (number - 1) : WIDE * number],
         groups=_groups(found, WIDE * (number - 1)),
         number=number,
         pages=pages,
-        address=_addresses(filters),
+        address=_addresses(query),
         forms=FORMS,
     )
 
 
 @router.get("/leaderboard.{form}")
-def download_leaderboard(
-    request: Request, person: Reader, form: str, benchmark: Text = "", strategy: Text = "", model: Text = "",
-    sort: Text = "", order: Text = "",
-) -> Response:  # fmt: skip
+def download_leaderboard(request: Request, person: Reader, form: str, filters: Annotated[Filters, Query()]) -> Response:
     """The board as a file: csv, tex or html."""
-    filters = Filters(benchmark, strategy, model, sort, order != "up")
     text, kind = board_file(find_board(workbench(request).register, person, filters), form)
     head = {"Content-Disposition": f'attachment; filename="leaderboard.{form}"'}
     return Response(text, media_type=kind, headers=head)
