@@ -78,7 +78,5 @@ def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
         return
     monkeypatch.setattr(background, "cache_root", lambda: tmp_path / "cache")
     monkeypatch.setattr(background, "do_work", _kept)
-    monkeypatch.setattr(
-        playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError)
-    )
+    monkeypatch.setattr(playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError))
     monkeypatch.setattr(playground, "_children", {})

@@ -148,9 +148,9 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
 @pytest.mark.parametrize(
     ("how", "options"),
     [
-        (How("vanilla", model="tiny"), ()),
-        (How("cot", model="tiny", temperature=0.7, seed=5, max_tokens=77), ("--temperature", 0.7, "--seed", 5, "--max-tokens", 77)),
-        (How("simtom", model="tiny"), ()),
+        (How(strategy="vanilla", model="tiny"), ()),
+        (How(strategy="cot", model="tiny", temperature=0.7, seed=5, max_tokens=77), ("--temperature", 0.7, "--seed", 5, "--max-tokens", 77)),
+        (How(strategy="simtom", model="tiny"), ()),
     ],
 )  # fmt: skip
 def test_the_body_that_is_shown_is_the_body_that_is_sent(
@@ -182,7 +182,8 @@ def test_the_body_that_is_shown_is_the_body_that_is_sent(
 def test_a_preset_shapes_the_request() -> None:
     item = make_item()
     plain, thinking = (
-        preview(item, How("cot", "qwen3-8b", thinking=wanted)).sent[0].fields for wanted in ("off", "on")
+        preview(item, How(strategy="cot", preset="qwen3-8b", thinking=wanted)).sent[0].fields
+        for wanted in ("off", "on")
     )
     assert plain["model"] == "qwen3-8b"
     assert plain["chat_template_kwargs"] == {"enable_thinking": False}
@@ -192,10 +193,10 @@ def test_a_preset_shapes_the_request() -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        (How("../x"), "unknown strategy"),
-        (How("/etc"), "unknown strategy"),
-        (How("cot", "/tmp/x.yaml"), "unknown preset"),
-        (How("cot", thinking="on"), "no preset tells"),
+        (How(strategy="../x"), "unknown strategy"),
+        (How(strategy="/etc"), "unknown strategy"),
+        (How(strategy="cot", preset="/tmp/x.yaml"), "unknown preset"),
+        (How(strategy="cot", thinking="on"), "no preset tells"),
     ],
 )
 def test_what_is_not_among_the_content_is_refused(how: How, said: str) -> None:

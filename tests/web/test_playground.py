@@ -38,7 +38,9 @@ def _usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin(endpoint: Endpoint, strategy: str = "vanilla", person: Person = ME, **more: Any) -> str:
-    return playground.start_trial(Settings(), person, make_item(), How(strategy), base_url=endpoint.url, **more)
+    return playground.start_trial(
+        Settings(), person, make_item(), How(strategy=strategy), base_url=endpoint.url, **more
+    )
 
 
 def ended(name: str, person: Person = ME) -> Trial:
@@ -107,7 +109,7 @@ def test_a_key_is_named_and_goes_to_its_address_alone(endpoint: Endpoint, monkey
     monkeypatch.setenv("LAB_KEY", secret)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-another-secret")
     endpoint.key = secret
-    settings, item, how = Settings(keys=(("LAB_KEY", endpoint.url),)), make_item(), How("vanilla")
+    settings, item, how = Settings(keys=(("LAB_KEY", endpoint.url),)), make_item(), How(strategy="vanilla")
     for address, key, said in (
         (endpoint.url, "HOME", "unknown key 'HOME'"),
         ("http://127.0.0.1:9/v1", "LAB_KEY", "may be sent to"),
@@ -138,11 +140,11 @@ def test_an_address_that_is_not_named_gets_no_key(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("how", "address", "said"),
     [
-        (How("cot", model="/etc/passwd"), "", "not a path"),
-        (How("cot", model="../x.yaml"), "", "not a path"),
-        (How("/tmp/own"), "", "unknown strategy"),
-        (How("cot"), "file:///etc/passwd", "no address of a server"),
-        (How("cot"), "http://user:pass@x/v1", "holds a user name"),
+        (How(strategy="cot", model="/etc/passwd"), "", "not a path"),
+        (How(strategy="cot", model="../x.yaml"), "", "not a path"),
+        (How(strategy="/tmp/own"), "", "unknown strategy"),
+        (How(strategy="cot"), "file:///etc/passwd", "no address of a server"),
+        (How(strategy="cot"), "http://user:pass@x/v1", "holds a user name"),
     ],
 )
 def test_nothing_but_names_and_addresses_is_taken(how: How, address: str, said: str) -> None:

@@ -13,7 +13,6 @@ import orjson
 import pytest
 
 from tests.helpers.workbenches import client, example, lab, member
-from tomserve.content.paths import runs_root
 from tomserve.web import run_index, run_status
 from tomserve.web.accounts import Person
 from tomserve.web.run_index import Card, Job, RunIndex, State
@@ -170,7 +169,7 @@ def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
     assert [one.text for one in seen.answers] == ["7"]
     assert len(seen.log) < 500
     assert (seen.console, seen.progress, seen.following) == ("", None, False)
-    assert orjson.loads(orjson.dumps(seen.plain()))["state"] == "incomplete"
+    assert orjson.loads(orjson.dumps(seen.model_dump(mode="json")))["state"] == "incomplete"
 
 
 def test_the_rate_of_a_run_is_told_by_the_times_of_its_rows(tmp_path: Path) -> None:

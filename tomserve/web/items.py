@@ -12,10 +12,11 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import orjson
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import benchmarks
 from tomserve.benchmarks import ANYBODYS
@@ -142,13 +143,13 @@ class ItemQuery:
 class Listing:
     """A page of items."""
 
-    items: tuple[Item, ...]  # those of the page
-    total: int  # how many there are
-    matched: int  # how many of them are wanted
+    items: tuple[Item, ...]
+    total: int
+    matched: Annotated[int, Field(description="How many of them the conditions leave.")]
     page: int
-    pages: int  # how many pages these take
-    factors: dict[str, tuple[str, ...]]  # the values of each factor that has few, in their order
-    names: tuple[str, ...]  # all factors
+    pages: int
+    factors: Annotated[dict[str, tuple[str, ...]], Field(description="The values of factors that have few.")]
+    names: Annotated[tuple[str, ...], Field(description="All factors.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +281,17 @@ def _items(found: Path, table: pl.LazyFrame, places: Sequence[int]) -> tuple[Ite
 RUNS = 30  # how many runs are looked at for the answers to one item, the newest first
 
 
-class Sentence(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sentence:
     """A sentence of a story beside the gold chain and the chain of a reply."""
 
     number: int  # from 1
     text: str
-    gold: tuple[str, ...]  # the labels that are right after it
-    stated: str  # what the reply says is believed then, "" where it says nothing
-    verdict: str  # how that was judged, "" where it was not
-    breaks: bool  # whether the chain breaks here
-    more: tuple[str, ...]  # the labels under the further headings that the benchmark knows (`beliefs`)
+    gold: Annotated[tuple[str, ...], Field(description="The labels that are right after it.")]
+    stated: Annotated[str, Field(description="What the reply says is believed then.")]
+    verdict: Annotated[str, Field(description="How that was judged.")]
+    breaks: Annotated[bool, Field(description="Whether the chain breaks here.")]
+    more: Annotated[tuple[str, ...], Field(description="What else the benchmark knows to be believed.")]
 
 
 def stated_labels(score: Mapping[str, Any], labels: Sequence[str] | None) -> dict[int, str]:
@@ -432,18 +434,21 @@ def variants(item: Item) -> tuple[Variant, ...]:
 MODEL = "MODEL"  # what stands for the name of the model where neither a preset nor a name is given
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """How an item is asked. temperature, seed, max_tokens: as the options of `tomserve eval`; 0 tokens for the
-    strategy's own number."""
+Word = Annotated[str, Field(max_length=200)]
 
-    strategy: str = ""  # its name, "" for the first of the benchmark
-    preset: str = ""  # the name of a model's preset, "" for none
-    model: str = ""  # the name that the server knows the model by, "" for the preset's
-    thinking: str = ""  # on, off, a number of tokens, or "" for what the preset says
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 0
+
+class How(BaseModel):
+    """How an item is asked, by the options of `tomserve eval`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strategy: Annotated[Word, Field(description="The benchmark's first where it is left out.")] = ""
+    preset: Annotated[Word, Field(description="A preset of a model, by its name.")] = ""
+    model: Annotated[Word, Field(description="The name by which the server knows the model.")] = ""
+    thinking: Annotated[Word, Field(description="on, off, or a number of tokens.")] = ""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    max_tokens: Annotated[int, Field(ge=0, description="The strategy's own number where it is left out.")] = 0
 
 
 @dataclass(frozen=True, slots=True)

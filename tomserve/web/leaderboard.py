@@ -147,8 +147,8 @@ def of_run(folder: Path) -> Tally:
 
 
 def _tally(manifest: Manifest, complete: bool, served: str = "") -> Tally:
-    named = {"model": manifest.model, "revision": manifest.revision or "", "created": manifest.created or ""}
-    return Tally(**named, served=served, complete=complete)
+    revision, created = manifest.revision or "", manifest.created or ""
+    return Tally(model=manifest.model, revision=revision, served=served, created=created, complete=complete)
 
 
 def _share(part: pl.DataFrame, asked: AnswerConditions) -> Share:
@@ -188,13 +188,14 @@ def of_layers(folder: Path) -> Tally:
     known = _tally(first, all(one.complete for path in parts if (one := Manifest.read(path)) is not None))
     if not known.complete:
         return known
-    one = leaderboard.collect_facts(read_layers(folder, parts, inside))
-    ends = {
-        name: tuple(finite_or_none(one.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
+    facts = leaderboard.collect_facts(read_layers(folder, parts, inside))
+    told: dict[str, Any] = {
+        name: tuple(finite_or_none(facts.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
         for name in ("ftom", "ftom_bs", "b", "c", "s")
     }
-    counts = {name: getattr(one, name) for name in ("questions", "scenarios", "cases", "unread", "failed", "spoiled")}
-    layers = Layers(conditions=one.conditions, formula=FTOM_1.name, **ends, **counts)
+    for name in ("conditions", "questions", "scenarios", "cases", "unread", "failed", "spoiled"):
+        told[name] = getattr(facts, name)
+    layers = Layers(formula=FTOM_1.name, **told)
     return known.model_copy(update={"layers": layers})
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,12 @@ def start_trial(
         raise ConfigError(f"model {how.model!r:.200}: give a name, not a path")
     name, root = secrets.token_hex(8), settings.folder / FOLDER
     asked = {
-        **{"owner": person.name, "item": item.to_json().decode(), "how": asdict(how), "base_url": base_url},
+        **{
+            "owner": person.name,
+            "item": item.to_json().decode(),
+            "how": how.model_dump(include=set(How.model_fields)),
+            "base_url": base_url,
+        },
         **{"seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now()},
     }
     with _lock:
@@ -179,7 +184,7 @@ def _with_result(trial: Trial, result: Mapping[str, Any]) -> Trial:
         rows=tuple(result.get("rows") or ()),
         score=score,
         headings=headings,
-        sentences=tuple(one._replace(verdict=one.verdict.replace("_", " ")) for one in story),
+        sentences=tuple(replace(one, verdict=one.verdict.replace("_", " ")) for one in story),
         requests=tuple(result.get("requests") or ()),
     )
 

@@ -18,13 +18,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 from urllib.parse import urlencode
 
 import orjson
+from pydantic import BaseModel, Field, computed_field
 
 from tomserve.content import files
 from tomserve.content.paths import runs_root
@@ -55,48 +56,43 @@ SHORTEST = 2.0  # seconds over which rows must have come for their rate to be to
 _PIECE = 1 << 22  # so many bytes are counted at a time, of a journal without a record of its progress
 
 
-@dataclass(frozen=True, slots=True)
-class LatestAnswer:
-    """One of the last answers."""
+class LatestAnswer(BaseModel, frozen=True):
+    """One of the last answers of a run."""
 
     item: str
     strategy: str
-    sample: int  # its number among several of the same question, from 0
+    sample: Annotated[int, Field(description="Its number among several of the same question, from 0.")]
     status: str
-    text: str  # its beginning, or the error where there is none
-    seconds: float | None  # that it took, None where unknown
-    time: str  # when it came, in UTC
+    text: Annotated[str, Field(description="Its beginning, or the error where there is none.")]
+    seconds: Annotated[float | None, Field(description="That it took; null where unknown.")]
+    time: Annotated[str, Field(description="When it came, in UTC.")]
     reused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """What was seen of a run at one moment.
+class RunStatus(BaseModel, frozen=True):
+    """How far a run is, as it was seen at one moment."""
 
-    done, total: rows of the present phase; total is None where nobody knows. log, console: the last lines.
-    """
+    name: str
+    state: Annotated[
+        str, Field(description="Its state in the queue, or `running`, `complete`, `incomplete`, `broken`.")
+    ]
+    said: Annotated[str, Field(description="Why it is so; mostly empty.")]
+    following: Annotated[bool, Field(description="Whether this may still change.")]
+    done: Annotated[int, Field(description="Rows of the present phase that are there.")]
+    total: Annotated[int | None, Field(description="How many there are to be; null where nobody knows.")]
+    progress: Annotated[
+        Progress | None, Field(description="What the process that works on it has recorded; null without.")
+    ]
+    answers: Annotated[tuple[LatestAnswer, ...], Field(description="The last ones, the newest first.")]
+    log: Annotated[str, Field(description="The end of its log.")]
+    console: Annotated[str, Field(description="The end of what its process has printed.")]
 
-    name: str  # of the run
-    state: str  # a word, see `state_of`
-    said: str  # why it is so, in a line, or ""
-    following: bool  # whether it may still change, so that it is worth following
-    done: int
-    total: int | None
-    progress: Progress | None  # the record of whoever works on it, None without
-    answers: tuple[LatestAnswer, ...]  # the last ones, the newest first
-    log: str
-    console: str
-
+    @computed_field(description="Rows that are no answers, by their status.")  # type: ignore[prop-decorator]
     @property
     def failures(self) -> dict[str, int]:
         """How many of the rows of this session's phase are no answers, by their status."""
         counts = self.progress.statuses if self.progress else {}
         return {name: count for name, count in counts.items() if name not in READABLE and count}
-
-    def plain(self) -> dict[str, Any]:
-        """The same as values of JSON."""
-        own = asdict(self) | {"progress": self.progress.model_dump(mode="json") if self.progress else None}
-        return own | {"answers": [asdict(one) for one in self.answers], "failures": self.failures}
 
 
 def state_of(card: Card, *, running: bool, complete: bool, broken: bool = False) -> str:

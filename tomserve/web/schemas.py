@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import benchmarks
 from tomserve.items import Item
-from tomserve.runs.progress import Progress
 from tomserve.web import playground
-from tomserve.web.answers import Answer
-from tomserve.web.playground import Trial
+from tomserve.web.analyses import Flips
+from tomserve.web.answers import Prompt
+from tomserve.web.items import How, Sentence
 from tomserve.web.run_index import LONGEST_NOTE, RunEntry, State
-from tomserve.web.run_status import RunStatus
 from tomserve.workflows.evaluate import Experiment
 
 Word = Annotated[str, Field(max_length=200)]
@@ -177,44 +175,6 @@ class QueueResponse(ResponseModel):
     runs: list[RunLine]
 
 
-class LatestAnswerResponse(ResponseModel):
-    """One of the last answers of a run."""
-
-    item: str
-    strategy: str
-    sample: int
-    status: str
-    text: Annotated[str, Field(description="Its beginning, or the error where there is none.")]
-    seconds: float | None
-    time: str
-    reused: bool
-
-
-class ProgressResponse(ResponseModel):
-    """How far a run is."""
-
-    name: str
-    state: Annotated[
-        str, Field(description="Its state in the queue, or `running`, `complete`, `incomplete`, `broken`.")
-    ]
-    said: Annotated[str, Field(description="Why it is so; mostly empty.")]
-    following: Annotated[bool, Field(description="Whether this may still change.")]
-    done: Annotated[int, Field(description="Rows of the present phase that are there.")]
-    total: Annotated[int | None, Field(description="How many there are to be; null where nobody knows.")]
-    failures: Annotated[dict[str, int], Field(description="Rows that are no answers, by their status.")]
-    progress: Annotated[
-        Progress | None, Field(description="What the process that works on it has recorded; null without.")
-    ]
-    answers: tuple[LatestAnswerResponse, ...]
-    log: Annotated[str, Field(description="The end of its log.")]
-    console: Annotated[str, Field(description="The end of what its process has printed.")]
-
-    @classmethod
-    def of(cls, seen: RunStatus) -> ProgressResponse:
-        """What is told of what was seen of a run."""
-        return cls.model_validate(seen.plain())
-
-
 class Server(ResponseModel):
     """A model server of this machine."""
 
@@ -296,17 +256,6 @@ class AnswerQuery(RequestModel):
     model: Word | None = None
 
 
-class SentenceResponse(ResponseModel):
-    """A sentence of a story beside the chains."""
-
-    number: int
-    text: str
-    gold: tuple[str, ...]
-    stated: Annotated[str, Field(description="What the reply says is believed then.")]
-    verdict: str
-    breaks: Annotated[bool, Field(description="Whether the chain breaks here.")]
-
-
 class AnswerResponse(ResponseModel):
     """One answer."""
 
@@ -318,16 +267,9 @@ class AnswerResponse(ResponseModel):
     row: Annotated[Values, Field(description="The line of the journal: reply, status, usage, timings.")]
     score: Annotated[Values, Field(description="How it was read and judged.")]
     replies: Annotated[list[Values], Field(description="All turns of all samples.")]
-    sentences: list[SentenceResponse]
-    prompts: Annotated[list[Values], Field(description="What was sent, by turn.")]
+    sentences: list[Sentence]
+    prompts: Annotated[list[Prompt], Field(description="What was sent, by turn.")]
     untold: Annotated[str, Field(description="Why it cannot be told what was sent.")]
-
-    @classmethod
-    def of(cls, found: Answer) -> AnswerResponse:
-        """What is told of an answer."""
-        told = {name: getattr(found, name) for name in cls.model_fields if name not in ("prompts", "replies")}
-        prompts = [fields_of(one) for one in found.prompts]
-        return cls.model_validate({**told, "prompts": prompts, "replies": [dict(row) for row in found.replies]})
 
 
 class CompareQuery(RequestModel):
@@ -347,15 +289,6 @@ class CompareQuery(RequestModel):
     page: Page = 1
 
 
-class FlipsResponse(ResponseModel):
-    """A page of the questions that only one side has right."""
-
-    rows: list[Values]
-    total: int
-    page: int
-    pages: int
-
-
 class CompareResponse(ResponseModel):
     """A comparison."""
 
@@ -369,18 +302,11 @@ class CompareResponse(ResponseModel):
     differences: Annotated[list[list[str]], Field(description="What else differs: field, in a, in b.")]
     overall: Annotated[list[Values], Field(description="The effect over all questions of each strategy.")]
     tables: list[Values]
-    flips: FlipsResponse
-
-
-def fields_of(value: Any) -> Values:
-    """The fields of a dataclass or named tuple."""
-    if dataclasses.is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    return dict(value._asdict())
+    flips: Flips
 
 
 Text = Annotated[str, Field(max_length=2000)]
-Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
+Line = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class ItemsQuery(RequestModel):
@@ -392,29 +318,6 @@ class ItemsQuery(RequestModel):
     )
     text: Annotated[Word, Field(description="What id, story or question holds.")] = ""
     page: Page = 1
-
-
-class ItemsResponse(ResponseModel):
-    """A page of items."""
-
-    items: list[Item]
-    total: int
-    matched: Annotated[int, Field(description="How many of them the conditions leave.")]
-    page: int
-    pages: int
-    factors: Annotated[dict[str, tuple[str, ...]], Field(description="The values of factors that have few.")]
-    names: Annotated[tuple[str, ...], Field(description="All factors.")]
-
-
-class How(RequestModel):
-    """How an item is asked."""
-
-    strategy: Annotated[Word, Field(description="The benchmark's first where it is left out.")] = ""
-    preset: Annotated[Word, Field(description="A preset of a model, by its name.")] = ""
-    model: Annotated[Word, Field(description="The name by which the server knows the model.")] = ""
-    thinking: Annotated[Word, Field(description="on, off, or a number of tokens.")] = ""
-    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
 
 
 class PreviewQuery(How):
@@ -435,9 +338,9 @@ class PreviewResponse(ResponseModel):
 class OwnItem(RequestModel):
     """A story of one's own."""
 
-    story: Annotated[list[Sentence], Field(min_length=1, max_length=500)]
+    story: Annotated[list[Line], Field(min_length=1, max_length=500)]
     question: Text
-    choices: Annotated[list[Sentence], Field(min_length=2, max_length=50)]
+    choices: Annotated[list[Line], Field(min_length=2, max_length=50)]
     answer: Annotated[Text, Field(description="The right one; the first choice where it is left out.")] = ""
 
 
@@ -466,16 +369,5 @@ class TrialResponse(ResponseModel):
     revision: str
     rows: Annotated[list[Values], Field(description="The lines of the journal, one for each request.")]
     score: Annotated[Values, Field(description="How the reply was read.")]
-    sentences: Annotated[list[Values], Field(description="The story beside the reply.")]
+    sentences: Annotated[list[Sentence], Field(description="The story beside the reply.")]
     requests: Annotated[list[str], Field(description="The bodies that were sent.")]
-
-    @classmethod
-    def of(cls, trial: Trial) -> TrialResponse:
-        """What is told of a try."""
-        told = {name: getattr(trial, name) for name in cls.model_fields}
-        return cls.model_validate({
-            **told,
-            "rows": [dict(row) for row in trial.rows],
-            "sentences": [fields_of(one) for one in trial.sentences],
-            "requests": list(trial.requests),
-        })  # fmt: skip

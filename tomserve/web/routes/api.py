@@ -35,7 +35,7 @@ from tomserve.web.access import Access, Bench, Reader, Runner, VisibleRun, acces
 from tomserve.web.accounts import Person, secret_digest
 from tomserve.web.answer_index import Filters
 from tomserve.web.background import Result
-from tomserve.web.items import How, Source
+from tomserve.web.items import Source
 from tomserve.web.queue import Where
 from tomserve.web.routes.items import own_item
 from tomserve.web.run_index import RunEntry
@@ -174,9 +174,9 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 
 @routes.get("/progress/{name:path}", tags=["experiments"])
-def progress(line: VisibleRun) -> schemas.ProgressResponse:
+def progress(line: VisibleRun) -> run_status.RunStatus:
     """How far a run is, with its last answers and the end of its log, whoever started it."""
-    return schemas.ProgressResponse.of(run_status.Follower(line.folder, line.name).status())
+    return run_status.Follower(line.folder, line.name).status()
 
 
 @routes.get("/events/{name:path}", response_class=EventSourceResponse, responses=STREAM, tags=["experiments"])
@@ -184,9 +184,7 @@ async def events(line: VisibleRun, request: Request) -> AsyncIterator[ServerSent
     """The same as server-sent events, until the run has ended."""
     ending = workbench(request).ending
     async for seen in run_status.events(line.folder, line.name, ending=ending):
-        yield ServerSentEvent(
-            data=schemas.ProgressResponse.of(seen).model_dump(mode="json"), event="progress", retry=2000
-        )
+        yield ServerSentEvent(data=seen.model_dump(mode="json"), event="progress", retry=2000)
     if not ending.is_set():
         yield ServerSentEvent(raw_data="ended", event="end")
 
@@ -287,7 +285,7 @@ def answers(line: VisibleRun, query: Annotated[schemas.AnswersQuery, Query()]) -
 def answer(line: VisibleRun, query: Annotated[schemas.AnswerQuery, Query()]) -> schemas.AnswerResponse:
     """One answer: the question with its gold chain, the reply, how it was read, and what was sent."""
     found = web_answers.answer(line.folder, query.item, query.strategy, query.sample, query.model)
-    return schemas.AnswerResponse.of(found)
+    return schemas.AnswerResponse.model_validate(found)
 
 
 @routes.get("/compare", response_model=schemas.CompareResponse, responses=COMPUTING, tags=["results"])
@@ -310,7 +308,7 @@ def compare(
     told = {
         **result.facts,
         "tables": analyses.comparison_tables(result),
-        "flips": schemas.FlipsResponse.model_validate(flips),
+        "flips": flips,
     }
     return schemas.CompareResponse.model_validate(told)
 
@@ -349,16 +347,16 @@ def board(bench: Bench, person: Reader, query: Annotated[leaderboard.Filters, Qu
     return leaderboard.find_board(bench.register, person, query)
 
 
-@routes.get("/items/{benchmark}", response_model=schemas.ItemsResponse, responses=COMPUTING, tags=["items"])
+@routes.get("/items/{benchmark}", response_model=web_items.Listing, responses=COMPUTING, tags=["items"])
 def items(
     bench: Bench, person: Reader, benchmark: str, query: Annotated[schemas.ItemsQuery, Query()]
-) -> schemas.ItemsResponse | Response:
+) -> web_items.Listing | Response:
     """The items of a benchmark in pages of 50, those that the conditions leave."""
     found = web_items.find_index(Source(benchmark, query.gold), bench.register, person)
     if found is None:
         return computing_response()
     wanted = web_items.ItemQuery(tuple(query.where), query.text.strip(), query.page)
-    return schemas.ItemsResponse.model_validate(web_items.list_items(found, wanted))
+    return web_items.list_items(found, wanted)
 
 
 @routes.get("/items/{benchmark}/prompt", response_model=schemas.PreviewResponse, responses=COMPUTING, tags=["items"])
@@ -369,8 +367,7 @@ def prompt(
     found = web_items.find_index(Source(benchmark, query.gold), bench.register, person)
     if found is None:
         return computing_response()
-    how = How(query.strategy, query.preset, query.model, query.thinking, query.temperature, query.seed)
-    made = web_items.preview(web_items.find_item(found, query.item).item, how)
+    made = web_items.preview(web_items.find_item(found, query.item).item, query)
     return schemas.PreviewResponse(
         strategy=made.strategy.name, more=made.more, bodies=[one.body.decode() for one in made.sent]
     )
@@ -392,9 +389,8 @@ def ask(bench: Bench, person: Runner, body: schemas.TrialRequest) -> schemas.Sta
         if found is None:
             return computing_response()
         chosen = web_items.find_item(found, body.item or "").item
-    how = How(body.strategy, body.preset, body.model, body.thinking, body.temperature, body.seed)
     name = playground.start_trial(
-        bench.settings, person, chosen, how, base_url=body.base_url.strip(), key=body.key, seconds=body.seconds
+        bench.settings, person, chosen, body, base_url=body.base_url.strip(), key=body.key, seconds=body.seconds
     )
     return schemas.Started(name=name)
 
@@ -402,7 +398,7 @@ def ask(bench: Bench, person: Runner, body: schemas.TrialRequest) -> schemas.Sta
 @routes.get("/try/{name}", tags=["items"])
 def tried(bench: Bench, person: Reader, name: str) -> schemas.TrialResponse:
     """What came of a try: the raw reply, how it was read, and what was sent."""
-    return schemas.TrialResponse.of(playground.read_trial(bench.settings, person, name))
+    return schemas.TrialResponse.model_validate(playground.read_trial(bench.settings, person, name))
 
 
 @routes.get("/servers", tags=["workbench"])

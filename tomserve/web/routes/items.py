@@ -33,6 +33,17 @@ def source_of(benchmark: Text = "", gold: Text = "", path: Text = "", run: Text 
 
 
 ItemSource = Annotated[Source, Depends(source_of)]
+Short = Annotated[str, Query(max_length=200)]
+
+
+def how_of(
+    strategy: Short = "", preset: Short = "", model: Short = "", thinking: Short = "",
+    temperature: Annotated[float, Query(ge=0, le=2)] = 0.0, seed: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+) -> How:  # fmt: skip
+    """How an item is asked that an address names."""
+    return How(strategy=strategy, preset=preset, model=model, thinking=thinking, temperature=temperature, seed=seed)
+
+
 ItemId = Annotated[str, Query(max_length=320)]
 
 
@@ -85,9 +96,8 @@ def show_items(
 
 @router.get("/items/item")
 def show_item(
-    request: Request, person: Reader, source: ItemSource, id: ItemId, where: Many = None, text: Text = "",
-    variant: Text = "", strategy: Text = "", preset: Text = "", model: Text = "", thinking: Text = "",
-    temperature: Annotated[float, Query(ge=0, le=2)] = 0.0, seed: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    request: Request, person: Reader, source: ItemSource, how: Annotated[How, Depends(how_of)], id: ItemId,
+    where: Many = None, text: Text = "", variant: Text = "",
 ) -> HTMLResponse:  # fmt: skip
     """The page of one item: its story with the gold chain, its factors, its variants, and what would be sent."""
     query = ItemQuery(_conditions(where, None), text.strip())
@@ -102,7 +112,6 @@ def show_item(
         if made is None:
             return render_page(request, "items_wait.html.j2", address=f"/items/item?{request.url.query}", id=id)
         shown = next((one.item for one in made if one.kind == variant and one.item is not None), found.item)
-    how = items.How(strategy, preset, model, thinking, temperature, seed)
     preview, error = None, ""
     try:
         preview = items.preview(shown, how)
@@ -157,6 +166,7 @@ def show_variants(request: Request, person: Reader, source: ItemSource, id: Item
 HERE = "this machine"  # what the form calls a server that runs on this machine, or the embedded model
 
 Field = Annotated[str, Form(max_length=2000)]
+Name = Annotated[str, Form(max_length=200)]
 Long = Annotated[str, Form(max_length=200_000)]
 
 
@@ -211,8 +221,8 @@ def _item(request: Request, person: Person, values: dict[str, Any]) -> Item | No
 @router.post("/try")
 def ask(
     request: Request, person: Runner, benchmark: Field = "", gold: Field = "", path: Field = "", run: Field = "",
-    item: Field = "", strategy: Field = "", preset: Field = "", model: Field = "", base_url: Field = "",
-    key: Field = "", thinking: Field = "", story: Long = "", question: Long = "", choices: Long = "",
+    item: Field = "", strategy: Name = "", preset: Name = "", model: Name = "", base_url: Field = "",
+    key: Field = "", thinking: Name = "", story: Long = "", question: Long = "", choices: Long = "",
     answer: Long = "", temperature: Annotated[float, Form(ge=0, le=2)] = 0.0,
     seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
     seconds: Annotated[float, Form(ge=1, le=playground.LONGEST)] = playground.DEADLINE,
@@ -228,7 +238,7 @@ def ask(
         chosen = _item(request, person, values) if item else own_item(story, question, choices, answer)
         if chosen is None:
             raise ConfigError("the items are still being read for the first time; ask again in a moment")
-        how = How(strategy, preset, model, thinking, temperature, seed)
+        how = how_of(strategy, preset, model, thinking, temperature, seed)
         settings = workbench(request).settings
         name = playground.start_trial(
             settings, person, chosen, how, base_url=base_url.strip(), key=key, seconds=seconds
