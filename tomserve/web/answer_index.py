@@ -35,8 +35,6 @@ from tomserve.web import background
 from tomserve.web.background import Result
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
-RANK = "rank:"  # how the columns of ranks begin
-RANKED = ("strategy", "status", "outcome", "answer")  # the columns of words by which a list is sorted
 SHOWN = 160  # characters of a reply that a list shows
 SEARCHED = 4000  # characters of a reply that can be searched
 VALUES = 60  # values that a factor may have to be offered as a filter
@@ -154,9 +152,7 @@ def _join_scores(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) 
         .then(pl.lit("wrong"))
         .otherwise(pl.lit("none"))
     )
-    found = found.with_columns(outcome=outcome, chain=chain, place=pl.int_range(pl.len(), dtype=pl.UInt32))
-    ranks = (pl.col(name).rank("dense").cast(pl.UInt32).alias(f"{RANK}{name}") for name in RANKED)
-    return found.with_columns(ranks)
+    return found.with_columns(outcome=outcome, chain=chain, place=pl.int_range(pl.len(), dtype=pl.UInt32))
 
 
 def _factors(scores: pl.DataFrame) -> list[str]:
@@ -196,7 +192,6 @@ def _about(table: pl.DataFrame, scores: pl.DataFrame, turns: bool) -> dict[str, 
 
 
 def _is_filter(values: Sequence[Sequence[Any]]) -> bool:
-    """Whether a factor of these values can be a filter: there are several, and not too many or too long ones."""
     return 1 < len(values) <= VALUES and all(len(str(value)) <= LONGEST for value, _ in values)
 
 
@@ -211,8 +206,8 @@ SIZE = 50  # answers on a page
 MOST_SEARCHED = 200 << 20
 """Bytes of texts that are searched while somebody waits, which takes about a quarter of a second."""
 
-SORTS = {"item": "place", **{name: f"{RANK}{name}" for name in ("strategy", "outcome", "status", "answer")},
-         "break": "chain_break", "sample": "sample"}  # fmt: skip
+SORTS = {name: name for name in ("strategy", "outcome", "status", "answer", "sample")}
+SORTS |= {"item": "place", "break": "chain_break"}
 """What one can sort by, each with its column."""
 
 _PLAIN = ("strategy", "model", "status", "outcome", "chain")
@@ -293,7 +288,7 @@ class Page:
 
 
 def index_of(run: Path) -> Result | None:
-    """The index of a run's answers; None while it is made. An error of it is in the result."""
+    """The index of a run's answers; None while it is made."""
     return background.compute("answers", run)
 
 
@@ -341,8 +336,7 @@ def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, A
     """The answers at these places of the index, in this order."""
     shown = pl.col("reply").str.slice(0, SHOWN).alias("shown")
     long = (pl.col("reply").str.len_chars() > SHOWN).alias("long")
-    left_out = ("reply", *(name for name in table.collect_schema().names() if name.startswith(RANK)))
-    found = table.filter(pl.col("place").is_in(list(places))).with_columns(shown, long).drop(left_out).collect()
+    found = table.filter(pl.col("place").is_in(list(places))).with_columns(shown, long).drop("reply").collect()
     rows = {row["place"]: row for row in found.iter_rows(named=True)}
     return [rows[place] for place in places]
 
@@ -350,15 +344,12 @@ def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, A
 def _places(table: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.Series, str]:
     """The places of the answers that the filters leave, in order, and why texts were not searched, if they were not."""
     frame, unsearched = _apply_filters(table, filters, index)
-    columns = dict.fromkeys(("place", SORTS[filters.sort]))
-    return _in_order(frame.select(*columns), filters).collect()["place"], unsearched
-
-
-def _in_order(frame: pl.LazyFrame, filters: Filters) -> pl.LazyFrame:
-    if filters.sort == "item":
-        return frame.reverse() if filters.down else frame
-    # The rows stand in the order of their places. To keep it is a quarter of the work of sorting by place as well.
-    return frame.sort(SORTS[filters.sort], descending=filters.down, nulls_last=True, maintain_order=True)
+    found = frame.select(*dict.fromkeys(("place", SORTS[filters.sort])))
+    if filters.sort != "item":
+        found = found.sort(SORTS[filters.sort], descending=filters.down, nulls_last=True, maintain_order=True)
+    elif filters.down:
+        found = found.reverse()
+    return found.collect()["place"], unsearched
 
 
 def _apply_filters(frame: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.LazyFrame, str]:

@@ -1,14 +1,9 @@
 """Items to look at: an index of those of a benchmark, file or run, belief timelines, variants, and the prompts that
-would be sent.
-
-A previewed request is the body that an evaluation sends, byte for byte; only the first requests can be known before
-anything is asked.
-"""
+would be sent, byte for byte as an evaluation sends them."""
 
 from __future__ import annotations
 
 import functools
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +38,6 @@ FACTOR = "factor:"  # how the columns of factors begin
 MOST = 5_000_000  # how many items are indexed at most
 
 
-def lines_of(index: Path) -> Path:
-    """The file of the items' lines that belongs to a table."""
-    return index.with_suffix(".jsonl")
-
-
 def index_computation(benchmark: str, gold: str, file: Path | None) -> Computation:
     """What makes the index of a benchmark's items, or of those in a file.
 
@@ -69,46 +59,28 @@ def _sources(benchmark: str, file: Path | None) -> Iterator[Path]:
 
 
 def items(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the index of items. runs: none. options: benchmark, gold, file. Nothing is to be
-    known besides.
-
-    Raises ConfigError where the items cannot be read, OSError where the files cannot be written.
-    """
+    """Write the index of items. options: benchmark, gold, file. Raises ConfigError where the items cannot be read."""
     del runs
     benchmark, gold, file = options["benchmark"], options["gold"], options["file"]
-    path = out / TABLE
     source: Iterable[Item]
     if benchmark:
         source = benchmarks.get(benchmark).items(Path(file) if file else None, gold or None, benchmarks.ALL)
     else:
         source = read_items(Path(file))
-    columns: dict[str, list[Any]] = {name: [] for name in ("id", "benchmark", "cluster", "question", "story", "base")}
+    rows: list[tuple[Any, ...]] = []
     factors: dict[str, dict[int, str]] = {}
-    begins = array("Q")
-    with lines_of(path).open("wb") as lines:
-        at = 0
-        for number, item in enumerate(source):
-            if number >= MOST:
-                raise ConfigError(f"there are more than {MOST:,} items; give a file of fewer")
-            line = item.to_json() + b"\n"
-            lines.write(line)
-            begins.append(at)
-            at += len(line)
-            told = (item.id, item.benchmark, item.cluster, item.question, " ".join(item.story), item.base)
-            for name, value in zip(columns, told, strict=True):
-                columns[name].append(value)
-            for name, factor in item.factors.items():
-                factors.setdefault(name, {})[number] = factor_text(factor)
-    count = len(begins)
-    made = pl.DataFrame({**columns, "begin": list(begins)}, schema=_SCHEMA).with_columns(
-        pl.Series(f"{FACTOR}{name}", [values.get(place) for place in range(count)], dtype=pl.String)
+    for number, item in enumerate(source):
+        if number >= MOST:
+            raise ConfigError(f"there are more than {MOST:,} items; give a file of fewer")
+        rows.append((item.id, item.question, " ".join(item.story), item.to_json().decode()))
+        for name, factor in item.factors.items():
+            factors.setdefault(name, {})[number] = factor_text(factor)
+    made = pl.DataFrame(rows, orient="row", schema=dict.fromkeys(("id", "question", "story", "line"), pl.String))
+    made.with_row_index("place").with_columns(
+        pl.Series(f"{FACTOR}{name}", [values.get(place) for place in range(len(rows))], dtype=pl.String)
         for name, values in factors.items()
-    )
-    made.write_parquet(path, compression="lz4", row_group_size=10_000)
+    ).write_parquet(out / TABLE, compression="lz4", row_group_size=10_000)
     return {}
-
-
-_SCHEMA = {**dict.fromkeys(("id", "benchmark", "cluster", "question", "story", "base"), pl.String), "begin": pl.UInt64}
 
 
 def factor_text(value: object) -> str:
@@ -219,7 +191,7 @@ def list_items(found: Path, query: ItemQuery) -> Listing:
         for name in names
         if 1 < len(values := counted[f"{FACTOR}{name}"][0].to_list()) <= VALUES
     }
-    return Listing(_items(found, table, shown), total, len(places), page, pages, factors, names)
+    return Listing(_items(table, shown), total, len(places), page, pages, factors, names)
 
 
 def _natural(value: str) -> tuple[float, str]:
@@ -230,22 +202,25 @@ def find_item(found: Path, name: str, query: ItemQuery | None = None) -> ItemPla
     """The item of that id, among those that are wanted where it is one of them. Raises ConfigError where there is none,
     and as `list_items` does."""
     table, names = _open_index(found)
-    here = table.with_row_index("place").filter(pl.col("id") == name).select("place").collect()
+    here = table.filter(pl.col("id") == name).select("place").collect()
     if here.is_empty():
         raise ConfigError(f"there is no item {name!r:.320} here")
     own = int(here["place"][0])
     places = _places(table, query or ItemQuery(), names)
     at = places.index(own) if own in places else None
     if at is None:
-        return ItemPlace(_items(found, table, [own])[0], 0, len(places), None, None)
+        return ItemPlace(_items(table, [own])[0], 0, len(places), None, None)
     around = [places[at - 1] if at else None, places[at + 1] if at + 1 < len(places) else None]
-    ids = [None if place is None else str(table.slice(place, 1).select("id").collect().item()) for place in around]
-    return ItemPlace(_items(found, table, [own])[0], at + 1, len(places), *ids)
+    ids = [
+        None if place is None else str(table.filter(pl.col("place") == place).select("id").collect().item())
+        for place in around
+    ]
+    return ItemPlace(_items(table, [own])[0], at + 1, len(places), *ids)
 
 
 def _places(table: pl.LazyFrame, query: ItemQuery, names: Sequence[str]) -> list[int]:
     """The places of the items that are wanted, in their order."""
-    chosen = table.with_row_index("place")
+    chosen = table
     for condition in query.where:
         if condition == EVERY or not condition.strip():
             continue
@@ -265,17 +240,10 @@ def _places(table: pl.LazyFrame, query: ItemQuery, names: Sequence[str]) -> list
     return [int(place) for place in chosen.select("place").collect()["place"]]
 
 
-def _items(found: Path, table: pl.LazyFrame, places: Sequence[int]) -> tuple[Item, ...]:
+def _items(table: pl.LazyFrame, places: Sequence[int]) -> tuple[Item, ...]:
     """The items at these places."""
-    if not places:
-        return ()
-    begins = table.select("begin").collect()["begin"].gather(list(places)).to_list()
-    items = []
-    with lines_of(found).open("rb") as file:
-        for begin in begins:
-            file.seek(begin)
-            items.append(Item.from_json(file.readline()))
-    return tuple(items)
+    lines = table.filter(pl.col("place").is_in(places)).select("line").collect()["line"]
+    return tuple(Item.from_json(line) for line in lines)
 
 
 RUNS = 30  # how many runs are looked at for the answers to one item, the newest first

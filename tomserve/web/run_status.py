@@ -15,7 +15,6 @@ import contextlib
 import os
 import shutil
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,8 +32,6 @@ from tomserve.errors import ConfigError
 from tomserve.runs import progress
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Progress
-from tomserve.serving import registry
-from tomserve.serving.registry import LiveRecord
 from tomserve.status import ANSWERS as READABLE
 from tomserve.web import run_index
 from tomserve.web.accounts import Person
@@ -46,7 +43,7 @@ SLICES = 4  # so often between two looks it is asked whether the server ends
 
 JOURNALS = ("responses.jsonl", "noise.jsonl")
 TAIL = 1 << 18  # so many bytes of the end of a journal, and of a log, are read at most
-ANSWERS = 12  # so many of the last answers are shown
+ANSWERS, RECENT = 12, 50  # so many of the last answers are shown beside a run that goes on, and in their list
 
 LOG_LINES = 80
 LONGEST_TEXT = 400
@@ -210,6 +207,15 @@ def last_rows(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
                 yield row
 
 
+def recent_answers(folder: Path) -> list[dict[str, Any]]:
+    """The last answers of a run that goes on, the newest first; none where they cannot be read."""
+    try:
+        with files.open_for_reading(folder / JOURNALS[0]) as file:
+            return [_answer(row).model_dump() for row in islice(last_rows(last_lines(file, 4 * TAIL)), RECENT)]
+    except (OSError, ConfigError):
+        return []
+
+
 def pace(folder: Path) -> float | None:
     """How many rows a second the run wrote, by the times of its last rows; None where these do not tell."""
     times = []
@@ -275,7 +281,6 @@ async def events(
 PAGE = 50  # runs on a page of the list
 NEWEST = 5  # so many of the runs that ended last are shown, and so many of those that failed
 LONGEST = 200  # characters of a filter that are looked at
-FOUND_FOR = 5.0  # seconds for which what servers said is believed before they are asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,23 +457,3 @@ def free(folder: Path) -> int | None:
         except OSError:
             continue
     return None
-
-
-class Servers:
-    """The servers that this user started on this machine, as last seen; a busy one may take seconds to answer, so that
-    they are asked at most every FOUND_FOR seconds, by one at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: list[LiveRecord] = []
-        self._at = -FOUND_FOR
-
-    def states(self) -> list[LiveRecord]:
-        """The servers with their states: ready, loading or silent. It may take as long as a server is silent."""
-        with self._lock:
-            if time.monotonic() - self._at > FOUND_FOR:
-                self._seen, self._at = registry.believed_records(), time.monotonic()
-            return self._seen
-
-
-SERVERS = Servers()  # the servers of this machine, for all pages

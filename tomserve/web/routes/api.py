@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, ConflictError, one_of
 from tomserve.runs.runfolder import read_manifest
+from tomserve.serving import registry
 from tomserve.studies import study_names as studies
 from tomserve.web import (
     analyses,
@@ -409,7 +410,7 @@ def servers(person: Reader) -> list[schemas.Server]:
         schemas.Server(
             model=one_line(one.record.model), url=one_line(one.record.url), started=one.record.started, state=one.state
         )
-        for one in run_status.SERVERS.states()
+        for one in registry.believed_records()
     ]
 
 

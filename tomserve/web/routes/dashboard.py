@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
 from tomserve.engine.redact import Redactor
-from tomserve.serving import keys
+from tomserve.serving import keys, registry
 from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, access, workbench
 from tomserve.web.accounts import Person
@@ -42,7 +42,7 @@ def now(request: Request, person: Reader) -> HTMLResponse:
 def servers(request: Request, person: Reader) -> HTMLResponse:
     """The part of the Dashboard that lists the servers which this user started on this machine."""
     mask = Redactor(*keys.all_keys())
-    found = [(one, mask(one.last_log_line())) for one in run_status.SERVERS.states()]
+    found = [(one, mask(one.last_log_line())) for one in registry.believed_records()]
     return render_page(request, "dashboard/servers.html.j2", servers=found)
 
 

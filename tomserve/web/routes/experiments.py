@@ -27,6 +27,7 @@ from tomserve.engine import transports
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring.table import MEASURED
+from tomserve.serving import registry
 from tomserve.serving.endpoint import normalize_url
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
@@ -491,7 +492,7 @@ def _plan_of(form: Form, request: Request, person: Person) -> dict[str, Any]:
 
 
 def _servers() -> list[Any]:
-    return [one for one in run_status.SERVERS.states() if one.state != "silent"]
+    return [one for one in registry.believed_records() if one.state != "silent"]
 
 
 _NO_PLAN: dict[str, Any] = {"plan": None, "coming": False, "pace": None}

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -244,30 +242,6 @@ def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
     return [one.name for one in lines if one.of == seen.name and one.running]
 
 
-BYTES = 1 << 20  # bytes of the end of a journal that are read
-
-
-def recent_answers(journal: Path, most: int = 50, size: int = BYTES) -> tuple[Mapping[str, Any], ...]:
-    """The last rows of a journal as a list shows them, the newest first; none where it cannot be read.
-
-    most: how many. size: how many bytes of the end are read.
-    """
-    try:
-        with files.open_for_reading(journal) as file:
-            return tuple(map(_row, islice(run_status.last_rows(run_status.last_lines(file, size)), most)))
-    except (OSError, ConfigError):
-        return ()
-
-
-def _row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = row.get("text")
-    return {
-        **{name: str(row.get(name) or "") for name in ("item", "strategy", "status", "time")},
-        **{name: row[name] if type(row.get(name)) is int else 0 for name in ("sample", "turn")},
-        **{"model": "", "text": text if isinstance(text, str) else ""},
-    }
-
-
 OUTCOMES = {
     "right": "right",
     "wrong": "wrong",
@@ -301,7 +275,7 @@ def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
         "without": answer_index.NONE,
     }
     if line.running:
-        shown["recent"] = recent_answers(line.folder / "responses.jsonl")
+        shown["recent"] = run_status.recent_answers(line.folder)
     elif line.kind and not line.broken:
         if request.query_params.get("again") == "1":
             background.compute("answers", line.folder, again=True)
@@ -315,9 +289,7 @@ def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
 
 def _link(quoted: str, row: Mapping[str, Any], filters: Filters | None = None) -> str:
     """The address of the page of one answer, with the filters that lead to the ones before and after it."""
-    asked = [("item", row["item"]), ("strategy", row["strategy"])]
-    asked += [("sample", str(row["sample"]))] if row.get("sample") else []
-    asked += [("model", row["model"])] if row.get("model") else []
+    asked = [(name, str(row[name])) for name in ("item", "strategy", "sample", "model") if row.get(name)]
     more = [] if filters is None else [(f"in.{name}", value) for name, value in _pairs(filters)]
     return f"/answer/{quoted}?{urlencode([*asked, *more])}"
 
