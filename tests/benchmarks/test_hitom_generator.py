@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.conftest import Outcome, data_file
 from tests.conftest import make_item as any_item
 from tomserve.benchmarks import hitom
-from tomserve.benchmarks.hitom import plan as hitom_plan
 from tomserve.benchmarks.hitom.benchmark import Tally
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell
 from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
 from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_item, read_records, story_factors
-from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
+from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan, words
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
@@ -105,8 +104,8 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
         lines = item_lines(family)
         named = {word.rstrip(".") for told in family.stories for text in told.sentences for word in text.split()}
         assert len(set(family.choices)) == len(family.choices) == (plan.choices or len(family.choices))
-        assert set(family.choices) <= set(hitom_plan.CONTAINERS)
-        assert plan.choices or set(family.choices) == named & set(hitom_plan.CONTAINERS)
+        assert set(family.choices) <= set(words().containers)
+        assert plan.choices or set(family.choices) == named & set(words().containers)
         for told in family.stories:
             story = Story.parse(told.sentences)
             story.check()

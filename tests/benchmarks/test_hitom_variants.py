@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.conftest import DATA
 from tests.helpers.hitom_stories import all_beliefs, stories
 from tomserve.benchmarks import hitom, retelling
-from tomserve.benchmarks.hitom import variants
 from tomserve.benchmarks.hitom.baselines import EXPLANATIONS, RULES, places, who_knows_what
 from tomserve.benchmarks.hitom.events import (
     Distractor,
@@ -28,7 +27,7 @@ from tomserve.benchmarks.hitom.events import (
     read_story,
 )
 from tomserve.benchmarks.hitom.generator import items as generated
-from tomserve.benchmarks.hitom.plan import Plan
+from tomserve.benchmarks.hitom.plan import Plan, words
 from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.variants import (
@@ -220,7 +219,7 @@ def test_what_has_no_variant_says_why() -> None:
         retell(item, AGAIN)
     story = Story.parse(["Ann entered the den.", "The pen is in the box_1."])
     with pytest.raises(InapplicableError, match=TOO_MANY):
-        other_things(story, [f"{colour}_box" for colour in variants.COLOURS], Dice("1"))
+        other_things(story, [f"{colour}_box" for colour in words().other_colours], Dice("1"))
     lines = ["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.", "Ann exited the den."]
     assert reorder(Story.parse(lines), Dice("1")).sentences() == (*lines[:2], lines[3], lines[2])
     with pytest.raises(InapplicableError, match=FIXED):  # Bo trusts Ann because she left later

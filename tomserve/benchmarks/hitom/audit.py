@@ -10,10 +10,9 @@ that all asked agents saw together, and a uniform guess among the containers tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -33,8 +32,7 @@ CAUSES = ("stale half", "room re-entry", "unexplained", "semantics")
 """
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One disagreement: a record with its label, both tracked answers, and the sentences that decided them."""
 
     record: Record
@@ -68,29 +66,26 @@ class Audit:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """One row for each record: half, order, deception, label, both tracked answers, the twin's label, cause."""
+        """One row for each record: half, order, deception, label, both tracked answers, the twin's label, cause, the
+        number of containers mentioned, and whether each baseline answers it right."""
         return pl.DataFrame([self._row(record) for record in self.records], infer_schema_length=None)
 
     def _row(self, record: Record) -> dict[str, Any]:
-        tracked: dict[str, str] = {name: self.trace(record).belief(record.asked, name) for name in SEMANTICS}
-        other = STALE if record.half == CORRECTED else CORRECTED
-        return {
-            "half": record.half,
-            "order": record.order,
-            "deception": record.deception,
-            "label": record.answer,
-            **tracked,
-            "twin": self._labels.get((record.key, other)),
-            "cause": self._cause(record, tracked["released"]),
-        }
-
-    def _cause(self, record: Record, released: str) -> str | None:
-        if record.answer == released:
-            return None
+        traced = self.trace(record)
+        released, common = (traced.belief(record.asked, name) for name in SEMANTICS)
         corrected = self._labels.get((record.key, CORRECTED), record.answer)
-        if record.half == STALE and record.answer != corrected:
-            return "stale half"
-        return "room re-entry" if record.story.reentered else "unexplained"
+        cause = None
+        if record.answer != released:
+            cause = "room re-entry" if record.story.reentered else "unexplained"
+            cause = "stale half" if record.half == STALE and record.answer != corrected else cause
+        rules = answers(traced, record.asked)
+        return {
+            **{"key": record.key, "half": record.half, "order": record.order, "deception": record.deception},
+            **{"label": record.answer, "released": released, "common_knowledge": common, "cause": cause},
+            "twin": self._labels.get((record.key, STALE if record.half == CORRECTED else CORRECTED)),
+            "mentioned": len(find_mentioned(record.story.sentences(), record.choices)),
+            **{name: rules[rule] == record.answer for name, rule in BASELINES.items()},
+        }
 
     def findings(self) -> Iterator[Finding]:
         """Disagreements by cause, then order, deception and place in the file."""
@@ -119,88 +114,66 @@ class Audit:
 
     def agreement(self) -> pl.DataFrame:
         """How many labels are the tracker's, by half, semantics and order (with "all" for the total of a half)."""
-        rows = []
-        for half in HALVES:
-            of_half = self.rows.filter(pl.col("half") == half)
-            if of_half.is_empty():
-                continue
-            for semantics in SEMANTICS:
-                parts = [(str(order), of_half.filter(pl.col("order") == order)) for order in self._orders()]
-                for order, part in [*parts, ("all", of_half)]:
-                    agree = int((part["label"] == part[semantics]).sum())
-                    rows.append(
-                        {"half": half, "semantics": semantics, "order": order, "agree": agree, "total": part.height}
-                    )
-        return pl.DataFrame(rows)
+        agree = self.rows.select(
+            "half",
+            pl.col("order").cast(pl.String),
+            *((pl.col("label") == pl.col(name)).alias(name) for name in SEMANTICS),
+        )
+        both = pl.concat([agree, agree.with_columns(order=pl.lit("all"))]).unpivot(
+            SEMANTICS, index=["half", "order"], variable_name="semantics", value_name="agree"
+        )
+        counts = both.group_by("half", "semantics", "order").agg(
+            pl.col("agree").sum().cast(pl.Int64), total=pl.len().cast(pl.Int64)
+        )
+        rank = {name: place for place, name in enumerate((*HALVES, *SEMANTICS))}
+        return counts.sort(*(pl.col(name).replace_strict(rank) for name in ("half", "semantics")), "order")
 
     def pairs(self) -> pl.DataFrame:
         """How many questions have different labels in the two halves, by order, and how often each half is right."""
-        both = self.rows.filter((pl.col("half") == CORRECTED) & pl.col("twin").is_not_null())
-        differ = pl.col("label") != pl.col("twin")
-        return (
-            both.group_by("order")
-            .agg(
-                pairs=pl.len().cast(pl.Int64),
-                differ=differ.sum().cast(pl.Int64),
-                corrected_tracked=(differ & (pl.col("label") == pl.col("released"))).sum().cast(pl.Int64),
-                stale_tracked=(differ & (pl.col("twin") == pl.col("released"))).sum().cast(pl.Int64),
-            )
-            .sort("order")
+        differ, label = pl.col("label") != pl.col("twin"), pl.col("released")
+        return _count(
+            self.rows.filter((pl.col("half") == CORRECTED) & pl.col("twin").is_not_null()),
+            ["order"],
+            pairs=pl.lit(value=True),
+            differ=differ,
+            corrected_tracked=differ & (pl.col("label") == label),
+            stale_tracked=differ & (pl.col("twin") == label),
         )
 
     def causes(self) -> pl.DataFrame:
         """The number of disagreements by cause, order and deception."""
         rows = [(f.cause, f.record.order, f.record.deception) for f in self.findings()]
-        frame = pl.DataFrame(
-            rows, schema={"cause": pl.String, "order": pl.Int64, "deception": pl.Boolean}, orient="row"
-        )
-        return frame.group_by("cause", "order", "deception", maintain_order=True).agg(count=pl.len().cast(pl.Int64))
+        schema = {"cause": pl.String, "order": pl.Int64, "deception": pl.Boolean}
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        return frame.group_by(*schema, maintain_order=True).agg(count=pl.len().cast(pl.Int64))
 
     def semantics(self) -> pl.DataFrame:
         """How many distinct questions have another answer by the other semantics, by order and deception."""
-        first = self.rows.with_columns(key=pl.Series([record.key for record in self.records])).unique(
-            "key", keep="first", maintain_order=True
-        )
+        first = self.rows.unique("key", keep="first", maintain_order=True)
         differ = pl.col("released") != pl.col("common_knowledge")
-        return (
-            first.group_by("order", "deception")
-            .agg(differ=differ.sum().cast(pl.Int64), questions=pl.len().cast(pl.Int64))
-            .sort("order", "deception")
-        )
+        return _count(first, ["order", "deception"], differ=differ, questions=pl.lit(value=True))
 
-    def baselines(self, half: str = CORRECTED) -> pl.DataFrame:
-        """How many answers of every baseline are the labels of a half, by order, out of `questions`.
+    def baselines(self) -> pl.DataFrame:
+        """How many answers of every baseline are the labels of the corrected half, by order, out of `questions`.
 
-        `chance` is the mean of 1 / containers mentioned, `find_mentioned` their mean number.
+        `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number.
         """
-        rows = [_baselines(record, self.trace(record)) for record in self.records if record.half == half]
-        if not rows:
-            return pl.DataFrame()
-        rules = ("joint_witness", "first_order", "reality")
-        return (
-            pl.DataFrame(rows)
-            .group_by("order")
-            .agg(
-                pl.len().cast(pl.Int64).alias("questions"),
-                *(pl.col(rule).sum().cast(pl.Int64) for rule in rules),
-                (1 / pl.col("mentioned")).mean().alias("chance"),
-                pl.col("mentioned").mean(),
-            )
-            .sort("order")
+        rows = self.rows.filter(pl.col("half") == CORRECTED)
+        right = _count(rows, ["order"], questions=pl.lit(value=True), **{name: pl.col(name) for name in BASELINES})
+        means = rows.group_by("order").agg(
+            chance=(1 / pl.col("mentioned")).mean(), mentioned=pl.col("mentioned").mean()
         )
-
-    def _orders(self) -> list[int]:
-        return sorted({record.order for record in self.records})
+        return right.join(means, on="order", maintain_order="left")
 
 
-def _baselines(record: Record, traced: Trace) -> dict[str, Any]:
-    """Whether each rule of the score tables answers a record right, with its order and the containers mentioned."""
-    found = answers(traced, record.asked)
-    return {
-        "order": record.order,
-        **{name.removeprefix("always ").replace(" ", "_"): label == record.answer for name, label in found.items()},
-        "mentioned": len(find_mentioned(record.story.sentences(), record.choices)),
-    }
+BASELINES = {"joint_witness": "joint witness", "first_order": "first order", "reality": "always reality"}
+"""The columns of the baselines, and the rules of baselines.py that they are."""
+
+
+def _count(rows: pl.DataFrame, by: list[str], **conditions: pl.Expr) -> pl.DataFrame:
+    """How many rows meet each condition, by these columns."""
+    each = rows.select(*by, **conditions)
+    return each.group_by(by).agg(pl.col(name).sum().cast(pl.Int64) for name in conditions).sort(by)
 
 
 def _sentence(story: Story, line: int | None) -> str:
@@ -226,19 +199,16 @@ NOTE = (
 def audit_tables(audit: Audit) -> dict[str, pl.DataFrame]:
     """Titled tables: counts as "right/total", with their share; chance is the mean of 1/containers mentioned."""
     agreement = audit.agreement().with_columns(cell=pl.format("{}/{}", "agree", "total"))
-    baselines = audit.baselines()
-    rules = [name for name in ("joint_witness", "first_order", "reality") if name in baselines.columns]
+    shares = (
+        pl.format("{}/{} {}", rule, "questions", (pl.col(rule) / pl.col("questions")).round(3)).alias(rule)
+        for rule in BASELINES
+    )
     found = {
         "labels that are the tracker's": agreement.pivot("order", index=["half", "semantics"], values="cell"),
         "questions labelled in two ways": audit.pairs(),
         "disagreements by cause": audit.causes(),
         "answers that differ by semantics": audit.semantics(),
-        "baselines against the corrected half": (
-            baselines.with_columns(
-                pl.format("{}/{} {}", rule, "questions", (pl.col(rule) / pl.col("questions")).round(3)).alias(rule)
-                for rule in rules
-            ).drop("questions", strict=False)
-        ),
+        "baselines against the corrected half": audit.baselines().with_columns(shares).drop("questions"),
     }
     return {title: frame for title, frame in found.items() if frame.height}
 

@@ -27,7 +27,7 @@ import orjson
 
 from tomserve.benchmarks.hitom.events import Story, write_question
 from tomserve.benchmarks.hitom.items import CORRECTED, item_id, number_choices, story_id, write_choices
-from tomserve.benchmarks.hitom.plan import CONTAINERS, LETTERS, ORDERS_RANGE, ROOMS, TRAITS, Cell, Plan
+from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Cell, Plan, words
 from tomserve.benchmarks.hitom.sampler import (
     MOST_PLACES,
     UNTOLD,
@@ -96,7 +96,7 @@ class Balance:
         self._traits: dict[tuple[int, bool], _Traits] = {
             (order, told): self._fresh(order, told) for order in plan.orders for told in (False, True)
         }
-        self._letters = {order: [0] * len(CONTAINERS) for order in plan.orders}
+        self._letters = {order: [0] * len(words().containers) for order in plan.orders}
         self._failed: Counter[int] = Counter()
         self._insensitive: Counter[int] = Counter()
         self._hardest_first = sorted(plan.orders, key=lambda order: -(order or ORDERS_RANGE[1] + 1))
@@ -217,7 +217,6 @@ class Balance:
 
 
 BENCHMARK = "hitom"
-_CONTAINERS = frozenset(CONTAINERS)
 
 
 class Question(NamedTuple):
@@ -336,7 +335,7 @@ def _family(
             "n_private": len(tells) - public,
             "n_distractors": len(gaps),
             "n_containers_mentioned": len(named.union([tell.container(kind) for tell in tells]).intersection(choices)),
-            "reentered": len(plot.scene.later) >= len(ROOMS) and Story.parse(sentences).reentered,
+            "reentered": len(plot.scene.later) >= len(words().rooms) and Story.parse(sentences).reentered,
         }
         ends = FastBeliefs(plot, kind, semantics)
         questions = [
@@ -365,11 +364,11 @@ def _other_choices(
     """The choices that answer no question: where else the object is seen or said to be (`own` has the answers, too);
     what else the story mentions, as far as there is room; then any, up to the number wanted."""
     right = {label for _, label in answers}
-    more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in _CONTAINERS]
+    more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in words().containers]
     if plan.choices is not None:
         more = more[: plan.choices - len(own)]
         named = {*own, *more}
-        more += dice.sample([label for label in CONTAINERS if label not in named], plan.choices - len(named))
+        more += dice.sample([label for label in words().containers if label not in named], plan.choices - len(named))
     return [*(label for label in own if label not in right), *more]
 
 

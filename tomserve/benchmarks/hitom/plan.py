@@ -1,8 +1,5 @@
 """The plan of a generated Hi-ToM set: how many stories, of what kind, what is balanced, and the words they are made
-of.
-
-Impossible plans are refused. No word is in two lists, none is in the released data file; changing a list changes
-every generated story.
+of. Impossible plans are refused.
 
     >>> Plan(stories=8, agents=(3,), orders=(0, 4)).check()
     Traceback (most recent call last):
@@ -15,49 +12,40 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Annotated, NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from tomserve import content
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics
+from tomserve.content import validation
 from tomserve.errors import ConfigError, one_of
 
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+_List = Annotated[tuple[str, ...], Field(min_length=8)]
 
 
-ROOMS = _words(
-    "library pavilion conservatory ballroom boathouse bakery chapel darkroom dormitory foyer gallery greenhouse "
-    "gymnasium infirmary barn laboratory loft mudroom nursery observatory orangery parlor refectory sauna scullery "
-    "solarium stable storeroom studio tearoom terrace vault veranda vestibule wardroom clubhouse"
-)
-OBJECTS = _words(
-    "compass lantern marble whistle thimble locket postcard flute kite magnet stapler spoon candle ticket dice medal "
-    "puppet hammer padlock ribbon snowglobe trophy wrench yoyo harmonica pencil calculator thermometer brooch chisel "
-    "domino feather goblet hairbrush inkwell keyring lighter mitten napkin paintbrush ruler sponge teaspoon "
-    "umbrella"
-)
-CONTAINERS = _words(
-    "wicker_hamper oak_trunk leather_satchel rain_barrel glass_jar clay_urn tin_canister steel_locker paper_bag "
-    "velvet_pouch filing_cabinet pine_sideboard walnut_wardrobe canvas_rucksack iron_safe cedar_chest tool_kit "
-    "hat_case cookie_tin milk_churn wine_cask soup_tureen fruit_bowl sewing_caddy bread_bin coal_scuttle gift_carton "
-    "jewel_casket mail_sack copper_kettle stone_trough brass_pail porcelain_vase silk_purse picnic_cooler plastic_tub "
-    "bamboo_cradle maple_coffer straw_punnet garden_planter enamel_saucepan coin_bank wool_stocking card_folder "
-    "moving_van wooden_hutch ceramic_crock toy_wagon"
-)
-AGENTS = _words(
-    "Amara Bashir Chiara Dmitri Eilidh Farid Greta Hiroshi Ingrid Jomo Katya Lorenzo Marisol Nadia Oluwaseun Priya "
-    "Quentin Rosalind Sanjay Tomoko Ulrich Valeria Winston Ximena Yusuf Zanele Anders Beatriz Cormac Delphine Esteban "
-    "Fatima Gunnar Henrike Ibrahim Jasmina Kofi Leocadia Mirek Noor Otieno Pernille Rashida Soren Thandiwe Umberto "
-    "Vikram Wilhelmina Xiomara Yevgenia Zoltan Aroha Bogdan Catalina Dagny Emeka"
-)
-ANIMALS = _words(
-    "badger beetle donkey ferret goose heron lizard moth parrot rabbit squirrel toad owl otter iguana eagle"
-)
-"""What somebody saw."""
-BELONGINGS = _words("scarf wallet passport notebook bracelet helmet sunglasses slippers cufflink earring")
-"""What somebody lost."""
-FOODS = _words("porridge custard lentils mustard noodles pickles radish sorbet rhubarb chutney apricot walnuts")
-"""What somebody likes or dislikes, besides containers."""
+class Words(BaseModel):
+    """The words of generated stories and of variants, as ``dataset/hitom/words.yaml`` has them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    rooms: _List
+    objects: _List
+    containers: _List
+    agents: _List
+    animals: _List
+    belongings: _List
+    foods: _List
+    other_agents: _List
+    other_containers: _List
+    released_colours: tuple[str, ...]
+    other_colours: _List
+
+
+@cache
+def words() -> Words:
+    """The words. Raises ConfigError where the file is not installed, ContentError by line for a mistake in it."""
+    return validation.load_model(content.require("dataset/hitom/words.yaml"), Words)
 
 
 TRAITS = ("position", "first-order", "tell", "letter")
@@ -144,7 +132,7 @@ class Plan:
                 f"--orders {order}: needs {order} agents, but --agents allows {fewest} in a story; ask for lower orders"
             )
         if self.choices is not None:
-            _check_range("--choices", (self.choices,), 4, len(CONTAINERS))
+            _check_range("--choices", (self.choices,), 4, len(words().containers))
         if self.lines is not None and self.lines < self.fewest_lines():
             need = self.fewest_lines()
             raise ConfigError(

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, TypeVar
 from tomserve.beliefs import Audience, Trace, Update, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM
 from tomserve.benchmarks.hitom.items import FinalBeliefs
-from tomserve.benchmarks.hitom.plan import AGENTS, ANIMALS, BELONGINGS, CONTAINERS, FOODS, OBJECTS, ROOMS, Cell, Plan
+from tomserve.benchmarks.hitom.plan import Cell, Plan, words
 from tomserve.benchmarks.hitom.tracker import AUDIENCES, OTHER_SEMANTICS, Semantics
 
 T = TypeVar("T")
@@ -267,9 +267,10 @@ class Plot:
 
 def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
     """Draw the agents and things of a story of that cell, and all of its later chapters."""
-    names = dice.sample(AGENTS, cell.agents)
+    known = words()
+    names = dice.sample(known.agents, cell.agents)
     bits = {name: 1 << at for at, name in enumerate(names)}
-    rooms, things, spare = Deck(dice, ROOMS), Deck(dice, OBJECTS), Deck(dice, CONTAINERS)
+    rooms, things, spare = Deck(dice, known.rooms), Deck(dice, known.objects), Deck(dice, known.containers)
     room, thing = rooms.draw(), things.draw()
     containers = spare.deal(_PLACES + (_FRESH if cell.tells else 0))
     rooms.kept, things.kept, spare.kept = (room,), (thing,), containers
@@ -378,14 +379,14 @@ def draw_distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], lis
 
 
 def _distractor(dice: Dice, plot: Plot) -> tuple[str, str]:
-    name, kind = dice.pick(plot.scene.names), dice.below(3)
+    name, kind, known = dice.pick(plot.scene.names), dice.below(3), words()
     if kind == 0:
-        animal = dice.pick(ANIMALS)
+        animal = dice.pick(known.animals)
         return f"{name} saw {'an' if animal[0] in 'aeiou' else 'a'} {animal}.", animal
     if kind == 1:
-        lost = dice.pick(BELONGINGS)
+        lost = dice.pick(known.belongings)
         return f"{name} lost their {lost}.", lost
-    thing = dice.pick(CONTAINERS) if dice.below(2) else dice.pick(FOODS)
+    thing = dice.pick(known.containers) if dice.below(2) else dice.pick(known.foods)
     return f"{name} {'likes' if dice.below(2) else 'dislikes'} the {thing}.", thing
 
 

@@ -13,10 +13,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tomserve.benchmarks.hitom import plan
 from tomserve.benchmarks.hitom.baselines import parse_story, semantics_of, trace_story
 from tomserve.benchmarks.hitom.events import (
     OTHER,
@@ -37,6 +37,7 @@ from tomserve.benchmarks.hitom.events import (
     write_question,
 )
 from tomserve.benchmarks.hitom.items import TrackedBeliefs, number_choices, story_factors
+from tomserve.benchmarks.hitom.plan import words
 from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import Semantics, trace
 from tomserve.errors import InapplicableError
@@ -57,39 +58,16 @@ from tomserve.variants import (
     remember_reasons,
 )
 
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-OTHER_AGENTS = _words(
-    "Adaeze Alejandra Anouk Arjun Astrid Ayumi Babajide Bronwyn Camila Chukwudi Daichi Daria Dinesh Edwige Eleni "
-    "Faisal Fernanda Florian Goran Guadalupe Haruka Hyejin Ileana Iskander Jakub Javier Joaquina Kalani Kaveh Kwame "
-    "Lakshmi Leilani Luca Magdalena Malik Meera Minh Mustafa Nkechi Oksana Omar Paolo Parisa Qiang Radu Ravindra Ruta "
-    "Saoirse Seung Shirin Siobhan Tariq Tevita Thuy Uzoma Vasilis Wambui Wojciech Xiulan Yaaseen Yolanda Zuzana "
-    "Tendai Ngaire"
-)
-OTHER_CONTAINERS = _words(
-    "tartan_suitcase birch_cupboard tweed_handbag bronze_strongbox ebony_cabinet mahogany_dresser denim_backpack "
-    "travel_valise cotton_duffel army_footlocker lacquer_box felt_holdall lawyer_briefcase rosewood_armoire "
-    "spruce_crate oaken_humidor leatherette_case camphor_chest pewter_caddy hooped_keg larch_barrel stoneware_pot "
-    "oval_tin round_canister corduroy_pouch gingham_bag padded_ottoman hemp_knapsack linen_pillowcase teak_bureau "
-    "beech_drawer zinc_tank rolltop_desk voyage_trunk corner_credenza bedside_nightstand hallway_tallboy suede_clutch "
-    "nylon_sleeve vinyl_folio poplar_casket plywood_hutch sandalwood_coffer chrome_tube titanium_safe striped_carton "
-    "lambskin_purse burlap_sack saddle_pannier mule_saddlebag postman_mailbag ribboned_package waxed_packet "
-    "quilted_satchel oblong_bandbox apothecary_locker evening_reticule brick_bunker dented_drum harbour_container"
-)
-COLOURS = _words("yellow purple orange black brown pink grey white")
-"""What takes the place of the colour in a container such as red_box."""
-RELEASED_COLOURS = _words("red blue green")
-"""The colours of the released file."""
-
-
 Names = Mapping[str, str]
 """The new name of each old one; what is not here keeps its name."""
 
 TOO_MANY = "more names than there are other words for"
-_COLOURED = re.compile(rf"({'|'.join((*RELEASED_COLOURS, *COLOURS))})_(.+)")
+
+
+@cache
+def _coloured() -> re.Pattern[str]:
+    """What matches the name of a container that is called by its colour, such as red_box."""
+    return re.compile(rf"({'|'.join((*words().released_colours, *words().other_colours))})_(.+)")
 
 
 def rename_story(story: Story, names: Names) -> Story:
@@ -127,7 +105,7 @@ def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, 
             others[event.sort][event.thing] = None
     liked = {**others["likes"], **others["dislikes"]}
     offered = [choice for choice in choices if choice != UNKNOWN]
-    known = {*holders, *offered, *plan.CONTAINERS}
+    known = {*holders, *offered, *words().containers}
     nouns = {_noun(name) for name in (*holders, *offered)} - {""}
     for thing in liked:  # which may be a container that nothing lies in
         if thing not in objects and (thing in known or _noun(thing) in nouns):
@@ -137,10 +115,10 @@ def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, 
     used.update(event.room.casefold() for event in story.events if isinstance(event, Enter))
     names = _other_containers(list(holders), used, dice)
     for old, listed in (
-        (objects, plan.OBJECTS),
-        (liked, (*plan.FOODS, *plan.OBJECTS)),
-        (others["saw"], plan.ANIMALS),
-        (others["lost"], plan.BELONGINGS),
+        (objects, words().objects),
+        (liked, (*words().foods, *words().objects)),
+        (others["saw"], words().animals),
+        (others["lost"], words().belongings),
     ):
         fresh = _pick_new(dice, listed, used)
         names |= {name: next(fresh) for name in old if name not in names}
@@ -151,24 +129,24 @@ def other_agents(story: Story, dice: Dice) -> dict[str, str]:
     """Other names for everybody. Raises InapplicableError where there are not enough of them."""
     agents = dict.fromkeys(name for event in story.events for name in agents_of(event))
     used = {word.casefold() for word in re.findall(r"[\w'-]+", " ".join(story.sentences()))}
-    fresh = _pick_new(dice, (*OTHER_AGENTS, *plan.AGENTS), used)
+    fresh = _pick_new(dice, (*words().other_agents, *words().agents), used)
     return {name: next(fresh) for name in agents}
 
 
 def _noun(name: str) -> str:
     """The noun of a container that is called by its colour; nothing for any other name."""
-    match = _COLOURED.fullmatch(name)
+    match = _coloured().fullmatch(name)
     return "" if match is None else match[2]
 
 
 def _other_containers(holders: list[str], used: set[str], dice: Dice) -> dict[str, str]:
     """Other names for containers: those called by a colour keep their noun, and get another colour."""
-    palette = _pick_new(dice, COLOURS, {name.split("_")[0] for name in holders})
-    shelf = _pick_new(dice, OTHER_CONTAINERS, used)
+    palette = _pick_new(dice, words().other_colours, {name.split("_")[0] for name in holders})
+    shelf = _pick_new(dice, words().other_containers, used)
     colours: dict[str, str] = {}
     names: dict[str, str] = {}
     for name in holders:
-        if (match := _COLOURED.fullmatch(name)) is None:
+        if (match := _coloured().fullmatch(name)) is None:
             names[name] = next(shelf)
             continue
         if match[1] not in colours:
@@ -275,10 +253,10 @@ def condense(story: Story, obj: str) -> tuple[Story, tuple[str, ...]]:
     Raises InapplicableError where no part of the steps makes the story shorter by such a share.
     """
     texts = story.sentences()
-    words = sum(len(text.split()) for text in texts)
+    total = sum(len(text.split()) for text in texts)
     steps = list(_steps(story, obj))
     for first in range(len(steps)):
-        told = _drop_words(texts, steps[first:] + steps[:first], LEAST * words, MOST * words)
+        told = _drop_words(texts, steps[first:] + steps[:first], LEAST * total, MOST * total)
         if told is not None:
             return Story(tuple(story.events[line] for line in told)), tuple(told.values())
     raise InapplicableError(NOT_ENOUGH)
