@@ -155,9 +155,7 @@ class Audit:
 
     def baselines(self) -> pl.DataFrame:
         """How many answers of every baseline are the labels of the corrected half, by order, out of `questions`.
-
-        `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number.
-        """
+        `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number."""
         rows = self.rows.filter(pl.col("half") == CORRECTED)
         right = _count(rows, ["order"], questions=pl.lit(value=True), **{name: pl.col(name) for name in BASELINES})
         means = rows.group_by("order").agg(

@@ -44,11 +44,9 @@ def explanations(
     choices: Sequence[str],
     semantics: Semantics = "released",
 ) -> dict[str, tuple[str, ...]]:
-    """The containers that each of EXPLANATIONS leads to, each once, as far as they are among the choices.
-
-    story, traced: the story and its trace for `obj`. asked: the agents asked about, the outermost first. choices: the
-    labels to choose from. semantics: by which beliefs are derived.
-    """
+    """The containers that each of EXPLANATIONS leads to, each once, as far as they are among the choices. story,
+    traced: the story and its trace for `obj`. asked: the agents asked about, the outermost first. choices: the labels
+    to choose from. semantics: by which beliefs are derived."""
     events = story.events
     places = [event for event in events if isinstance(event, Place | Move)]
     own = [event.container for event in places if event.object == obj]
@@ -96,10 +94,8 @@ def false_tells(story: Story, obj: str) -> tuple[int, int]:
 
 
 def places(item: Item, reading: Reading = NO_REPLY) -> dict[str, Factor]:
-    """The values of PLACES for an item; none where its story or question has another form.
-
-    Beliefs are tracked under the item's factor `semantics` where it has one, else as released.
-    """
+    """The values of PLACES for an item; none where its story or question has another form. Beliefs are tracked under
+    the item's factor `semantics` where it has one, else as released."""
     del reading  # these values do not depend on a reply
     try:
         asked, obj = read_any_question(item.question)
@@ -141,10 +137,7 @@ def semantics_of(item: Item) -> Semantics:
 @lru_cache(maxsize=64)
 def parse_story(sentences: tuple[str, ...]) -> Story:
     """The story with these sentences, in the released words or in those of a variant. A few are remembered, because the
-    questions of a story come one after another.
-
-    Raises ValueError for a sentence of another form.
-    """
+    questions of a story come one after another. Raises ValueError for a sentence of another form."""
     return read_story(sentences)
 
 
@@ -156,11 +149,8 @@ def trace_story(sentences: tuple[str, ...], obj: str) -> Trace:
 
 def answers(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> dict[str, str]:
     """What each rule answers to a question: where the object is, what the innermost agent believes, and the container
-    at the last sentence that all of `asked` saw together, in whatever order.
-
-    trace: the story's trace for the object. asked: the agents asked about, the outermost first. semantics: by which
-    beliefs are derived.
-    """
+    at the last sentence that all of `asked` saw together, in whatever order. trace: the story's trace for the object.
+    asked: the agents asked about, the outermost first. semantics: by which beliefs are derived."""
     return {
         "always reality": trace.belief(),
         "first order": trace.belief(asked[-1:], semantics),

@@ -312,10 +312,8 @@ BUILT_IN = Plan(stories=120, seed=0)
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """The built-in items, those of a generated file, or those of the official one with answers as `gold` says (one of
-    GOLDS, None for the first).
-
-    Raises ContentError for what cannot be read, ConfigError for another gold than the default where there is one only.
-    """
+    GOLDS, None for the first). Raises ContentError for what cannot be read, ConfigError for another gold than the
+    default where there is one only."""
     gold = gold or GOLDS[0]
     if path is not None and not _is_items(path):
         records = read_records(path)
@@ -381,10 +379,8 @@ def _item(record: Record, gold: str) -> Item:
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Compare every label of the official file with the tracker (see tomserve.benchmarks.hitom.audit).
-
-    Raises ConfigError where no file is given.
-    """
+    """Compare every label of the official file with the tracker (see tomserve.benchmarks.hitom.audit). Raises
+    ConfigError where no file is given."""
     from tomserve.benchmarks.hitom.audit import Audit, audit_findings  # asking needs none of it
 
     del say

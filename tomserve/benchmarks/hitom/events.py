@@ -159,12 +159,9 @@ _BLANKS = dict.fromkeys(("agent", "hearer", "speaker"), r"[^\W\d_][\w'-]*") | {
 
 @dataclass(frozen=True)
 class Wording:
-    """A way to tell the events of one sort.
-
-    template: a sentence with a blank for each field of the event. {agents} are listed, {the} and {now} are there or
-    not, as in the event; {a} and {their} are the article and the pronoun of a distractor. Without {room} the room is
-    the one in which the agent is, which the sentences before it tell.
-    """
+    """A way to tell the events of one sort. template: a sentence with a blank for each field of the event. {agents} are
+    listed, {the} and {now} are there or not, as in the event; {a} and {their} are the article and the pronoun of a
+    distractor. Without {room} the room is the one in which the agent is, which the sentences before it tell."""
 
     sort: str
     template: str
@@ -332,11 +329,9 @@ class Story:
         return found
 
     def check(self) -> None:
-        """Refuse what cannot happen. Raises ValueError naming the first such sentence (from 1).
-
-        An agent must be in the room that he leaves or stays in, and in the object's room to move it; an object must
-        have been placed, and who speaks or is spoken to must have entered, and is not the same agent.
-        """
+        """Refuse what cannot happen. Raises ValueError naming the first such sentence (from 1). An agent must be in the
+        room that he leaves or stays in, and in the object's room to move it; an object must have been placed, and who
+        speaks or is spoken to must have entered, and is not the same agent."""
         where: dict[str, str] = {}
         lies: dict[str, str] = {}
         entered: set[str] = set()
@@ -434,10 +429,8 @@ EXPECTED_QUESTION = (
 
 
 def write_question(asked: Sequence[str], obj: str, wording: int | None = None) -> str:
-    """The question where `asked[0]` thinks `asked[1]` thinks ... `obj` is; without agents where it really is.
-
-    wording: None for the released words, or which of QUESTION_WORDINGS others, from 0.
-    """
+    """The question where `asked[0]` thinks `asked[1]` thinks ... `obj` is; without agents where it really is. wording:
+    None for the released words, or which of QUESTION_WORDINGS others, from 0."""
     real, first, more, inner = _ASKED[0 if wording is None else wording + 1]
     if not asked:
         return real.format(obj)

@@ -115,10 +115,8 @@ class Balance:
         )
 
     def ask(self, dice: Dice, plot: Plot, drawn: int) -> list[tuple[int, ...]] | None:
-        """The agents asked about, as bits, one tuple an order, or None where the story would upset the balance.
-
-        `drawn` is the number of stories drawn before it in vain.
-        """
+        """The agents asked about, as bits, one tuple an order, or None where the story would upset the balance. `drawn`
+        is the number of stories drawn before it in vain."""
         slack = min(SLACK + drawn // PATIENCE, MOST)
         minds = FastBeliefs(plot, self._kind, self._semantics)
         agents = plot.scene.agents
@@ -191,9 +189,7 @@ class Balance:
 
     def letter(self, dice: Dice, answers: Sequence[tuple[int, str]], others: Sequence[str]) -> list[str]:
         """The choices in their order: `answers` are (order, container) of the story's questions, `others` the rest.
-
-        Each answer takes the free place that its orders have had least often; the rest fall as they may.
-        """
+        Each answer takes the free place that its orders have had least often; the rest fall as they may."""
         size = len({label for _, label in answers}) + len(others)
         rest = dice.sample(others, len(others))
         if "letter" not in self.plan.balance:

@@ -238,14 +238,12 @@ def make_item(
     suffix: str = "",
     cluster: str | None = None,
 ) -> Item:
-    """The item of one question.
-
-    story: the story. ends: what is believed in it of `obj`, which its questions share. asked: the agents asked about,
-    the outermost first. choices: the containers to choose from. factors: those of the story (see `story_factors`), to
-    which those of the question are added. answer: the right answer, None for the tracker's. suffix: added to the id, to
-    tell items of one question apart. cluster: the unit of the intervals, None for the story. The gold chain is left out
-    where it does not end in the answer; then the factor `label_agrees` is false.
-    """
+    """The item of one question. story: the story. ends: what is believed in it of `obj`, which its questions share.
+    asked: the agents asked about, the outermost first. choices: the containers to choose from. factors: those of the
+    story (see `story_factors`), to which those of the question are added. answer: the right answer, None for the
+    tracker's. suffix: added to the id, to tell items of one question apart. cluster: the unit of the intervals, None
+    for the story. The gold chain is left out where it does not end in the answer; then the factor `label_agrees` is
+    false."""
     chain = ends.traced.chain(asked, ends.semantics)
     answer = chain[-1] if answer is None else answer
     sentences = story.sentences()
@@ -295,10 +293,7 @@ Agent = TypeVar("Agent")
 
 class FinalBeliefs(Generic[Agent]):
     """What chains of agents believe at the end of a story, and the factors of questions that follow. Agents may be
-    names or anything else.
-
-    told: whether anything is said about the object. reality: where it is.
-    """
+    names or anything else. told: whether anything is said about the object. reality: where it is."""
 
     __slots__ = ()
     told: bool
@@ -321,11 +316,9 @@ class FinalBeliefs(Generic[Agent]):
         raise NotImplementedError
 
     def depends_on_order(self, chain: Sequence[Agent], belief: str) -> bool:
-        """Whether the same agents in some other order believe something else than `belief`, which is the chain's.
-
-        Only a tell can make it so. Under either semantics the answer depends on which agents are asked and on which of
-        them comes last (at order 2, released, that is the whole order; above it, released, not even that matters).
-        """
+        """Whether the same agents in some other order believe something else than `belief`, which is the chain's. Only
+        a tell can make it so. Under either semantics the answer depends on which agents are asked and on which of them
+        comes last (at order 2, released, that is the whole order; above it, released, not even that matters)."""
         for at in range(len(chain) - 1 if self.told else 0):
             if self.belief((*chain[:at], *chain[at + 1 :], chain[at])) != belief:
                 return True
@@ -335,13 +328,12 @@ class FinalBeliefs(Generic[Agent]):
         self, asked: Sequence[Agent], belief: str, answer: str, positions: Mapping[str, int]
     ) -> dict[str, Factor]:
         """The factors of one question, by where the tracked belief ends, by its answer and the places of choices.
-
         tell_relevant: the tells change where the tracked belief ends; equals_first_order, equals_reality,
         equals_joint_witness: the answer is also that rule's (see baselines.py); answer_position: place among the
         choices, from 1; answer_place: place among the containers in which the object is seen or said to be, in order of
         their first mention, from 1; order_sensitive: naming the asked agents in some other order would change where the
-        belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the answer.
-        """
+        belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the
+        answer."""
         told, order, places = self.told, len(asked), self.places()
         witnessed = self.belief_by_sight(asked) if told else belief
         first = belief if order == 1 else self.belief(asked[-1:])
@@ -367,17 +359,13 @@ class TrackedBeliefs(FinalBeliefs[str]):
         self.reality = traced.belief()
 
     def places(self) -> Sequence[str]:
-        """The containers in which the object is seen or said to be, in order of their first mention."""
         return list(dict.fromkeys(mention.container for mention in self.traced.mentions))
 
     def belief(self, chain: Sequence[str], /) -> str:
-        """Where the object is by that chain."""
         return self.traced.belief(chain, self.semantics)
 
     def other_semantics_belief(self, chain: Sequence[str], /) -> str:
-        """The same under the other semantics."""
         return self.traced.belief(chain, OTHER_SEMANTICS[self.semantics])
 
     def belief_by_sight(self, chain: Sequence[str], /) -> str:
-        """The same as if nothing were said."""
         return self.traced.under(None).label(chain)

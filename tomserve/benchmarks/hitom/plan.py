@@ -70,13 +70,11 @@ class Cell(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """Everything that decides what is generated. A tuple of numbers lists the values (levels) that a variable takes.
-
     All combinations of chapters, agents and tells are taken in turn. For every chapter one of `moves` is drawn, and for
     every story one of `distractors`, each value being as likely as the others. lines: the number of sentences of every
     story, reached by adding distractors; None for no such number. choices: the number of containers to choose from;
     None for those that the story mentions. semantics: None is `released`, or `common_knowledge` where the released
-    semantics has no order-sensitive item of the orders asked.
-    """
+    semantics has no order-sensitive item of the orders asked."""
 
     stories: int = 120
     seed: int = 0

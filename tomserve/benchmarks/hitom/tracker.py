@@ -152,10 +152,8 @@ def trace(story: Story, obj: str) -> Trace:
 
 
 def find_mentioned(sentences: Iterable[str], choices: Sequence[str]) -> list[str]:
-    """The choices that occur in the story as a word, also in tells and distractors, in order of first mention.
-
-    A guesser who looks at the story needs no more than these: chance is 1 / their number.
-    """
+    """The choices that occur in the story as a word, also in tells and distractors, in order of first mention. A
+    guesser who looks at the story needs no more than these: chance is 1 / their number."""
     wanted = set(choices)
     words = (word for text in sentences for word in re.findall(r"[\w'-]+", text))
     return list(dict.fromkeys(word for word in words if word in wanted))

@@ -91,10 +91,8 @@ def _rename_event(event: Event, names: Names) -> Event:
 
 
 def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, str]:
-    """Other names for all objects, containers and things of distractors, and for the choices but "unknown".
-
-    Raises InapplicableError where there are not enough words for them.
-    """
+    """Other names for all objects, containers and things of distractors, and for the choices but "unknown". Raises
+    InapplicableError where there are not enough words for them."""
     objects: dict[str, None] = {}
     holders: dict[str, None] = {}
     others: dict[str, dict[str, None]] = defaultdict(dict)
@@ -172,10 +170,8 @@ _TRIES = 8
 
 
 def reorder(story: Story, dice: Dice) -> Story:
-    """The story in another order, with the same beliefs of everybody about everything at its end.
-
-    Raises InapplicableError where there is none.
-    """
+    """The story in another order, with the same beliefs of everybody about everything at its end. Raises
+    InapplicableError where there is none."""
     events = [event for event in story.events if not isinstance(event, Distractor)]
     others = [event for event in story.events if isinstance(event, Distractor)]
     for _ in range(_TRIES):
@@ -248,10 +244,8 @@ NOT_ENOUGH = "too little can be left out"
 
 
 def condense(story: Story, obj: str) -> tuple[Story, tuple[str, ...]]:
-    """The events that are left, and the sentences that tell them. obj: the object asked about.
-
-    Raises InapplicableError where no part of the steps makes the story shorter by such a share.
-    """
+    """The events that are left, and the sentences that tell them. obj: the object asked about. Raises InapplicableError
+    where no part of the steps makes the story shorter by such a share."""
     texts = story.sentences()
     total = sum(len(text.split()) for text in texts)
     steps = list(_steps(story, obj))
@@ -318,11 +312,8 @@ def make_retell(path: Path | None) -> Retell:
 
 
 def retell(item: Item, kind: Kind) -> Item:
-    """The variant of that kind.
-
-    Raises InapplicableError where the kind cannot be had of the story, and for an item whose sentences or question are
-    not the benchmark's.
-    """
+    """The variant of that kind. Raises InapplicableError where the kind cannot be had of the story, and for an item
+    whose sentences or question are not the benchmark's."""
     try:
         asked, obj = read_question(item.question)
         semantics = semantics_of(item)

@@ -50,12 +50,10 @@ NOTES = {
 def audit_items(
     items: Iterable[Item], parts: Sequence[str], rules: Iterable[Baseline] = (), said: Sequence[str] = ()
 ) -> Findings:
-    """The audit of items: its tables, and lines about what is known to be wrong with them.
-
-    items: all of them, of which one at a time is held. parts: the factors by which they are counted. rules: the
-    benchmark's own, beside those that every benchmark has. said: further lines, such as that the file is not the known
-    one. The exit code is 0: what is found is the benchmark's own affair, and belongs beside every figure.
-    """
+    """The audit of items: its tables, and lines about what is known to be wrong with them. items: all of them, of which
+    one at a time is held. parts: the factors by which they are counted. rules: the benchmark's own, beside those that
+    every benchmark has. said: further lines, such as that the file is not the known one. The exit code is 0: what is
+    found is the benchmark's own affair, and belongs beside every figure."""
     every = (*GENERIC, *rules)
     whole, found, doubles = _Part(), defaultdict[tuple[str, ...], _Part](_Part), _Doubles()
     for item in items:
@@ -233,10 +231,8 @@ class Source:
         self, rows: Iterable[bytes], *, whole: bool = True, known: Iterable[str] | None = None
     ) -> list[str]:
         """In a sentence how the rows at hand differ from the known ones; nothing where they do not, in whatever order.
-
         whole: whether all rows are expected; of a part, rows that are not there are no difference. known: the digests
-        of the known rows, None for those of the benchmark.
-        """
+        of the known rows, None for those of the benchmark."""
         found = Counter(map(row_digest, rows))
         expected = Counter(chain.from_iterable(read_digests(self.benchmark)) if known is None else known)
         changed, missing = (found - expected).total(), (expected - found).total() if whole else 0
@@ -385,12 +381,10 @@ def published(
     notes: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Benchmark:
-    """The benchmark of a source, with the checks that all published ones share.
-
-    load: as of every benchmark. parts: the factors by which the audit counts. remarks: lines on what is known to be
-    wrong with the items at a path; an empty line is none. rules: those of the benchmark. tables, notes: further ones of
-    the audit. fields: the other fields of the benchmark.
-    """
+    """The benchmark of a source, with the checks that all published ones share. load: as of every benchmark. parts: the
+    factors by which the audit counts. remarks: lines on what is known to be wrong with the items at a path; an empty
+    line is none. rules: those of the benchmark. tables, notes: further ones of the audit. fields: the other fields of
+    the benchmark."""
 
     def validate(path: Path | None, say: Say) -> Findings:
         clusters = Counter(item.cluster for item in load(path, None))

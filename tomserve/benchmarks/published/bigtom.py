@@ -102,12 +102,9 @@ HEADLINE = TASKS[:3]
 
 
 class Version(NamedTuple):
-    """One way to tell a template.
-
-    task: what is asked (TASKS). condition: whether the person's belief is true or false, or a control of that. init:
-    1 where the story says what the person believes at first, 0 where it does not. files: the official files in which
-    the item stands.
-    """
+    """One way to tell a template. task: what is asked (TASKS). condition: whether the person's belief is true or false,
+    or a control of that. init: 1 where the story says what the person believes at first, 0 where it does not. files:
+    the official files in which the item stands."""
 
     task: str
     condition: str
@@ -233,11 +230,9 @@ _UNKNOWN = re.compile(r"\b(?:un(?:beknownst|known) to you|unnoticed by you|you u
 
 
 def make_case(template: Template, task: str = CASE_TASKS[0]) -> Case | NoCase:
-    """The case of a template, or why there is none. task: one of CASE_TASKS.
-
-    The twin is the item of the true belief with the choices in the order of those of f. For probes, a question about
-    the belief has what the person believes and what is so; of anybody else's belief the stories say nothing.
-    """
+    """The case of a template, or why there is none. task: one of CASE_TASKS. The twin is the item of the true belief
+    with the choices in the order of those of f. For probes, a question about the belief has what the person believes
+    and what is so; of anybody else's belief the stories say nothing."""
     versions = [Version(task, condition, 0) for condition in ("false_belief", "true_belief")]
     f, true = make_items(template, versions)
     noticed = tell(template, versions[1])

@@ -56,11 +56,8 @@ _OPTION = re.compile(r"([a-z])\.\s*(.*)", re.S)
 
 
 def trial_folders(path: Path | None) -> list[Path]:
-    """The folders of all trials, by their numbers.
-
-    path: a folder of trials, the repository, or the folder of one trial. Raises ConfigError where nothing is there,
-    ContentError where it holds no trial.
-    """
+    """The folders of all trials, by their numbers. path: a folder of trials, the repository, or the folder of one
+    trial. Raises ConfigError where nothing is there, ContentError where it holds no trial."""
     path = SOURCE.require_path(path)
     if (path / STORY).is_file():
         return [path]
@@ -81,11 +78,9 @@ def read_story(folder: Path) -> list[list[str]]:
 
 
 def scene_lines(scene: Record) -> list[str]:
-    """The background of a scene and what is said in it, a line an utterance.
-
-    The dialogue has one of three forms in the files: a list of objects that give each speaker's words by the speaker's
-    name, or under `speaker` and `line`; one such object; or a text of lines. Raises ContentError for another form.
-    """
+    """The background of a scene and what is said in it, a line an utterance. The dialogue has one of three forms in the
+    files: a list of objects that give each speaker's words by the speaker's name, or under `speaker` and `line`; one
+    such object; or a text of lines. Raises ContentError for another form."""
     background, dialogue = scene.data.get("background"), scene.data.get("dialogue")
     if not isinstance(background, str):
         raise scene.wrong("background", "text")
@@ -114,11 +109,9 @@ def require_questions(folder: Path) -> Path:
 
 
 def make_items(folder: Path, scenes: Sequence[Sequence[str]]) -> Iterator[Item]:
-    """Yield the items of a trial: one a question, with all scenes as their story and the trial as their cluster.
-
-    Raises ContentError with file and field for what is no question, one of another form, or one about a scene that is
-    not there.
-    """
+    """Yield the items of a trial: one a question, with all scenes as their story and the trial as their cluster. Raises
+    ContentError with file and field for what is no question, one of another form, or one about a scene that is not
+    there."""
     story = tuple(
         line for number, (first, *rest) in enumerate(scenes, 1) for line in (f"Scenario {number}: {first}", *rest)
     )
@@ -280,10 +273,8 @@ FAULTS = {
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """Yield the questions of all trials of five scenes, trial by trial; of a single trial, whatever scenes it has.
-
     path: the folder of trials (see `trial_folders`). Raises ConfigError and ContentError for what is missing or is not
-    as it should be.
-    """
+    as it should be."""
     return _load(trial_folders(path), Counter())
 
 

@@ -105,10 +105,8 @@ def find_files(path: Path | None) -> list[Path]:
 
 
 def read_questions(path: Path | None) -> Iterator[BeliefQuestion]:
-    """The questions of all files, short contexts after full ones, each file in its order.
-
-    Raises ConfigError where the file is missing, ContentError by line or field for what is no question.
-    """
+    """The questions of all files, short contexts after full ones, each file in its order. Raises ConfigError where the
+    file is missing, ContentError by line or field for what is no question."""
     for file in find_files(path):
         if file.suffix == ".json":
             yield from _read_official(file)
@@ -185,10 +183,8 @@ COMMON = frozenset(
 
 
 def number_pieces(questions: Sequence[str], people: Collection[str]) -> list[int]:
-    """A number for each question, from 0, which those about the same piece of information share.
-
-    questions: those about one passage. people: the speakers, in small letters.
-    """
+    """A number for each question, from 0, which those about the same piece of information share. questions: those about
+    one passage. people: the speakers, in small letters."""
     groups: list[list[set[str]]] = []
     found = []
     for question in questions:
@@ -236,11 +232,9 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 
 
 def _places(asked: Sequence[BeliefQuestion]) -> dict[str, tuple[str, str]]:
-    """The passage and the piece of information of each question, by its content.
-
-    Where the file does not say them, the passage is that of the short context, or the whole conversation where only
-    that is at hand; and the pieces are found by the words of the questions, those that all heard apart from the others.
-    """
+    """The passage and the piece of information of each question, by its content. Where the file does not say them, the
+    passage is that of the short context, or the whole conversation where only that is at hand; and the pieces are found
+    by the words of the questions, those that all heard apart from the others."""
     passages: dict[str, BeliefQuestion] = {}
     for one in sorted(asked, key=lambda one: one.context != "full"):  # the short ones last, so that they count
         passages[one.identity] = one
@@ -260,11 +254,9 @@ def _places(asked: Sequence[BeliefQuestion]) -> dict[str, tuple[str, str]]:
 
 
 def _conversations(asked: Sequence[BeliefQuestion], parts: Mapping[str, str]) -> dict[str, str]:
-    """The conversation of each passage: by the official file, or else that in which it is found.
-
-    asked: the questions. parts: the passage of each, by its content. A passage belongs to the conversation that is
-    shown with the same question, or that holds its text; one for which neither is at hand stands alone.
-    """
+    """The conversation of each passage: by the official file, or else that in which it is found. asked: the questions.
+    parts: the passage of each, by its content. A passage belongs to the conversation that is shown with the same
+    question, or that holds its text; one for which neither is at hand stands alone."""
     found: dict[str, str] = {}
     told: dict[str, str] = {}  # the text of each whole conversation, by its key
     for one in asked:

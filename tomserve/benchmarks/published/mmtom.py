@@ -46,10 +46,8 @@ _FORM = re.compile(r"(.+?)\nQuestion: (.+?) \(a\) (.+?) \(b\) (.+?) Please respo
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The questions in the order of the file.
-
-    Raises ConfigError where the file is missing, ContentError by line and field for what is no question.
-    """
+    """The questions in the order of the file. Raises ConfigError where the file is missing, ContentError by line and
+    field for what is no question."""
     asked: Counter[str] = Counter()
     for place, line in SOURCE.lines(path):
         row = place.json(line)

@@ -81,10 +81,8 @@ class Narrative(NamedTuple):
 
 
 def read_narratives(path: Path | None) -> Iterator[Narrative]:
-    """The narratives of a folder, the normal ones first.
-
-    Raises ConfigError where nothing is there, ContentError by file and field for what cannot be read.
-    """
+    """The narratives of a folder, the normal ones first. Raises ConfigError where nothing is there, ContentError by
+    file and field for what cannot be read."""
     folder = SOURCE.require_path(path)
     if not folder.is_dir():
         reason = "is a file; name the folder of files data/opentom_data, from which opentom.json was put together"
@@ -196,12 +194,10 @@ def _closest(told: Narrative, text: str) -> str | None:
 
 def check_labels(told: Narrative, asked: list[Question]) -> list[bool | None]:
     """For each question whether its label follows from the plot and from what the same person is said to believe in the
-    coarse questions; None where that settles nothing.
-
-    The mover knows that the object was moved, and so does the observer who saw it; the observer who did not takes it to
-    be where it was, and takes the mover to think so. Whoever takes it to have been moved takes its first place to be
-    less full and the other to be more full, and else both to be equally full, and it to be equally accessible.
-    """
+    coarse questions; None where that settles nothing. The mover knows that the object was moved, and so does the
+    observer who saw it; the observer who did not takes it to be where it was, and takes the mover to think so. Whoever
+    takes it to have been moved takes its first place to be less full and the other to be more full, and else both to be
+    equally full, and it to be equally accessible."""
     coarse = {(one.order, one.perspective): one.right == "No" for one in asked if one.task == "location_coarse"}
     return [_follows(told, one, coarse) for one in asked]
 
@@ -345,10 +341,8 @@ JSON = ("json", "fenced", "embedded", "unclosed")
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of the user's folder, narrative by narrative.
-
-    Raises ConfigError where there is no folder, ContentError by file and field for what cannot be read.
-    """
+    """The items of the user's folder, narrative by narrative. Raises ConfigError where there is no folder, ContentError
+    by file and field for what cannot be read."""
     for told in read_narratives(path):
         asked = list(questions(told))
         for question, agrees in zip(asked, check_labels(told, asked), strict=True):

@@ -139,11 +139,9 @@ letter of a sentence; or by nothing at all, where it takes A."""
 
 
 def letter_of(text: str) -> tuple[str, str]:
-    """The letter that the official reader finds in a reply, and how it came to it.
-
-    Of several marked letters the first of the alphabet counts, not the last that was written: a reply that weighs [[A]]
-    and ends with [[B]] is read as A.
-    """
+    """The letter that the official reader finds in a reply, and how it came to it. Of several marked letters the first
+    of the alphabet counts, not the last that was written: a reply that weighs [[A]] and ends with [[B]] is read as
+    A."""
     for form in ("[[{}]]", "[{}]"):
         for letter in LETTERS:
             if form.format(letter) in text:
@@ -162,10 +160,7 @@ def majority(votes: Sequence[str | None]) -> str | None:
 def orders(item_id: str, choices: Sequence[str], count: int = SHUFFLES) -> list[list[str]]:
     """The options in as many orders as are asked for, drawn by the question alone: the same in both languages, in every
     run, whatever else is asked. The official evaluation draws them by one seed for the whole run, so that a question's
-    orders depend on all questions before it.
-
-    item_id: the item's id, whose last part is the language.
-    """
+    orders depend on all questions before it. item_id: the item's id, whose last part is the language."""
     question = item_id.rpartition("/")[0] or item_id
     orders = (seeded_order(range(len(choices)), question, number, separator=":") for number in range(count))
     return [[choices[place] for place in order] for order in orders]
@@ -216,12 +211,10 @@ _SAME = {
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """Every question in English and in Chinese, with its options in an order drawn by the question.
-
-    The order is drawn because the file's is not balanced: B is right in 34 of 100 questions, D in 18. `cluster` is the
-    story with all its questions in both languages: a story ends where its questions are numbered anew, unless the next
-    row tells the same story. Raises ConfigError and ContentError as `rows` does.
-    """
+    """Every question in English and in Chinese, with its options in an order drawn by the question. The order is drawn
+    because the file's is not balanced: B is right in 34 of 100 questions, D in 18. `cluster` is the story with all its
+    questions in both languages: a story ends where its questions are numbered anew, unless the next row tells the same
+    story. Raises ConfigError and ContentError as `rows` does."""
     last: tuple[str, Record] | None = None
     story = 0
     for task, row in rows(path):

@@ -90,10 +90,8 @@ class Asked(NamedTuple):
 
 
 def read_records(path: Path | None) -> Iterator[Asked]:
-    """The questions of a file, or of all files of a folder, in their order.
-
-    Raises ConfigError where nothing is there, ContentError by file, line and field for what cannot be read.
-    """
+    """The questions of a file, or of all files of a folder, in their order. Raises ConfigError where nothing is there,
+    ContentError by file, line and field for what cannot be read."""
     found = SOURCE.require_path(path)
     if found.is_dir():
         texts = sorted(one for one in found.glob("*.txt") if one.with_suffix(".trace").exists())
@@ -192,11 +190,8 @@ class ParsedQuestion(NamedTuple):
 
 
 class ParsedStory(NamedTuple):
-    """What a story tells of an object.
-
-    places: its containers, in their order. trace: the updates of what people believe of it. roomed: whether the story
-    says in which room these containers are.
-    """
+    """What a story tells of an object. places: its containers, in their order. trace: the updates of what people
+    believe of it. roomed: whether the story says in which room these containers are."""
 
     places: tuple[str, ...]
     trace: Trace
@@ -222,10 +217,8 @@ class ParsedStory(NamedTuple):
         return cls(tuple(dict.fromkeys(places)), trace, roomed)
 
     def answer(self, asked: ParsedQuestion) -> str | None:
-        """The right answer; None where it does not follow, as for somebody who never learns of the object.
-
-        Raises ValueError where the same person is asked about twice.
-        """
+        """The right answer; None where it does not follow, as for somebody who never learns of the object. Raises
+        ValueError where the same person is asked about twice."""
         if asked.task == "memory":
             return self.places[0]
         found = self.trace.belief(asked.people)
@@ -314,10 +307,8 @@ GOLDS = ("tracked", "released")
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of the user's file or folder, one a question; a question that comes twice is one item.
-
-    gold: one of GOLDS, None for the first. Raises ConfigError where there is no file, ContentError by file and line.
-    """
+    """The items of the user's file or folder, one a question; a question that comes twice is one item. gold: one of
+    GOLDS, None for the first. Raises ConfigError where there is no file, ContentError by file and line."""
     seen: set[str] = set()
     for asked in read_records(path):
         item = make_item(asked, gold or GOLDS[0])
@@ -369,10 +360,8 @@ def make_item(record: Asked, gold: str) -> Item:
 
 
 def differences(path: Path | None) -> list[str]:
-    """A sentence for each file at hand that differs from the known one that it shares the most stories with.
-
-    The stories of a file are its rows: their digests are of all questions about them, in the order of the file.
-    """
+    """A sentence for each file at hand that differs from the known one that it shares the most stories with. The
+    stories of a file are its rows: their digests are of all questions about them, in the order of the file."""
     known = {name: digests for name, *digests in read_digests("tomi")}
     stories: dict[Path, dict[tuple[str, ...], bytes]] = defaultdict(lambda: defaultdict(bytes))
     for record in read_records(path):

@@ -115,12 +115,10 @@ def _people(item: Item) -> dict[str, str]:
 
 
 def roles(items: Sequence[Item]) -> Callable[[Item], dict[str, str]]:
-    """A function that gives an item's choices by what can be seen of them without knowing the answer.
-
-    items: those of one class. A choice that is the same in at least a tenth of them, such as "glad" or "unknown", is
-    known by itself; the others by the order in which the story mentions them first, or in which they are listed. All
-    items get the same names, with an empty text where an item has no such choice.
-    """
+    """A function that gives an item's choices by what can be seen of them without knowing the answer. items: those of
+    one class. A choice that is the same in at least a tenth of them, such as "glad" or "unknown", is known by itself;
+    the others by the order in which the story mentions them first, or in which they are listed. All items get the same
+    names, with an empty text where an item has no such choice."""
     common = Counter(choice for item in items for choice in item.choices)
     fixed = sorted(choice for choice, count in common.items() if count * 10 >= len(items))
     most = max(len(item.choices) for item in items)
@@ -182,10 +180,8 @@ _SLIP = re.compile(r"[{}|]|\s{2}|\s[,.;:?!]|,\.|\.\.|\b(\w+) \1\b(?<!had had)")
 
 def validate_worlds(own: Sequence[Item] | None) -> Findings:
     """The check as lines: a line for each family, a line for each problem, and a summary; the exit code is 1 for
-    problems.
-
-    own: the items of the release; None where a file was given instead, so that only the phrasings are checked.
-    """
+    problems. own: the items of the release; None where a file was given instead, so that only the phrasings are
+    checked."""
     lexicon, listed, lines = built_in(), list[str](), list[str]()
     for family in FAMILIES:
         told = list(draw_worlds(lexicon, SAMPLE, 0, [family]))
@@ -213,11 +209,8 @@ def find_few_phrasings(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]
 
 def find_missing_brief(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]:
     """A sentence for each role of these worlds that is not said briefly, or not of everybody and everything that the
-    scene is about.
-
-    A brief phrasing has the slots that the scene fills and all longer phrasings have; what is the same all over the
-    world may be left out. It has no slot that none of them has.
-    """
+    scene is about. A brief phrasing has the slots that the scene fills and all longer phrasings have; what is the same
+    all over the world may be left out. It has no slot that none of them has."""
     said = dict.fromkeys((world.family, scene.role, frozenset(scene.slots)) for world in told for scene in world.scenes)
     for family, role, filled in said:
         full = [phrasing_slots(phrasing) for phrasing in lexicon.phrasings(family, role)]

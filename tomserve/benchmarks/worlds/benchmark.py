@@ -158,13 +158,11 @@ def _of_item(item: Item, lexicon: Lexicon, path: Path, line: int) -> Iterator[Ca
 
 
 def holders_of(world: World, twin: World) -> dict[str, str | None]:
-    """The labels for probes of a world with one question, and of its twin.
-
-    protagonist: what the question asks for, where that is a belief about a fact, or an act that has its name from it,
-    as going to a place has. reality: what is so. other: what somebody else believes, if possible neither of these, the
-    same person in both worlds; where the question is what the protagonist takes another to believe, that other person.
-    What is none of the choices has no label. Nothing where the question asks for something else, such as a feeling.
-    """
+    """The labels for probes of a world with one question, and of its twin. protagonist: what the question asks for,
+    where that is a belief about a fact, or an act that has its name from it, as going to a place has. reality: what is
+    so. other: what somebody else believes, if possible neither of these, the same person in both worlds; where the
+    question is what the protagonist takes another to believe, that other person. What is none of the choices has no
+    label. Nothing where the question asks for something else, such as a feeling."""
     (question,) = world.questions
     belief = believed(world, question, question.who)
     if belief is None or answer(world, question) != belief or question.kind not in ("belief", "action"):
@@ -193,11 +191,9 @@ PLACE = ("family", "world", "scenario")
 
 
 def show(path: Path | None, where: Sequence[str]) -> Findings:
-    """Print every story once, with what happens in each sentence and all its questions.
-
-    where: a family, or a family and the number of a world, or these and a scenario. Raises ConfigError for a name that
-    is not there, for more than three, and for none, since there are thousands of stories.
-    """
+    """Print every story once, with what happens in each sentence and all its questions. where: a family, or a family
+    and the number of a world, or these and a scenario. Raises ConfigError for a name that is not there, for more than
+    three, and for none, since there are thousands of stories."""
     if not where or len(where) > len(PLACE):
         raise ConfigError("name a family, and then the number of a world and a scenario if you like: transfer 3")
     stories: dict[tuple[str, ...], list[Item]] = {}
@@ -219,11 +215,8 @@ def _lines(story: Sequence[Item]) -> Iterator[str]:
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of the fixed release, or of a file that `tomserve generate worlds` wrote.
-
-    Raises ContentError for an item of another benchmark, and for one whose record or family is none, as a file of
-    somebody else may have it.
-    """
+    """The items of the fixed release, or of a file that `tomserve generate worlds` wrote. Raises ContentError for an
+    item of another benchmark, and for one whose record or family is none, as a file of somebody else may have it."""
     if path is None:
         yield from generator.read_or_generate(load_release(), generate_release)
         return

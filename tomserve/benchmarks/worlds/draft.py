@@ -28,11 +28,8 @@ def by_slot(names: Iterable[str], keys: Iterable[Key]) -> dict[str, Key]:
 
 
 class Draft:
-    """What has been drawn of a world so far.
-
-    lexicon: the words and phrasings. family, name: of the world; the name seeds `rng`. rng: the source of all random
-    choices.
-    """
+    """What has been drawn of a world so far. lexicon: the words and phrasings. family, name: of the world; the name
+    seeds `rng`. rng: the source of all random choices."""
 
     def __init__(self, lexicon: Lexicon, family: str, name: str) -> None:
         self.lexicon, self.family, self.name = lexicon, family, name
@@ -61,11 +58,9 @@ class Draft:
             self.people[key] = Person(name=name, gender=gender, culture=block["culture"])
 
     def scene(self, role: str, slots: Mapping[str, Key] | None = None, *events: str, part: Part = "plain") -> None:
-        """Add a scene (see Scene) at the end.
-
-        Its phrasing is one that no scene of this role has yet, while there is one. Every role has a random generator of
-        its own for its phrasings, so that a scene more in one of two twins leaves the other scenes as they are.
-        """
+        """Add a scene (see Scene) at the end. Its phrasing is one that no scene of this role has yet, while there is
+        one. Every role has a random generator of its own for its phrasings, so that a scene more in one of two twins
+        leaves the other scenes as they are."""
         count = len(self.lexicon.phrasings(self.family, role))
         number = self._phrasing(role, count)
         self.scenes.append(Scene(role=role, slots=dict(slots or {}), events=events, phrasing=number, part=part))
@@ -82,11 +77,9 @@ class Draft:
         slots: dict[str, Key] | None = None,
         **factors: str | bool | int | None,
     ) -> None:
-        """Add a question (see Question); its choices are shown in random order.
-
-        role: which phrasings ask it, by default those named like its kind, as is the factor `task`; the factor
-        `dimension` is by default what such a question is about.
-        """
+        """Add a question (see Question); its choices are shown in random order. role: which phrasings ask it, by
+        default those named like its kind, as is the factor `task`; the factor `dimension` is by default what such a
+        question is about."""
         if not {"dimension", "task"} <= factors.keys():
             factors = {"dimension": DIMENSIONS.get(kind, kind), "task": kind, **factors}
         role = role or kind
@@ -127,16 +120,13 @@ class Draft:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of worlds.
-
-    name: what items, files of phrasings and options call it. draw: a function of a new draft and a scenario that
-    returns the finished world. versions: the groups of scenarios in which a world is told, all scenarios of a group for
-    one world; worlds take the groups in turn. twins: for scenarios in which the protagonist misses something, the
-    scenario of the twin, in which the protagonist notices. protagonist: the key of the person that the twins and the
-    second person are about. most: how many questions of a telling are asked, drawn from those that the family has, the
-    same in all scenarios of a world. reasons: by the task and the reader's name, up to which share a reader who
-    follows nobody's mind may do well in a class, and why (see tomserve.benchmarks.worlds.audit).
-    """
+    """A family of worlds. name: what items, files of phrasings and options call it. draw: a function of a new draft and
+    a scenario that returns the finished world. versions: the groups of scenarios in which a world is told, all
+    scenarios of a group for one world; worlds take the groups in turn. twins: for scenarios in which the protagonist
+    misses something, the scenario of the twin, in which the protagonist notices. protagonist: the key of the person
+    that the twins and the second person are about. most: how many questions of a telling are asked, drawn from those
+    that the family has, the same in all scenarios of a world. reasons: by the task and the reader's name, up to which
+    share a reader who follows nobody's mind may do well in a class, and why (see tomserve.benchmarks.worlds.audit)."""
 
     name: str
     draw: Callable[[Draft, str], World]

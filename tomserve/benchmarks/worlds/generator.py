@@ -67,11 +67,9 @@ def label(world: World, key: Key, *, first: Key | None = None) -> str:
 def items(
     world: World, lexicon: Lexicon, *, questions: Sequence[int] | None = None, first: Key | None = None
 ) -> Iterator[Item]:
-    """An item for each question that the rules settle, in the order of the record.
-
-    questions: the places of the questions to make items of; None for all. first: the key of whom the choices call "I".
-    Raises as `sentences` does, and ValueError for events that make no sense.
-    """
+    """An item for each question that the rules settle, in the order of the record. questions: the places of the
+    questions to make items of; None for all. first: the key of whom the choices call "I". Raises as `sentences` does,
+    and ValueError for events that make no sense."""
     story, known = sentences(world, lexicon), read_world(world)
     for number, question in enumerate(world.questions):
         if questions is not None and number not in questions:
@@ -122,11 +120,9 @@ def _factors(world: World, question: Question, right: Key, known: WorldHistory) 
 
 
 def draw_worlds(lexicon: Lexicon, number: int, seed: int, families: Sequence[Family] = FAMILIES) -> Iterator[World]:
-    """Yield so many worlds, each in all scenarios of its version, families in turn.
-
-    lexicon: the words and phrasings. number: how many worlds. seed: of all random choices; the same seed gives the same
-    worlds, and more of them begin with the fewer.
-    """
+    """Yield so many worlds, each in all scenarios of its version, families in turn. lexicon: the words and phrasings.
+    number: how many worlds. seed: of all random choices; the same seed gives the same worlds, and more of them begin
+    with the fewer."""
     placed: Counter[tuple[str, str, int]] = Counter()
     for place in range(number):
         family = families[place % len(families)]
@@ -175,19 +171,14 @@ class Release(BaseModel):
 
 @cache
 def load_release() -> Release:
-    """The release as ``dataset/worlds/release.yaml`` describes it.
-
-    Raises ConfigError where the file is not installed, ContentError by line for a mistake in it.
-    """
+    """The release as ``dataset/worlds/release.yaml`` describes it. Raises ConfigError where the file is not installed,
+    ContentError by line for a mistake in it."""
     return validation.load_model(content.require(f"{FOLDER}/release.yaml"), Release)
 
 
 def read_or_generate(release: Release, generate: Callable[[], Iterator[Item]]) -> Iterator[Item]:
     """The items of the release, in their order: those kept in the user's cache, or else generated, and kept if all are
-    taken and are those that the release names.
-
-    release: what describes it. generate: makes its items.
-    """
+    taken and are those that the release names. release: what describes it. generate: makes its items."""
     path = release_path(release)
     if (kept := cached.find(path)) is not None:
         with kept, zstandard.ZstdDecompressor().stream_reader(kept) as data, io.BufferedReader(data, 1 << 20) as lines:

@@ -47,12 +47,10 @@ def fill_phrasing(
     second: Key | None = None,
     first: Key | None = None,
 ) -> str:
-    """The sentence of a phrasing without alternatives.
-
-    slots: the key behind each slot; a slot that is not listed is itself a key. people, words: those of the world.
-    second, first: keys of whom the sentence calls "you" or "I". A word may have slots of its own. Raises ValueError for
-    a slot that is neither a person nor a word, and for a form that no pronoun has.
-    """
+    """The sentence of a phrasing without alternatives. slots: the key behind each slot; a slot that is not listed is
+    itself a key. people, words: those of the world. second, first: keys of whom the sentence calls "you" or "I". A word
+    may have slots of its own. Raises ValueError for a slot that is neither a person nor a word, and for a form that no
+    pronoun has."""
 
     filling: list[str] = []  # the words that are being filled: a word may have slots of its own
 
@@ -179,10 +177,8 @@ class Phrases(BaseModel):
 
 
 class Lexicon:
-    """The words and phrasings of one folder; ``shared.yaml`` holds phrasings that every family may use.
-
-    folder: that of words.yaml and phrases/. Raises ContentError by file for what cannot be read.
-    """
+    """The words and phrasings of one folder; ``shared.yaml`` holds phrasings that every family may use. folder: that of
+    words.yaml and phrases/. Raises ContentError by file for what cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -196,20 +192,16 @@ class Lexicon:
         return self.folder / "words.yaml"
 
     def phrasings(self, family: str, role: str, part: str = "roles") -> tuple[str, ...]:
-        """All phrasings of a role, alternatives written out. part: "roles", "questions" or "short".
-
-        Raises ContentError with the known roles for one that neither the family's file nor the shared one has.
-        """
+        """All phrasings of a role, alternatives written out. part: "roles", "questions" or "short". Raises ContentError
+        with the known roles for one that neither the family's file nor the shared one has."""
         if (found := self._phrasings.get((family, role, part))) is None:
             found = tuple(one for alternatives in self.group_phrasings(family, role, part) for one in alternatives)
             self._phrasings[family, role, part] = found
         return found
 
     def group_phrasings(self, family: str, role: str, part: str = "roles") -> tuple[tuple[str, ...], ...]:
-        """The phrasings of a role as their file lists them: for each of them all that its alternatives stand for.
-
-        part, and what it raises: as for `phrasings`.
-        """
+        """The phrasings of a role as their file lists them: for each of them all that its alternatives stand for. part,
+        and what it raises: as for `phrasings`."""
         own, shared = getattr(self.phrases(family), part), getattr(self.phrases(SHARED), part)
         if not (found := own.get(role) or shared.get(role)):
             known = ", ".join(sorted({*own, *shared}))

@@ -187,11 +187,9 @@ class WorldHistory:
     _beliefs: dict[tuple[str, tuple[str, ...]], list[Belief]] = field(default_factory=dict, repr=False, compare=False)
 
     def beliefs(self, fact: str, who: tuple[str, ...]) -> list[Belief]:
-        """What a person, or a chain of them, believes about a fact after each line [lines].
-
-        It is kept, because the rules ask for it after each line and for several kinds of question. Raises ValueError
-        as `Trace.beliefs` does.
-        """
+        """What a person, or a chain of them, believes about a fact after each line [lines]. It is kept, because the
+        rules ask for it after each line and for several kinds of question. Raises ValueError as `Trace.beliefs`
+        does."""
         if (found := self._beliefs.get((fact, who))) is None:
             found = self._beliefs[fact, who] = self.traces[fact].beliefs(who)
         return found
@@ -455,11 +453,9 @@ def answer(
     case: type[Case] = Case,
 ) -> Key | None:
     """The key of the right choice, or None where the rules do not settle the question or its answer is no choice.
-
     known: what happened, where it was read before. at: the 0-based line after which the answer is wanted; by default
     that of the question, or the end. case: who reads the world; another reader overrides what people believe in it.
-    Raises ValueError for an event that makes no sense, and for an unknown kind.
-    """
+    Raises ValueError for an event that makes no sense, and for an unknown kind."""
     known = known or read_world(world)
     if at is None:
         at = question.at if question.at is not None else known.lines - 1

@@ -68,11 +68,8 @@ def find_protagonist(world: World) -> Key:
 
 
 def read_record(item: Item, path: Path | None = None) -> World:
-    """The world that an item was made from.
-
-    path: the file of the item, to be named in an error. Raises ConfigError for an item without a record, or with one
-    that cannot be read; ContentError where the file is known.
-    """
+    """The world that an item was made from. path: the file of the item, to be named in an error. Raises ConfigError for
+    an item without a record, or with one that cannot be read; ContentError where the file is known."""
     if item.world is None:
         reason = f"item {item.id!r} has no record of a world; `tomserve generate worlds` writes items that have one"
     else:
@@ -88,11 +85,9 @@ def read_record(item: Item, path: Path | None = None) -> World:
 def version(
     item: Item, world: World, lexicon: Lexicon, variant: str, *, first: Key | None = None, prefix: str = ""
 ) -> Item:
-    """The item that a world makes of its one question, as a version of another item.
-
-    variant: the value of the factor, which also ends the id. first: key of whom the choices call "I". prefix: what
-    comes before those choices that are the same without it. Raises ValueError where the rules settle no answer.
-    """
+    """The item that a world makes of its one question, as a version of another item. variant: the value of the factor,
+    which also ends the id. first: key of whom the choices call "I". prefix: what comes before those choices that are
+    the same without it. Raises ValueError where the rules settle no answer."""
     made = list(items(world, lexicon, first=first))
     if len(made) != 1:
         raise ValueError(f"item {item.id!r}: as {variant} it has {len(made)} settled questions instead of one")
@@ -124,9 +119,7 @@ def second_person(world: World) -> World:
 
 def drop_scenes(world: World, parts: Collection[Part]) -> World:
     """The world without the scenes of these parts; a question about a line is about the last line that is left of it.
-
-    The truth may change with it; whoever drops scenes says what they expect of it.
-    """
+    The truth may change with it; whoever drops scenes says what they expect of it."""
     left = [place for place, scene in enumerate(world.scenes) if scene.part not in parts]
 
     def shift(question: Question) -> Question:
@@ -146,9 +139,7 @@ def drop_fillers(world: World) -> World:
 
 def recast(world: World, lexicon: Lexicon, seed: int) -> World:
     """The world with another protagonist: another name of another culture, another gender, so that all pronouns change.
-
-    The new name begins with another letter than all names of the story. Raises ValueError where an answer changes.
-    """
+    The new name begins with another letter than all names of the story. Raises ValueError where an answer changes."""
     rng = random.Random(f"recast/{seed}/{world.name}")
     key = find_protagonist(world)
     old = world.people[key]
@@ -220,11 +211,9 @@ def _texts(part: Any) -> Iterator[tuple[str, ...]]:
 
 def draw_twin(world: World, lexicon: Lexicon) -> World | None:
     """The world as its family draws it where the protagonist notices what changes; None for a scenario without twin.
-
     Names and words that a variant changed are changed in the twin, too, and its choices stand in the same order. Other
     phrasings and dropped fillers are not carried over: make the twin first. Raises ContentError for a world that was
-    drawn from other words or phrasings than the lexicon's.
-    """
+    drawn from other words or phrasings than the lexicon's."""
     find_protagonist(world)
     family, scenario = BY_NAME[world.family], world.design.get("scenario")
     if scenario not in family.twins:
@@ -270,11 +259,9 @@ def same_question(question: Question, others: Sequence[Question]) -> Question | 
 
 
 def _keep_answers(world: World, changed: World, kept: Sequence[int] | None = None) -> World:
-    """The changed world, where every answer is that of the original, after every line.
-
-    kept: the lines of the original that are left; None for all. A line that is left out must change nothing, so that
-    the answers after it are those after the line before it. Raises ValueError where an answer differs.
-    """
+    """The changed world, where every answer is that of the original, after every line. kept: the lines of the original
+    that are left; None for all. A line that is left out must change nothing, so that the answers after it are those
+    after the line before it. Raises ValueError where an answer differs."""
     lines = range(len(world.scenes)) if kept is None else kept
     before, after = read_world(world), read_world(changed)
     for old, new in zip(world.questions, changed.questions, strict=True):
@@ -310,12 +297,10 @@ NOT_SHORTER = "its sentences cannot be told so much more briefly"
 
 
 def replace_object(world: World, lexicon: Lexicon) -> World:
-    """The world with other words for the values of its facts or, where these are no things, with another thing.
-
-    Each new word is from the list of the old one, none of which bears on an answer: no container of these lists is
-    open or can be seen through. A causal story gets another detail of its thing, one of what was made another thing
-    that was made, and one of a group another matter to settle. Raises InapplicableError where no list has other words.
-    """
+    """The world with other words for the values of its facts or, where these are no things, with another thing. Each
+    new word is from the list of the old one, none of which bears on an answer: no container of these lists is open or
+    can be seen through. A causal story gets another detail of its thing, one of what was made another thing that was
+    made, and one of a group another matter to settle. Raises InapplicableError where no list has other words."""
     words = _replace_block(world, lexicon)
     if words is not None:
         return world.model_copy(update={"words": world.words | words})
@@ -388,11 +373,8 @@ def _choose_other_phrasing(
 
 
 def condense(world: World, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
-    """The world in 30 to 40% fewer words, and which of its lines are left: without its fillers, and with so many
-    scenes told briefly that the story comes near to AIM.
-
-    Raises InapplicableError where whole sentences do not allow it.
-    """
+    """The world in 30 to 40% fewer words, and which of its lines are left: without its fillers, and with so many scenes
+    told briefly that the story comes near to AIM. Raises InapplicableError where whole sentences do not allow it."""
     full = [len(text.split()) for text in sentences(world, lexicon)]
     brief = _tell_briefly(world, lexicon)
     short = [len(text.split()) for text in sentences(brief, lexicon)]
@@ -454,10 +436,8 @@ STUCK = "no two of its sentences can change places"
 
 
 def reorder_scenes(world: World, story: Sequence[str]) -> tuple[World, tuple[int, ...]]:
-    """The world with neighbours in each other's place, and for each new line the old one. story: its sentences.
-
-    All neighbours change places that may, from the first on, none twice. Raises InapplicableError where none may.
-    """
+    """The world with neighbours in each other's place, and for each new line the old one. story: its sentences. All
+    neighbours change places that may, from the first on, none twice. Raises InapplicableError where none may."""
     exchanged: list[int] = []
     leaning = [_LEANS.search(text) is not None for text in story] + [False]
     place = 0
@@ -510,11 +490,9 @@ def make_retell(path: Path | None = None) -> Retell:
 
 
 def retell_world(world: World, kind: Kind, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
-    """The world as a variant tells it, and for each of its lines the 0-based line of the original.
-
-    The questions stay as they were; `retell_question` fits them to the new lines and phrasings.
-    Raises InapplicableError with the reason where the world cannot be told so.
-    """
+    """The world as a variant tells it, and for each of its lines the 0-based line of the original. The questions stay
+    as they were; `retell_question` fits them to the new lines and phrasings. Raises InapplicableError with the reason
+    where the world cannot be told so."""
     every = tuple(range(len(world.scenes)))
     if kind == OBJECT:
         return replace_object(world, lexicon), every
@@ -532,10 +510,8 @@ def retell_world(world: World, kind: Kind, lexicon: Lexicon) -> tuple[World, tup
 def retell_question(
     world: World, question: Question, kind: Kind, places: tuple[int, ...], lexicon: Lexicon
 ) -> Question:
-    """The question as the retold world asks it. world: the retold one. places: as from `retell_world`.
-
-    Raises InapplicableError where the moment that it asks about is none of the new story.
-    """
+    """The question as the retold world asks it. world: the retold one. places: as from `retell_world`. Raises
+    InapplicableError where the moment that it asks about is none of the new story."""
     if question.at is not None:
         after = {place for place in places if place <= question.at}
         if not after or set(places[: len(after)]) != after:
@@ -610,11 +586,9 @@ def _original(record: bytes) -> OriginalItem:
 
 @remember_reasons(8 * STORIES)
 def _tell_story(story: bytes, kind: Kind | None) -> RetoldWorld:
-    """A story told in one way, for None as it is. Raises InapplicableError where it cannot be told so.
-
-    story: the record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for
-    roles, slots and events that are none of the family's, as the record of somebody else may have them.
-    """
+    """A story told in one way, for None as it is. Raises InapplicableError where it cannot be told so. story: the
+    record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for roles, slots
+    and events that are none of the family's, as the record of somebody else may have them."""
     lexicon, told = built_in(), World.model_validate(orjson.loads(story))
     places = tuple(range(len(told.scenes)))
     if kind is not None:

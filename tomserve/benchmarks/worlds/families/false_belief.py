@@ -173,14 +173,12 @@ TRANSFER_VERSIONS = (("false_belief", "present"), ("false_belief", "informed"), 
 
 
 def draw_transfer(draft: Draft, scenario: str) -> World:
-    """Unexpected transfer: a thing is put away and moved twice, and every person last saw it at another moment.
-
-    P puts it into x before the eyes of the others, Q moves it to y, S moves it to z. P stays for none, one or both of
-    the moves; R sees the first moment, or nothing at all. So the beliefs asked about are x, y, z or unknown, whoever
-    is asked, and what a person believes cannot be read off how often or how late a place is named: every place is
-    named in a list at the beginning, where it matters, and in a list at the end, both in random order. In the scenario
-    "no_transfer" Q and S only do something to y and z.
-    """
+    """Unexpected transfer: a thing is put away and moved twice, and every person last saw it at another moment. P puts
+    it into x before the eyes of the others, Q moves it to y, S moves it to z. P stays for none, one or both of the
+    moves; R sees the first moment, or nothing at all. So the beliefs asked about are x, y, z or unknown, whoever is
+    asked, and what a person believes cannot be read off how often or how late a place is named: every place is named in
+    a list at the beginning, where it matters, and in a list at the end, both in random order. In the scenario
+    "no_transfer" Q and S only do something to y and z."""
     rng = draft.rng
     _draw_words(draft, "PQRS")
     missed = rng.choice((1, 2, 2))  # the first move that P misses: x is the right answer in "no_transfer", too
@@ -261,15 +259,13 @@ CONTENTS_VERSIONS = (("false_belief", "opened"), ("false_belief", "informed"), (
 
 
 def draw_contents(draft: Draft, scenario: str) -> World:
-    """Unexpected contents: a closed container whose label is true until its contents are changed, twice.
-
-    At first the container holds what its label says. Unseen, Q puts something else in, and S a third thing after Q has
-    left. P and L only read the label, W looks inside at the end, R never learns of the container. So in each story
-    with a false belief the label, either change, and "unknown" are each what somebody believes, and the question picks
-    whose belief is asked about; the contents are all named equally often. P wishes for one of label and truth, L and W
-    for the other, so that in each story one of them sees the wish met and another does not. In the twin "opened" P
-    looks inside, in "informed" S tells P, and in "correct_label" Q and S have only to do with other things.
-    """
+    """Unexpected contents: a closed container whose label is true until its contents are changed, twice. At first the
+    container holds what its label says. Unseen, Q puts something else in, and S a third thing after Q has left. P and L
+    only read the label, W looks inside at the end, R never learns of the container. So in each story with a false
+    belief the label, either change, and "unknown" are each what somebody believes, and the question picks whose belief
+    is asked about; the contents are all named equally often. P wishes for one of label and truth, L and W for the
+    other, so that in each story one of them sees the wish met and another does not. In the twin "opened" P looks
+    inside, in "informed" S tells P, and in "correct_label" Q and S have only to do with other things."""
     rng = draft.rng
     label, first, last = rng.sample(VALUES, 3)
     _draw_contents_words(draft)

@@ -173,12 +173,9 @@ TESTIMONY_VERSIONS = (("trusted_false", "saw"), ("distrusted_true", "looked"), (
 
 @dataclass(frozen=True)
 class Constellation:
-    """Who trusts whom, what is so, and who looks.
-
-    trusts: for P, Q and R the speaker whom they believe, "" for neither. noon, real: the value after the first change
-    and after the second, as the key of the speaker who says so, "" for the old value. looks: who looks for themselves
-    and who does not; None where nobody looks.
-    """
+    """Who trusts whom, what is so, and who looks. trusts: for P, Q and R the speaker whom they believe, "" for neither.
+    noon, real: the value after the first change and after the second, as the key of the speaker who says so, "" for the
+    old value. looks: who looks for themselves and who does not; None where nobody looks."""
 
     trusts: tuple[Key, Key, Key]
     noon: Key
