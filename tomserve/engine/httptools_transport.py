@@ -298,9 +298,13 @@ class HttptoolsTransport:
         return self._deadlines.reply(self._send(endpoint, body))
 
     async def _send(self, endpoint: str, body: bytes) -> Reply:
-        if (post := self._posts.get(endpoint)) is None:
-            post = self._posts[endpoint] = self._post(endpoint)
-        site, head = post
+        if endpoint not in self._posts:
+            url = urlsplit(f"{endpoint}/chat/completions")
+            site = self._site(url)
+            line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, url.path.encode())
+            start = line + site.head + b"Content-Type: application/json\r\nContent-Length: "
+            self._posts[endpoint] = site, start
+        site, head = self._posts[endpoint]
         connection = site.idle(time.monotonic())
         if connection is None:
             try:
@@ -352,13 +356,6 @@ class HttptoolsTransport:
         if where not in self._sites:
             self._sites[where] = Site.of(url, self._key)
         return self._sites[where]
-
-    def _post(self, endpoint: str) -> tuple[Site, bytes]:
-        """The site of an endpoint, and its request up to the length of the body."""
-        url = urlsplit(f"{endpoint}/chat/completions")
-        site = self._site(url)
-        line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, url.path.encode())
-        return site, line + site.head + b"Content-Type: application/json\r\nContent-Length: "
 
     async def _connect(self, site: Site) -> Connection:
         loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -57,18 +58,13 @@ class Redactor:
 def _spellings(key: str) -> Iterator[str]:
     yield from (key, repr(key)[1:-1], html.escape(key), html.escape(key, quote=False))
     for quoted in (quote(key), quote(key, safe=""), quote_plus(key)):
-        yield from (quoted, _lower_codes(quoted))
+        yield from (quoted, re.sub("%..", lambda code: code[0].lower(), quoted))
     escaped = orjson.dumps(key).decode()[1:-1]
     yield from (escaped, escaped.replace("/", "\\/"))
     for before in range(3):  # three bytes make four characters, so it depends on what stands before, by three
         coded = base64.b64encode(b"\0" * before + key.encode())
         own = coded[-(-before * 8 // 6) : (before + len(key.encode())) * 8 // 6].decode()
         yield from (own, own.replace("+", "-").replace("/", "_"))
-
-
-def _lower_codes(quoted: str) -> str:
-    first, *rest = quoted.split("%")
-    return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
 
 
 def clean_text(text: str, most: int) -> str:

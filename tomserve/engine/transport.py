@@ -6,6 +6,7 @@ Whatever a server does wrong is a status of the reply, never an exception.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 import zlib
@@ -29,7 +30,11 @@ OVERHEAD = 2
 
 SHORTLY = 2.0  # seconds that a question about a server, rather than to its model, may take
 UNENCODED = "identity"  # the value of Accept-Encoding: nothing that is compressed is asked for
-_KNOWN_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # ways to compress a body, each with what zlib calls it
+_KNOWN_ENCODINGS = {
+    b"gzip": (31,),
+    b"x-gzip": (31,),
+    b"deflate": (15, -15),
+}  # what zlib calls each
 
 
 def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
@@ -38,10 +43,16 @@ def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
     encoding = encoding.strip().lower()
     if encoding in (b"", UNENCODED.encode()) or not body:
         return body
-    try:
-        return _inflate(body, encoding, most)
-    except (zlib.error, KeyError):
-        raise ValueError(encoding[:40].decode("latin-1")) from None
+    whole: bytes | None = None
+    # What calls itself deflate often lacks zlib's header.
+    for way in _KNOWN_ENCODINGS.get(encoding, ()):
+        reader = zlib.decompressobj(way)
+        with contextlib.suppress(zlib.error):
+            whole = reader.decompress(body, most + 1)
+            break
+    if whole is None or (len(whole) <= most and not reader.eof):
+        raise ValueError(encoding[:40].decode("latin-1"))
+    return whole if len(whole) <= most else None
 
 
 async def read_body(pieces: AsyncIterable[bytes], encoding: str) -> bytes | None:
@@ -57,22 +68,6 @@ async def read_body(pieces: AsyncIterable[bytes], encoding: str) -> bytes | None
         return decompress(b"".join(found), encoding.encode(), MAX_BODY)
     except ValueError as error:
         raise ValueError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
-
-
-def _inflate(body: bytes, encoding: bytes, most: int) -> bytes | None:
-    reader = zlib.decompressobj(_KNOWN_ENCODINGS[encoding])
-    try:
-        whole = reader.decompress(body, most + 1)
-    except zlib.error:
-        if encoding != b"deflate":
-            raise
-        reader = zlib.decompressobj(-15)  # what calls itself deflate often lacks zlib's header
-        whole = reader.decompress(body, most + 1)
-    if len(whole) > most:
-        return None
-    if not reader.eof:
-        raise zlib.error("incomplete")
-    return whole
 
 
 MOST_TOKENS = 2**40  # A number of tokens that is as large as this cannot be right

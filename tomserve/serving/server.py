@@ -132,22 +132,15 @@ def check_port(host: str, port: int) -> None:
             raise MachineError(
                 f"--host {host!r} is not a valid address; expected one such as 127.0.0.1 or 0.0.0.0"
             ) from None
-        holder = port_owner(port)
-        by = f" by {holder}" if holder else ""
+        pids = port_listeners(port)
+        by = "" if pids is None else " by another user's process"
+        for pid in pids or ():
+            with contextlib.suppress(OSError):
+                by = f" by pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+                break
         raise MachineError(
             f"{host}:{port}: cannot listen ({error.strerror}{by}); choose another --port (PORT=)"
         ) from None
-
-
-def port_owner(port: int) -> str | None:
-    """The process that listens on `port`, as ``"pid 12 (python)"``; None where none does or the system is silent."""
-    pids = port_listeners(port)
-    if pids is None:
-        return None
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            return f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
-    return "another user's process"
 
 
 def port_listeners(port: int) -> list[int] | None:
