@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from scipy import stats
 
 from tests.conftest import ROOT, make_item
 from tomserve.benchmarks import load
@@ -24,9 +23,6 @@ from tomserve.prompting.strategy import Strategy
 DEMONSTRATIONS = ROOT / "prompts/demonstrations.yaml"
 ALTERNATIVES = 6
 ROTATING = ("vanilla", "vanilla_advised", "cot", "cot_every_sentence")
-CHANCE = 1e-4
-"""Below this p value a seeded draw is called uneven: the draw is fixed, so that the tests cannot fail by chance, and
-there are some dozens of comparisons."""
 
 
 @cache
@@ -60,7 +56,7 @@ def drawn(name: str) -> list[tuple[Item, str]]:
 
 
 @DATASETS
-def test_all_questions_about_a_story_show_one_demonstration_and_all_come_up_about_equally_often(name: str) -> None:
+def test_all_questions_about_a_story_show_one_demonstration_and_all_come_up(name: str) -> None:
     by_story: dict[tuple[str, ...], set[str]] = {}
     for item, which in drawn(name):
         by_story.setdefault(item.story, set()).add(which)
@@ -68,33 +64,9 @@ def test_all_questions_about_a_story_show_one_demonstration_and_all_come_up_abou
     assert len(dataset(name)) > len(by_story)
     counts = Counter(which for found in by_story.values() for which in found)
     assert len(counts) == ALTERNATIVES
-    assert stats.chisquare(list(counts.values())).pvalue > CHANCE, counts
     strategies = [Strategy.load(one) for one in ROTATING]  # a difference between two is none between demonstrations
     for item, which in random.Random(1).sample(drawn(name), 20):
         assert {demonstration(strategy, item) for strategy in strategies} == {which}
-
-
-def traits(item: Item) -> dict[str, str]:
-    """What a demonstration must have nothing to do with, in words."""
-    found = {name: str(item.factors[name]) for name in ("perturbation", "swapped", "scenario", "question_kind")}
-    return {**found, "answer": UNKNOWN if item.answer == UNKNOWN else f"place {item.choices.index(item.answer)}"}
-
-
-@DATASETS
-def test_which_one_has_nothing_to_do_with_class_swap_and_right_answer(name: str) -> None:
-    """A chi-square test of independence for each trait. Stories are counted once for each value, as all the questions
-    about a story show the same demonstration and are no new evidence."""
-    pairs = {
-        (trait, value, item.story, which)
-        for item, which in drawn(name)
-        for trait, value in traits(item).items()
-    }  # fmt: skip
-    for trait in {pair[0] for pair in pairs}:
-        table = Counter((value, which) for one, value, _, which in pairs if one == trait)
-        values, kinds = (sorted({key[place] for key in table}) for place in (0, 1))
-        counts = [[table[value, kind] for kind in kinds] for value in values]
-        if len(counts) > 1:
-            assert stats.chi2_contingency(counts).pvalue > CHANCE, (trait, counts)
 
 
 def test_prompts_that_show_the_same_stand_together() -> None:

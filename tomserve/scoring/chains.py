@@ -230,14 +230,15 @@ def judge_sentences(
     if not length:
         return Judgement(0.0, 0.0, more, 0 if beyond else None)
     path, hits = best_path(gold, filled)
-    verdicts = tuple(
-        "skipped" if belief is SKIPPED else verdict(path, t, belief, others) for t, belief in enumerate(said)
-    )
-    off = (t for t in range(length) if filled[t] != path[t])
+    verdicts = [
+        "right" if belief == right else "skipped" if belief is SKIPPED else verdict(path, t, belief, others)
+        for t, (belief, right) in enumerate(zip(said, path, strict=True))
+    ]
+    first = length if beyond else None
+    if hits < length:
+        first = next(t for t in range(length) if filled[t] != path[t])
     changed = sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
-    return Judgement(
-        hits / length, change_f1(gold, filled, changed), verdicts + more, next(off, length if beyond else None)
-    )
+    return Judgement(hits / length, change_f1(gold, filled, changed), (*verdicts, *more), first)
 
 
 def fill_forward(
@@ -308,13 +309,12 @@ def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> f
 
 
 def verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
-    """One of VERDICTS for the belief after sentence `t` (from 0); the nearest place on the path decides."""
+    """One of VERDICTS for a belief after sentence `t` (from 0) that is not right; the nearest place on the path counts."""
     if belief is None:
         return "out_of_vocabulary"
-    if belief == path[t]:
-        return "right"
-    before = next((t - u for u in range(t - 1, -1, -1) if path[u] == belief), None)
-    after = next((u - t for u in range(t + 1, len(path)) if path[u] == belief), None)
+    places = [u for u, label in enumerate(path) if label == belief]
+    before = min((t - u for u in places if u < t), default=None)
+    after = min((u - t for u in places if u > t), default=None)
     if before is not None and (after is None or before <= after):
         return "too_late"
     if after is not None:
