@@ -1,4 +1,4 @@
-"""Templates are compiled into other code than jinja's own, for the same text, the same errors and the same sandbox."""
+"""Attributes of loops are compiled otherwise than by jinja, for the same text, the same errors and the same sandbox."""
 
 from __future__ import annotations
 
@@ -14,33 +14,17 @@ from tomserve.prompting.templates import Template, environment
 
 VARIABLES: dict[str, Any] = {
     "story": ("Ann puts 50% of the tea away.", "%s", "{{ question }}", ""),
-    "pairs": (("tin", 3), ("box", True)),
-    "rows": ((1, 2), (3,), ()),
     "question": 'Where\'s the "tea"?',
-    "empty": (),
     "number": 7,
 }
 
 TEXTS = [
-    "{% for one in story %}{{ loop.index }}. {{ one }}\n{% endfor %}",
     "{% for one in story %}{{ loop.index0 }}|{{ loop.index }}{{ ', ' if not loop.last }}{% endfor %}",
-    "{% for name, many in pairs %}{{ loop.index }} {{ name }} {{ many }}{% else %}none{% endfor %}",
-    "{% for one in empty %}{{ loop.index }}{% else %}nothing{% endfor %}",
-    "{% for one in story if one %}{{ loop.index }} {{ one }}{% endfor %}",
-    "{% for row in rows %}{{ loop.index }}:{% for one in row %}{{ loop.index }}{{ one }}{% endfor %};{% endfor %}",
-    "{% for row in rows %}{% for one in row %}{{ loop.index0 }}{{ loop.last }}{% endfor %}{{ loop.index }}{% endfor %}",
-    "{% for row in rows %}{% set outer = loop.index %}{% for one in row %}{{ outer }}{% endfor %}{% endfor %}",
-    "{% for one in story %}{% set at = loop.index %}{% if at > 1 %}{{ at }}{{ loop.index }}{% endif %}{% endfor %}",
     "{% for one in story %}{% set mine = loop %}{{ mine.index }}{{ loop.index }}{% endfor %}",
     "{% for one in story %}{{ loop['index'] }}{{ loop.index }}{% endfor %}",
-    "{% for one in story %}{% macro shown(x) %}{{ x }}{{ loop.index }}{% endmacro %}{{ shown(one) }}{% endfor %}",
-    "{% for one in story %}{% filter upper %}{{ loop.index }}{{ one }}{% endfilter %}{% endfor %}",
     "{% for one in story %}{{ loop.index }}{% include 'round.j2' %}{% endfor %}",
     "{% for one in story recursive %}{{ loop.index }}{{ loop.depth }}{% endfor %}",
     "{% for one in story %}{{ loop.cycle('a', 'b') }}{{ loop.index }}{% endfor %}",
-    "100%% {{ number }}%d %(x)s {{ question }}\n{# no text #}{{ number }}{{ empty }}{{ pairs }}",
-    "{% autoescape true %}{{ question }} {{ number }}{% endautoescape %} {{ question }}",
-    "{% set text %}{{ number }} {{ question }}{% endset %}{{ text }}{{ text }}",
 ]
 
 

@@ -309,7 +309,7 @@ def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> f
 
 
 def verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
-    """One of VERDICTS for a belief after sentence `t` (from 0) that is not right; the nearest place on the path counts."""
+    """One of VERDICTS for a belief after sentence `t` (from 0) that is not right, by the nearest place on the path."""
     if belief is None:
         return "out_of_vocabulary"
     places = [u for u, label in enumerate(path) if label == belief]
