@@ -47,8 +47,9 @@ from tomserve.stats.clustered import (
     pair_sums,
     pairs_intervals,
 )
-from tomserve.stats.equivalence import ONE_SIDED, TOST, Bounds, units_for_margin, verdict
+from tomserve.stats.equivalence import ONE_SIDED, TOST, units_for_margin, verdict
 from tomserve.stats.power import detectable_sd
+from tomserve.stats.proportions import Interval
 from tomserve.studies.comparison_tables import GRADES, PairedGrades
 
 Floats = npt.NDArray[np.float64]
@@ -179,7 +180,7 @@ def graded(one: Floats, other: Floats, index: Codes) -> tuple[float, float]:
     return found.low, found.high
 
 
-def share_by_clusters(outcome: npt.ArrayLike, index: Codes) -> Bounds:
+def share_by_clusters(outcome: npt.ArrayLike, index: Codes) -> Interval:
     """The share of an outcome with the interval that counts clusters."""
     return clustered_share(float(np.sum(outcome)), np.bincount(index))
 

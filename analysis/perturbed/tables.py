@@ -296,7 +296,7 @@ def placebo(rows: pl.DataFrame) -> Iterator[Record]:
         columns = ("control", "correct", "chain_proper")
         control, treated, proper = (part[c].fill_null(False).cast(pl.Float64).to_numpy() for c in columns)
         split = association.placebo_split(control, treated, proper)
-        for chain, half in (("proper", split.proper), ("improper", split.improper)):
+        for chain, half in zip(("proper", "improper"), split, strict=True):
             key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
             effect = {"risk_difference": half.effect, "n": half.items, "subset": "false_belief"}
             verdict = "descriptive" if half.items else "undefined"

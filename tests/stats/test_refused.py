@@ -11,7 +11,7 @@ from tests.helpers.rows import matched_effect
 from tomserve.stats.accuracy import task_mean
 from tomserve.stats.association import phi
 from tomserve.stats.clustered import paired_effect
-from tomserve.stats.paired import mcnemar, moderate_tests
+from tomserve.stats.paired import moderate_tests
 from tomserve.stats.selection import above_all, sign_flips
 from tomserve.stats.stability import stability
 
@@ -27,7 +27,6 @@ from tomserve.stats.stability import stability
         (lambda: sign_flips(np.zeros((5, 2)), np.arange(4)), "equal lengths"),
         (lambda: above_all(np.zeros((5, 2)), [np.zeros((5, 1))], range(5)), r"of shape \(5, 1\): expected \(5, 2\)"),
         (lambda: moderate_tests([0.1], [0.1, 0.2], [7]), "expected equal lengths"),
-        (lambda: mcnemar([1], [1, 0]), "equal length"),
         (lambda: stability([0, 1], [0], ["a", "b"]), "equal lengths"),
     ],
 )

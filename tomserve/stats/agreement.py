@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,19 +31,19 @@ def masi_distance(a: Labels, b: Labels) -> float:
     return 1 - len(common) / len(a | b) * monotonicity
 
 
-def krippendorff_alpha(
-    pairs: Sequence[tuple[Labels, Labels]], distance: Callable[[Labels, Labels], float] = masi_distance
-) -> float:
+def krippendorff_alpha(pairs: Sequence[tuple[Labels, Labels]]) -> float:
     """1 - observed / expected disagreement of two annotators: 1 is perfect, 0 is chance; nan where all values are
     equal.
 
-    pairs: one (first, second) a unit, without gaps. distance: symmetric, 0 for equal sets."""
+    pairs: one (first, second) a unit, without gaps."""
     pool = Counter(value for pair in pairs for value in pair)
     total = sum(pool.values())
     if len(pool) < 2:
         return math.nan
-    observed = sum(distance(a, b) for a, b in pairs) / len(pairs)
-    expected = sum(n * m * distance(a, b) for a, n in pool.items() for b, m in pool.items()) / (total * (total - 1))
+    observed = sum(masi_distance(a, b) for a, b in pairs) / len(pairs)
+    expected = sum(n * m * masi_distance(a, b) for a, n in pool.items() for b, m in pool.items()) / (
+        total * (total - 1)
+    )
     return 1 - observed / expected
 
 
@@ -51,12 +51,11 @@ def resampled_alpha(
     groups: Sequence[Sequence[tuple[Labels, Labels]]],
     draws: int,
     seed: int,
-    distance: Callable[[Labels, Labels], float] = masi_distance,
 ) -> tuple[float, float]:
     """A 95% percentile interval of alpha by so many seeded draws of groups of units that depend on each other (Efron
     and Tibshirani 1993, chapter 13); nan where alpha is undefined in every draw. Few groups make it too short."""
     chosen = np.random.default_rng(seed).multinomial(len(groups), [1 / len(groups)] * len(groups), size=draws)
-    alphas = drawn_alphas(groups, chosen, distance)
+    alphas = drawn_alphas(groups, chosen)
     alphas = alphas[np.isfinite(alphas)]
     if not alphas.size:
         return math.nan, math.nan
@@ -67,7 +66,6 @@ def resampled_alpha(
 def drawn_alphas(
     groups: Sequence[Sequence[tuple[Labels, Labels]]],
     chosen: npt.NDArray[np.int64],
-    distance: Callable[[Labels, Labels], float] = masi_distance,
 ) -> npt.NDArray[np.float64]:
     """Alpha of each draw of groups [draws]; not finite where undefined. chosen: how often each group is drawn [draws,
     groups]."""
@@ -80,10 +78,10 @@ def drawn_alphas(
             row[place[pair]] += 1
     drawn = chosen @ counts
     pool = drawn @ np.array([[float(pair.count(value)) for value in values] for pair in distinct])
-    apart = np.array([[distance(a, b) for b in values] for a in values])
+    apart = np.array([[masi_distance(a, b) for b in values] for a in values])
     total = pool.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        observed = drawn @ np.array([distance(a, b) for a, b in distinct]) / drawn.sum(axis=1)
+        observed = drawn @ np.array([masi_distance(a, b) for a, b in distinct]) / drawn.sum(axis=1)
         expected = ((pool @ apart) * pool).sum(axis=1) / (total * (total - 1))
         alphas: npt.NDArray[np.float64] = 1 - observed / expected
     return alphas

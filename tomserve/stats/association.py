@@ -57,14 +57,6 @@ class PlaceboPart:
     null_sd: float
 
 
-@dataclass(frozen=True)
-class PlaceboSplit:
-    """The difference by kind of chain; descriptive only, since the chain is an outcome of the treatment, too."""
-
-    proper: PlaceboPart
-    improper: PlaceboPart
-
-
 def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> Phi:
     """Phi of two 0/1 columns [items]. Raises ValueError for columns of unequal length."""
     x, y = _columns(x, y)
@@ -168,14 +160,14 @@ def jackknife(
     return Interval(estimate, min(low, estimate), max(high, estimate), f"jackknife over {m} groups, t {m - 1} df")
 
 
-def placebo_split(vanilla: npt.ArrayLike, cot: npt.ArrayLike, proper: npt.ArrayLike) -> PlaceboSplit:
+def placebo_split(vanilla: npt.ArrayLike, cot: npt.ArrayLike, proper: npt.ArrayLike) -> tuple[PlaceboPart, PlaceboPart]:
     """Difference cot - vanilla among items with proper and with improper chains, each beside its null, in which CoT
     answers are permuted among items of equal vanilla outcome: exact hypergeometric mean and SD, items taken as
     independent.
 
     vanilla, cot, proper: 0/1 [items]. Raises ValueError for columns of unequal length."""
     v, c, p = _columns(vanilla, cot, proper)
-    return PlaceboSplit(_part(v, c, p > 0), _part(v, c, p == 0))
+    return _part(v, c, p > 0), _part(v, c, p == 0)
 
 
 def _part(v: Floats, c: Floats, inside: npt.NDArray[np.bool_]) -> PlaceboPart:
@@ -204,7 +196,6 @@ def _u(score: Floats, right: Floats) -> float:
 
 
 def _correlation(x: Floats, y: Floats) -> float:
-    """Pearson's r; nan for fewer than two rows or a constant column."""
     if x.size < 2 or not varies(x) or not varies(y):
         return math.nan
     dx, dy = x - x.mean(), y - y.mean()

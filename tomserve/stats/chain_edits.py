@@ -168,12 +168,10 @@ def difference_of_effects(
 
 
 def _means(values: Floats, units: npt.NDArray[np.generic]) -> Floats:
-    """The mean of each unit."""
     return unit_means(values, units, units)[0]
 
 
 def _mean(values: Floats, units: npt.NDArray[np.generic]) -> float:
-    """The mean over units."""
     return float(_means(values, units).mean())
 
 

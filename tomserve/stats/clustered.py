@@ -313,7 +313,6 @@ def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
 
 
 def _expit(x: float) -> float:
-    """The probability of a logit, 0 where it is too small to be computed."""
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 

@@ -20,9 +20,8 @@ Floats = npt.NDArray[np.float64]
 # be trusted.
 FEW = 20
 FEW_CHANGES = 5  # Below so many answers that differ at all, the spread of the units says hardly anything
-# The correlation of rare answers within a unit that is assumed where too few of them are seen to estimate it. Rare
-# events cluster little on the scale of shares: with logits that vary by an SD of 1.4 between units, a share of .02 has
-# an intra-class correlation of about .06, one of .05 about .12.
+# The correlation of rare answers within a unit that is assumed where too few of them are seen to estimate it: with
+# logits that vary by an SD of 1.4 between units, a share of .02 has one of about .06, a share of .05 of about .12.
 CORRELATION = 0.1
 
 

@@ -15,15 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from tomserve.stats.distributions import normal_quantile
 from tomserve.stats.power import MOST_UNITS, count_units
-from tomserve.stats.proportions import tango_variance
+from tomserve.stats.proportions import Interval, tango_variance
 
-# The levels of the one-sided test of non-inferiority and of each of the two tests of equivalence. So non-inferiority is
-# read off the 95% interval, and equivalence off the 90% interval.
+# The levels of the one-sided test of non-inferiority and of each of the two tests of equivalence.
 ONE_SIDED, TOST = 0.025, 0.05
+# What can be shown of B minus A, and what it says.
 VERDICTS = {
     "equivalent": "the difference is smaller than the margin, in either direction",
     "better": "B is clearly right more often",
@@ -31,21 +30,8 @@ VERDICTS = {
     "inferior": "B is worse by more than the margin",
     "undecided": "neither that B is worse by as much as the margin, nor that it is not, is shown",
 }
-"""What can be shown of B minus A, and what it says."""
 
 STEPS = 40  # How often the search for a p halves what is left of it: to 12 decimals
-
-
-class Bounds(Protocol):
-    """An interval, or an effect with its interval."""
-
-    @property
-    def low(self) -> float:
-        """The lower end."""
-
-    @property
-    def high(self) -> float:
-        """The upper end."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +50,7 @@ class MarginTest:
     verdict: str
 
 
-def compare_margin(interval: Callable[[float], Bounds], margin: float) -> MarginTest:
+def compare_margin(interval: Callable[[float], Interval], margin: float) -> MarginTest:
     """Test a difference, whose two-sided interval `interval` gives by level, against a margin between 0 and 1. Raises
     ValueError for another margin."""
     if not 0 < margin < 1:
@@ -89,7 +75,7 @@ def compare_margin(interval: Callable[[float], Bounds], margin: float) -> Margin
     )
 
 
-def verdict(wide: Bounds, narrow: Bounds, margin: float) -> str:
+def verdict(wide: Interval, narrow: Interval, margin: float) -> str:
     """Which of VERDICTS the 95% interval (wide) and the 90% interval (narrow) of a difference show."""
     if narrow.low > -margin and narrow.high < margin:
         return "equivalent"

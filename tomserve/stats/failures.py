@@ -73,5 +73,4 @@ def _failures(d: Floats) -> Failures:
 
 
 def _arcsine_scale(share: Floats, answers: npt.NDArray[np.number]) -> Floats:
-    """Shares of so many answers on the arcsine scale."""
     return np.asarray(np.arcsin(np.sqrt((answers * share + 0.375) / (answers + 0.75))), dtype=float)

@@ -109,19 +109,6 @@ EXACT_UNITS = 16
 
 
 @dataclass(frozen=True)
-class McNemar:
-    """Numbers of items by their outcomes under two conditions, and the exact and mid-p tests of gained = lost, which
-    take items as independent."""
-
-    both: int
-    gained: int
-    lost: int
-    neither: int
-    p_exact: float
-    p_mid: float
-
-
-@dataclass(frozen=True)
 class CochranQ:
     """Cochran's Q with its chi-square p; informative: on how many items the strategies differ."""
 
@@ -190,27 +177,15 @@ def varies(values: Floats) -> bool:
     return bool(np.ptp(values) > 1e-12)
 
 
-def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
-    """McNemar's exact and mid-p tests from 0/1 outcomes of the same items [items], nan left out. Raises ValueError for
-    columns of unequal length."""
-    t, c = _pair(treated, control)
-    both, gained = int(np.sum((t > 0) & (c > 0))), int(np.sum((t > 0) & (c == 0)))
-    lost, neither = int(np.sum((t == 0) & (c > 0))), int(np.sum((t == 0) & (c == 0)))
-    return mcnemar_of(both, gained, lost, neither)
-
-
-def mcnemar_of(both: int, gained: int, lost: int, neither: int) -> McNemar:
-    """The same from numbers of items: binomial on those that differ (scipy's `binomtest`); mid-p = exact - P(b; b + c,
-    1/2), 1 - P/2 where b = c (Fagerland et al., BMC Med Res Methodol 13:91, 2013). 1 where none differs, nan without
-    items."""
-    if not both + gained + lost + neither:
-        return McNemar(0, 0, 0, 0, math.nan, math.nan)
+def mcnemar(gained: int, lost: int, items: int) -> tuple[float, float]:
+    """McNemar's exact and mid-p tests from how many of the items are right under the one condition only, or the other:
+    binomial on these (as scipy's `binomtest`); mid-p = exact - P(b; b + c, 1/2), 1 - P/2 where b = c (Fagerland et al.,
+    BMC Med Res Methodol 13:91, 2013). 1 where none differs, nan without items, which are taken as independent."""
     if not gained + lost:
-        return McNemar(both, 0, 0, neither, 1.0, 1.0)
+        return (1.0, 1.0) if items else (math.nan, math.nan)
     exact = min(1.0, 2 * binomial_cdf(min(gained, lost), gained + lost, 0.5))
     point = float(binomial_pmf(gained, gained + lost, 0.5))
-    middle = 1 - point / 2 if gained == lost else exact - point
-    return McNemar(both, gained, lost, neither, exact, middle)
+    return exact, 1 - point / 2 if gained == lost else exact - point
 
 
 def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
@@ -275,19 +250,9 @@ def missing_bounds(
 
 
 def _known(values: npt.ArrayLike) -> Floats:
-    """The values that are not missing, as a flat array of floats."""
     array: Floats = np.asarray(values, dtype=float).ravel()
     known: Floats = array[~np.isnan(array)]
     return known
-
-
-def _pair(treated: npt.ArrayLike, control: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """The outcomes of the items for which neither is missing. Raises ValueError for columns of unequal length."""
-    t, c = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
-    if t.shape != c.shape:
-        raise ValueError(f"{t.size} and {c.size} outcomes: paired columns have equal length")
-    known = ~(np.isnan(t) | np.isnan(c))
-    return t[known], c[known]
 
 
 # A variance of zero has no logarithm; for estimating the prior it counts as this share of the median variance.

@@ -249,7 +249,6 @@ def _estimate(t: Floats, c: Floats) -> float:
 
 
 def _columns(t: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """The columns as arrays. Raises ValueError where their lengths differ."""
     t, c = np.asarray(t, dtype=float), np.asarray(c, dtype=float)
     if t.shape != c.shape:
         raise ValueError(f"{t.size} and {c.size} units: paired columns have equal length")

@@ -101,7 +101,6 @@ def _gap(first: Sequence[float], second: Sequence[float]) -> Floats:
 
 
 def _simplex(width: int) -> list[Floats]:
-    """The corners: each part alone."""
     return list(np.eye(width))
 
 

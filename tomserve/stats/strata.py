@@ -63,18 +63,6 @@ class Shares:
     control: float
     covariance: Floats
 
-    @property
-    def difference(self) -> float:
-        return self.treated - self.control
-
-    @property
-    def error(self) -> float:
-        """The standard error of the difference."""
-        return math.sqrt(max(0.0, float(self.covariance[0, 0] + self.covariance[1, 1] - 2 * self.covariance[0, 1])))
-
-    def finite(self) -> bool:
-        return bool(np.isfinite([self.treated, self.control]).all() and np.isfinite(self.covariance).all())
-
 
 def fit_shares(data: ArmSums, *, binomial: bool) -> Shares | None:
     """The shares of both arms for further clusters in these strata, each of equal weight; None without convergence or
@@ -100,7 +88,7 @@ def fit_shares(data: ArmSums, *, binomial: bool) -> Shares | None:
         parts = [_parts(data, strata, treatment, correlation, of, binomial) for of in gradients]
         covariance = np.array([[float(one @ other) for other in parts] for one in parts])
         found = Shares(float(p1.mean()), float(p0.mean()), covariance)
-        return found if found.finite() else None
+        return found if math.isfinite(found.treated + found.control + covariance.sum()) else None
 
 
 def _fit(data: ArmSums, binomial: bool) -> tuple[Floats, float, float] | None:
@@ -184,9 +172,10 @@ def these_strata_effect(sums: ArmSums, level: float = 0.95) -> Effect:
     if fit is None:
         fit, how = fit_shares(data, binomial=False), "GEE linear (a stratum or arm is all right or all wrong)"
     few = smaller < FEW
-    if fit is None or smaller < 2 or not fit.error > 1e-9:
+    variance = float(fit.covariance[0, 0] + fit.covariance[1, 1] - 2 * fit.covariance[0, 1]) if fit else math.nan
+    if fit is None or smaller < 2 or not variance > 1e-18:
         return _without_fit(data, level)
-    estimate, error, df = fit.difference, fit.error, smaller - 1
+    estimate, error, df = fit.treated - fit.control, math.sqrt(variance), smaller - 1
     quantile = t_quantile(0.5 + level / 2, df)
     p = t_tails(estimate / error, df)
     low, high = max(-1.0, estimate - quantile * error), min(1.0, estimate + quantile * error)
@@ -196,7 +185,6 @@ def these_strata_effect(sums: ArmSums, level: float = 0.95) -> Effect:
 
 
 def _share(fitted: float) -> float:
-    """A fitted share, where rounding has put it beside 0 or 1 just these."""
     whole = round(fitted)
     return float(whole) if abs(fitted - whole) < 1e-12 else fitted
 

@@ -374,7 +374,6 @@ def _with_factors(
 
 
 def _compute_answers(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
-    """What one study says of a score table, as `compute` does."""
     check_scores(frame, study.required, study.values, study.across)
     chosen = choose_intervals(study, intervals)
     return _count(study, chosen, lambda: study.tables(frame.lazy(), chosen), frame, frame.columns, by_default)

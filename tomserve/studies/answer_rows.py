@@ -71,7 +71,6 @@ def has_variants(scores: pl.DataFrame) -> bool:
 
 
 def _any(name: str) -> pl.Expr:
-    """Whether a column of lists holds something in this row."""
     return (pl.col(name).list.len() > 0).fill_null(False)
 
 
@@ -133,10 +132,10 @@ def split_scores(scores: pl.DataFrame) -> SplitScores:
 
 
 COT = "cot"
+# Strategies that work something out before the answer, or are told it, and do not say so by the word cot.
 REASONING_STRATEGIES = frozenset(
     ("decompose", "hitom_chain", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle")
 )  # fmt: skip
-"""Strategies that work something out before the answer, or are told it, and do not say so by the word cot."""
 
 
 def is_cot(strategy: str) -> bool:

@@ -114,6 +114,7 @@ ABOUT_EFFECTIVE = (
     "which is Wilson's for as many independent questions as have the same error. That is found from how much clusters "
     "(stories, tasks) differ, so that questions of one cluster count for less the more they go together."
 )
+# What the columns of RULE_COLUMNS mean, for the notes of a table that has them.
 ABOUT = (
     "best_rule is the rule that follows nobody's belief and has the most of the same questions right, "
     "best_rule_accuracy its share of right answers. It is chosen on these questions, which favours the rule. over_rule "
@@ -121,13 +122,12 @@ ABOUT = (
     "the accuracy's interval, both shares as means over these units (best_rule_estimate is the rule's): whoever is not "
     "clearly above the rule has shown nothing that the rule could not do."
 )
-"""What the columns of RULE_COLUMNS mean, for the notes of a table that has them."""
 
+# The warning where a score table has no rules, as one that an older version made.
 MISSING = (
     "no baselines: the score table has no columns rule_..., so that no accuracy can be compared with what simple rules "
     "score. Score the run again with this version (tomserve score RUN)"
 )
-"""The warning where a score table has no rules, as one that an older version made."""
 
 
 class RuleKinds(NamedTuple):
@@ -283,11 +283,11 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
 
 
 _SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
+# What the mark of `mark_best_rule` means, for a figure's caption.
 MARK = (
     "The upright stroke is the best rule that follows nobody's belief (such as always reality, or the label mentioned "
     "last), chosen on the same questions."
 )
-"""What the mark of `mark_best_rule` means, for a figure's caption."""
 
 
 def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
@@ -322,12 +322,12 @@ READING_COUNTED = (
     "The rule is a way to answer without following anybody's belief, here the one that has the most of the same "
     "questions right."
 )
+# What a reader of the terminal must know of the comparison with rules; the first where only questions were counted.
 READING = (
     f"{READING_COUNTED} Where the interval of the difference (model minus rule) does not lie wholly above 0, the model "
     "has not been shown to do more than the rule. From here on shares are means over stages, tasks or stories, and may "
     "differ a little from shares of questions."
 )
-"""What a reader of the terminal must know of the comparison with rules; the first where only questions were counted."""
 
 
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:

@@ -22,8 +22,7 @@ from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.contrasts import Record, pair_rows
 from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS
 
-# Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called. No question of a model
-# may have rows in two files.
+# Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called.
 Rows = Callable[[], Iterable[pl.DataFrame]]
 Key = tuple[Any, ...]
 ARM = ("model", "strategy")
@@ -267,10 +266,10 @@ _EFFECT = "control share_treated share_control risk_difference rd_low rd_high p 
 _DIFFERENCE = "compared_with share_treated share_control risk_difference rd_low rd_high p units pairing"
 # The column that stands first behind the model, the strategy and the values of factors, in each kind of table.
 AFTER = ("correct", "control", "compared_with")
+# What no column of a factor is called in these tables, even where a table lacks the column that is called so.
 TABLE_COLUMNS = frozenset(
     (*AFTER, "treatment", "estimate", "minus_vanilla", *f"{_SHARES} {_EFFECT} {_DIFFERENCE}".split())
 )
-"""What no column of a factor is called in these tables, even where a table lacks the column that is called so."""
 
 
 def find_factors(scores: pl.DataFrame) -> list[str]:
@@ -385,7 +384,6 @@ def left_out_lines(tables: Sequence[pl.LazyFrame], by: Sequence[By]) -> list[str
 
 
 def _questions(tables: Sequence[pl.LazyFrame], having: Sequence[str]) -> int:
-    """How many questions there are that have a value of all these factors."""
     names = list(dict.fromkeys(("item", *having)))
     known = [table.select(names).drop_nulls().select(pl.col("item").unique().hash()) for table in tables]
     return pl.concat([one.collect(engine="streaming") for one in known])["item"].n_unique()
@@ -427,7 +425,6 @@ def value_text(value: object) -> str:
 
 
 def _texts(record: Record, names: Sequence[str]) -> Record:
-    """The record with the values of these factors as text."""
     return {**record, **{name: value_text(record[name]) for name in names}}
 
 
@@ -480,13 +477,13 @@ DIMENSIONS = ("belief", "desire", "intention", "emotion", "action", "knowledge")
 WORLD = ("reality", "memory", "fact")
 MACRO = "mean of {} benchmarks"  # What stands in the column `benchmark` of a mean over benchmarks
 UNKNOWN = "not said"  # The task and the dimension of items that do not say theirs
+# Factors that place a question, and what a guess scores; a table may lack any of them.
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("benchmark", "task", "dimension", "question_kind", "answer_role"), pl.String),
     **dict.fromkeys(("belief_is_false", "usable"), pl.Boolean),
     **dict.fromkeys(("order", "options"), pl.Int64),
     "floor_guess": pl.Float64,
 }
-"""Factors that place a question, and what a guess scores; a table may lack any of them."""
 
 # Every column of a score table that decides what is counted here and how; rules stand beside it and decide nothing.
 READ = (*PREPARED, *FACTORS)

@@ -124,11 +124,11 @@ def measurement_conditions(found: Outcomes) -> MeasurementConditions:
 
 
 def _digest(frame: pl.DataFrame) -> str:
-    """A digest of rows whatever their order."""
     told = frame.select(pl.col(pl.Float64, pl.Float32).round(12), pl.exclude(pl.Float64, pl.Float32).cast(pl.String))
     return digest(told.sort(told.columns).write_csv().encode())
 
 
+# What is said of fields that differ; of those that stand together only the first that does is said.
 _ANSWERS: Sequence[Mapping[str, str]] = (
     {
         "count": "was asked {one:,} questions instead of {other:,}: repeat with the same --limit",
@@ -150,7 +150,6 @@ _ANSWERS: Sequence[Mapping[str, str]] = (
     {"repeats": "was sampled {one} times instead of {other}: repeat with the same number"},
     {"scoring": "was read by other rules: score it again by the same"},
 )
-"""What is said of fields that differ; of those that stand together only the first that does is said."""
 
 _MEASUREMENT: Sequence[Mapping[str, str]] = (
     {

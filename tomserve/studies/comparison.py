@@ -27,15 +27,16 @@ from tomserve.studies.noise import noise_columns, noise_line
 from tomserve.studies.presentation import Row, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
+# Manifest fields that differ between any two runs and explain nothing.
 SKIPPED = frozenset(
     ("run", "sessions", "created", "endpoints", "complete", "limit", "content", "benchmark_path", "noise")
 )
-"""Manifest fields that differ between any two runs and explain nothing."""
 
 ABSENT = "not recorded"  # What stands for a field that a manifest lacks
 WIDTH = 40  # How many characters of a long value are shown
 # How many words a value may have whose words are compared one by one, which takes time by the square of their number.
 MOST_WORDS = 2000
+# Names of manifest fields as patterns, and what they are called in words; any other name stands for itself.
 _NAMED = (
     (r"strategies\.([^.]+)", r"strategy \1"),
     (r"strategies\.(.+)\.digest", r"digest of the prompts of strategy \1"),
@@ -54,7 +55,6 @@ _NAMED = (
     (r"foreign\.(.+)", r"\1 of the imported replies"),
     (r"tomserve", "version of tomserve"),
 )
-"""Names of manifest fields as patterns, and what they are called in words; any other name stands for itself."""
 
 _DIGEST = re.compile(r"(sha256:)?[0-9a-f]{40,128}")
 
@@ -177,7 +177,6 @@ def match_questions(tables: Sequence[pl.DataFrame], sources: Sequence[str]) -> t
 
 
 def _names(table: pl.DataFrame, factor: str) -> bool:
-    """Whether items of the table have this factor."""
     return factor in table.columns and table[factor].null_count() < table.height
 
 
@@ -208,11 +207,11 @@ def _caption(made: Sequence[bool], anew: bool) -> str:
 
 
 CLASS = "perturbation"  # The factor whose values are the classes of questions
+# Why a measured run cannot be compared, and what to do instead.
 _NOT_COMPARED = (
     "cannot be compared question by question",
     "`tomserve analyze RUN RUN` sets measured runs side by side",
 )
-"""Why a measured run cannot be compared, and what to do instead."""
 
 
 class Side(NamedTuple):
@@ -350,7 +349,6 @@ def _rows(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_side(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
-    """The answers of a side as the score table has them."""
     return scores if side.strategy is None else scores.filter(pl.col("strategy") == side.strategy)
 
 
@@ -548,6 +546,7 @@ def _population(row: Row) -> str:
     return "further questions like these" if alone else populations(row["target"])
 
 
+# What the tables are called before a reader, by their names.
 TITLES = {
     "effects": "how much more of the questions B has right than A",
     people.TABLE: "with every person's answer counted",
@@ -555,7 +554,6 @@ TITLES = {
     comparison_tables.GRADE_TABLE: "grades that are more than right or wrong",
     comparison_tables.CHANGES: "what changed from A to B, as shares of the questions",
 }
-"""What the tables are called before a reader, by their names."""
 
 
 def further_excerpts(comparison: Comparison) -> dict[str, pl.DataFrame]:

@@ -29,6 +29,7 @@ GRADE_TABLE = "values"  # Name of the table
 # What is compared, in the column `of`: grades that another tool gave, or the share of a question's replies that are
 # right.
 GRADES, SAMPLES = "grades", "samples"
+# What a reader must know of it.
 ABOUT_GRADES = (
     "Grades that are more than right or wrong, on the same questions: the mean of each run, and their difference with "
     "its 95% t interval over units (clusters, or stages where the questions name them) and the p of that interval. "
@@ -38,7 +39,6 @@ ABOUT_GRADES = (
     "counts as 0 where all grades lie between 0 and 1; elsewhere its question is left out, since nothing says what "
     "failing is worth, and n is less."
 )
-"""What a reader must know of it."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,7 @@ def shown_grades(table: pl.DataFrame) -> pl.DataFrame:
 
 MARGINS = "margins"  # Name of the table
 RIGHT = "right"  # What is compared, in the column `of`: right answers. Else it is GRADES or SAMPLES.
+# What a reader must know of it.
 ABOUT_MARGINS = (
     "Whether B is as good as A, up to the margin, a difference that does not matter. not inferior: the 95% interval "
     "of B minus A lies above -margin (a one-sided test at 2.5%). equivalent: the 90% interval lies between -margin "
@@ -177,7 +178,6 @@ ABOUT_MARGINS = (
     "worst_low and worst_high: the least and greatest difference that failures leave possible. Each strategy is tested "
     "alone. Name the margin before you look."
 )
-"""What a reader must know of it."""
 
 
 def check_margin(margin: float | None) -> None:
@@ -320,7 +320,6 @@ def _failures(row: Mapping[str, Any]) -> str:
 
 
 def _trivial(row: Mapping[str, Any]) -> str:
-    """That the margin is no test."""
     if row["share_a"] is None or row["share_a"] > row["margin"]:
         return ""
     return f"; but the margin is no test here: A has only {100 * row['share_a']:.1f} points, which B cannot fall below"
@@ -435,6 +434,7 @@ CHANGES = "changes"  # Name of the table
 HARMFUL, BENEFICIAL, CHURN = "harmful", "beneficial", "churn"
 # The values of the column `change`.
 OF_RIGHT, OF_WRONG, BOTH_WRONG = f"{HARMFUL} of right", f"{BENEFICIAL} of wrong", f"{CHURN} both wrong"
+# What a reader must know of it.
 ABOUT_CHANGES = (
     "harmful: only A has the question right; beneficial: only B has it right, both as shares of all questions (n). "
     "harmful of right, beneficial of wrong: the same of the questions that A has right, or wrong. churn: the answer is "
@@ -445,7 +445,6 @@ ABOUT_CHANGES = (
     "questions whose error the clusters show. Servers that answer the same request differently make flips and churn of "
     "their own: the noise floor says how much."
 )
-"""What a reader must know of it."""
 
 
 def answer_changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:

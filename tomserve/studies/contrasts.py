@@ -33,12 +33,9 @@ from tomserve.studies.presentation import finite_or_none
 
 Record = dict[str, Any]
 LEVEL = 0.05  # An adjusted p up to this is clear
-# The difference of shares that a study of classes is asked to find: twenty percentage points. Where a difference that
-# large would be missed in more than one of five studies, an effect that is not clear is called undecided, rather than
-# not shown.
+# The difference of shares that a study of classes is asked to find: twenty percentage points.
 WORTH = 0.2
-# With fewer units nothing is called clear. A test then rests on a spread of one or two degrees of freedom, and the
-# simulations of bench/coverage.py begin with four.
+# With fewer units nothing is called clear.
 FEWEST_UNITS = 4
 LOWER, HIGHER = "lower", "higher"
 NOT_SHOWN, UNDECIDED = "not shown", "cannot be decided"
@@ -198,6 +195,7 @@ def add_sums(sums: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(sums).group_by(keys).agg(pl.col(counted).sum()).sort(keys).select(sums[0].columns)
 
 
+# The columns that hold sums.
 _SUMS = frozenset(
     (
         *("answers", "right", "kept", "failed", "unread", "re_asked", "changed"),
@@ -205,7 +203,6 @@ _SUMS = frozenset(
         *("control_failed", "control_re_asked", "control_changed"),
     )
 )
-"""The columns that hold sums."""
 
 
 def share(data: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
@@ -235,7 +232,6 @@ def cluster_correlation(data: pl.DataFrame, groups: str) -> float:
 
 
 def _summed(data: pl.DataFrame, sum_up: Callable[..., pl.DataFrame], key: str | None) -> pl.DataFrame:
-    """The sums of rows; what holds sums already stays as it is."""
     return data if {"answers", "items"} & set(data.columns) else sum_up(data, [key] if key else [])
 
 
@@ -317,7 +313,7 @@ def contrast(data: pl.DataFrame, stratum: str | None = None, target: str | None 
     failed = columns["failed"], columns["control_failed"]
     both, gained, lost = (int(columns[name].sum()) for name in ("both", "gained", "lost"))
     n = int(items.sum())
-    mcnemar = paired.mcnemar_of(both, gained, lost, n - both - gained - lost)
+    exact, middle = paired.mcnemar(gained, lost, n)
     tango = proportions.tango(gained, lost, n)
     of_units = tuple(np.bincount(unit, one, minlength=summed.units) for one in failed)
     weight = _answer_weights(unit, items)
@@ -331,9 +327,9 @@ def contrast(data: pl.DataFrame, stratum: str | None = None, target: str | None 
         "gained": gained,
         "lost": lost,
         "both": both,
-        "neither": mcnemar.neither,
-        "mcnemar_exact": mcnemar.p_exact,
-        "mcnemar_mid_p": mcnemar.p_mid,
+        "neither": n - both - gained - lost,
+        "mcnemar_exact": exact,
+        "mcnemar_mid_p": middle,
         "tango_low": tango.low,
         "tango_high": tango.high,
         "n": n,

@@ -110,7 +110,6 @@ class Gaps:
 
     @property
     def _list(self) -> str:
-        """The command that lists the replies that could not be read."""
         return f"`tomserve runs {self.source_argument or shell_argument(self.source)} --unread`"
 
     def sentences(self) -> list[str]:
@@ -176,7 +175,6 @@ class Gaps:
         return f" {told}, and those that are there may not be typical.{self._again('finish it')}"
 
     def _again(self, what: str) -> str:
-        """How to get what is lacking. what: that, as the end of a sentence."""
         if self.tool:
             asked = f"{what[:1].upper()}{what[1:]} with the tool that collected the replies ({self.tool})"
             return f" {asked}, and import its new files as a new run."
@@ -217,6 +215,7 @@ def gaps_of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
     return gaps_of_scores(scores, folder, str(source))
 
 
+# The columns of a score table that tell what is lacking.
 _READ = (
     "run",
     "model",
@@ -231,7 +230,6 @@ _READ = (
     SHELL_SAFE,
     GRADE,
 )
-"""The columns of a score table that tell what is lacking."""
 
 
 def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
@@ -240,25 +238,17 @@ def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> li
     if folder is not None:
         manifest = read_manifest(folder) or {}
         return [_gaps(scores, source, manifest, folder)] if manifest.get("kind") != MEASURED else []
-    if measured_studies(scores):
-        return []
-    read = scores.select(name for name in _READ if name in scores.columns)  # the parts are copies
-    parts = read.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
-    names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
-    return [
-        replace(_gaps(part, name, None, None), source_argument=shell_argument(source))
-        for part, name in zip(parts, names, strict=True)
-    ]
+    return gaps_of_tables(source, [scores.lazy()])
 
 
 def gaps_of_tables(source: str, tables: Iterable[pl.LazyFrame]) -> list[Gaps]:
     """What is lacking of score tables of different questions, by run; one table at a time is in memory."""
     found: dict[str, list[Gaps]] = {}
     for table in tables:
-        there = table.collect_schema().names()
-        scores = table.select(name for name in _READ if name in there).collect(engine="streaming")
-        if measured_studies(scores):
+        schema = table.collect_schema()
+        if measured_studies(pl.DataFrame(schema=schema)):
             continue
+        scores = table.select(name for name in _READ if name in schema).collect(engine="streaming")
         parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
         for part in parts:
             run = str(part["run"][0]) if "run" in part.columns else ""
@@ -355,11 +345,11 @@ def gap_sentences(gaps: Sequence[Gaps]) -> list[str]:
     return [said for gap in gaps for said in gap.sentences()]
 
 
+# What a reader of the column must know.
 ABOUT_UNREAD = (
     "unread: replies that could not be read, which count as wrong, so that a low share may say how the model writes "
     "rather than what it knows; `tomserve runs RUN --unread` lists them."
 )
-"""What a reader of the column must know."""
 
 
 def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:

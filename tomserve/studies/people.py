@@ -201,7 +201,6 @@ def _beside(people: pl.DataFrame, scores: pl.DataFrame, sign: float) -> pl.DataF
 
 
 def _compare_with_model(part: pl.DataFrame) -> dict[str, Any]:
-    """People of one side and a model on the other."""
     own, theirs, sign = (part[column].cast(pl.Float64).to_numpy() for column in ("right", "other", "sign"))
     found = crossed_mean(sign * (own - theirs), part["person"].to_numpy(), part["cluster"].to_numpy())
     sides = (theirs.mean(), own.mean()) if sign[0] > 0 else (own.mean(), theirs.mean())

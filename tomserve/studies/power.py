@@ -41,8 +41,7 @@ from tomserve.studies.people import CLASS, NONE, people_answers
 
 CHARACTERS_A_TOKEN = 4
 # Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
-# tells. The first is about that of a class with sixteen questions a stage and a share right of .85, the second that of
-# two questions a stage, as on a false-belief subset.
+# tells.
 SD = (0.2, 0.4)
 NO_PERTURBATION, PROMPTING = "none", "prompting, "
 ALL, OVERALL = "all perturbations against none", f"{PROMPTING}overall"

@@ -188,32 +188,31 @@ ABOUT_TESTS = (
     "minimum_detectable_effect is the smallest true difference that so many clusters with such a spread (sd) would "
     "find in four of five studies."
 )
+# What the columns of an effect mean, for the notes of studies.
 ABOUT_WORST = (
     "worst_low and worst_high are the effect if the failures had all been to its disadvantage, or all to its "
     "advantage: what missing answers could hide, and no confidence interval. p_failure tests whether both sides "
     "failed (gave no readable answer) equally often; where it is small, part of the effect may be who failed."
 )
-"""What the columns of an effect mean, for the notes of studies."""
 
+# What the table `prompting_effects` means, with a place for the name of the strategy that the others are compared with.
 ABOUT_PROMPTING = (
     "Each strategy (way of asking) against {}, which asks for the answer alone, on the same questions. "
     f"{ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}"
 )
-"""What the table `prompting_effects` means, with a place for the name of the strategy that the others are compared
-with."""
 
 ABOUT_INDEPENDENT = (
     "its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) with the normal distribution."
 )
 # What a share of right answers with a published interval means.
 SHARE_INDEPENDENT = f"The share of right answers; {ABOUT_INDEPENDENT}"
+# In words whom an interval speaks for, by the value of the column `target`.
 POPULATIONS = {
     "new stages": "stages that have not been written yet (a stage is a setting with its people, things and stories)",
     "these stages": "further stories of the very stages that were asked, and of no others",
     "new tasks": "further tasks or stories like those that were asked",
     "new stories": "further stories like those that were asked",
 }
-"""In words whom an interval speaks for, by the value of the column `target`."""
 
 
 def populations(target: object) -> str:

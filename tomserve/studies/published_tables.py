@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import polars as pl
 
 BEHAVIOUR_COLUMNS = ("overall", "understanding", "influence", "transformation", "belief", "emotion")
+# Behaviour, raw accuracy in per cent, in the order of BEHAVIOUR_COLUMNS.
 TABLE_3: Mapping[str, tuple[int, ...]] = {
     "human": (78, 91, 84, 67, 76, 83),
     "gpt-4o": (67, 79, 71, 54, 58, 74),
@@ -19,17 +20,18 @@ TABLE_3: Mapping[str, tuple[int, ...]] = {
     "qwen2.5-72b": (53, 65, 57, 39, 46, 61),
     "mistral-7b": (41, 54, 45, 27, 34, 48),
 }
-"""Behaviour, raw accuracy in per cent, in the order of BEHAVIOUR_COLUMNS."""
 
+# Mechanism: peak net effect, which the source calls C, the layers of the peak, and the range of alpha.
 TABLE_4: Mapping[str, tuple[float | None, str | None, str | None]] = {
     "llama3.1-70b": (0.23, "65-75", "1e-4..1e-2"),
     "qwen2.5-72b": (0.20, "70-80", "1e-4..1e-2"),
     "gpt-4o": (None, None, None),
     "mistral-7b": (0.11, "28-32", "1e-3..1e-2"),
 }
-"""Mechanism: peak net effect, which the source calls C, the layers of the peak, and the range of alpha."""
 
 KINDS = ("T1", "T2", "T3", "T4")
+# Stability under the kinds of variants T1 (object), T2 (person), T3 (truncation) and T4 (order of choices), and the
+# printed average.
 TABLE_5: Mapping[str, tuple[float, ...]] = {
     "gpt-4o": (0.74, 0.81, 0.78, 0.85, 0.80),
     "claude-sonnet": (0.71, 0.79, 0.76, 0.83, 0.77),
@@ -37,10 +39,9 @@ TABLE_5: Mapping[str, tuple[float, ...]] = {
     "qwen2.5-72b": (0.63, 0.71, 0.68, 0.76, 0.70),
     "mistral-7b": (0.52, 0.61, 0.55, 0.67, 0.59),
 }
-"""Stability under the kinds of variants T1 (object), T2 (person), T3 (truncation) and T4 (order of choices), and the
-printed average."""
 
 REFERENCE = "reference"  # What the row of people holds: no score, and an S that was not measured
+# B, C and S, the printed score, what it holds, and the printed rank.
 TABLE_6: Mapping[str, tuple[float, float | None, float, float | None, str, int | None]] = {
     "human": (0.78, None, 0.97, None, REFERENCE, None),
     "gpt-4o": (0.67, None, 0.80, 0.50, "b_and_s_only", 1),
@@ -49,7 +50,6 @@ TABLE_6: Mapping[str, tuple[float, float | None, float, float | None, str, int |
     "qwen2.5-72b": (0.53, 0.20, 0.70, 0.54, "full", 2),
     "mistral-7b": (0.41, 0.11, 0.59, 0.39, "full", 3),
 }
-"""B, C and S, the printed score, what it holds, and the printed rank."""
 
 
 def behaviour() -> pl.DataFrame:

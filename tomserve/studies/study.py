@@ -205,16 +205,6 @@ def _question(effects: pl.DataFrame) -> str:
 _REASONS = frozenset(("cot", "reason", "chain", "think", "decompose"))
 
 
-def _no_notes(intervals: str) -> Mapping[str, str]:
-    del intervals
-    return {}
-
-
-def _no_warnings(tables: Tables) -> Sequence[str]:
-    del tables
-    return ()
-
-
 def _all_tables(tables: Tables) -> Sequence[Excerpt]:
     return [Excerpt(name, frame, (name,)) for name, frame in tables.items()]
 
@@ -228,117 +218,75 @@ class FileCounting:
     tables: Callable[[Rows, RuleKinds, str], Mapping[str, pl.DataFrame]]
 
 
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(one, str) for one in value)
+
+
+_FITTING: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("tables", "notes", "warnings", "summary", "verdicts", "chance"), (callable, " is not a function")),
+    **dict.fromkeys(("figures", "conditions"), (lambda it: it is None or callable(it), " is not a function")),
+    "name": (lambda it: isinstance(it, str) and bool(it.strip()), "; expected the study's name as text"),
+    **dict.fromkeys(("required", "intervals", "strata"), (_are_names, "; expected a tuple of names")),
+    **dict.fromkeys(("answers", "together"), (lambda it: isinstance(it, bool), "; expected True or False")),
+    **dict.fromkeys(
+        ("values", "layouts", "labels", "columns"), (lambda it: isinstance(it, Mapping), "; expected a mapping by name")
+    ),
+    "versions": (lambda it: it is None or isinstance(it, Versions), "; expected Versions(...)"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A study of the analysis room. Only `name` and `tables` have to be given.
-
-    A mistake in a field raises ConfigError, which names the field, when the study is made.
-    """
+    """A study of the analysis room. Only `name` and `tables` have to be given. A mistake in a field raises ConfigError,
+    which names the field, when the study is made."""
 
     name: str
-    """What the study is called in the report."""
-
+    # Makes all tables, by name, from a score table (a row for each answer) and one of `intervals`.
     tables: Callable[[pl.LazyFrame, str], Mapping[str, pl.DataFrame]]
-    """Makes all tables, by name, from a score table (a row for each answer) and one of `intervals`."""
-
-    required: tuple[str, ...] = REQUIRED
-    """Columns of the score table without which the study cannot be computed."""
-
-    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For columns of text the values that they may hold. Another value is refused with a message that names its
-    item."""
-
-    intervals: tuple[str, ...] = ("recommended", "published")
-    """Ways to count, the default first; `--intervals` chooses one."""
-
-    notes: Callable[[str], Mapping[str, str]] = _no_notes
-    """Gives, for one of `intervals`, what a reader must know of each table, by the table's name."""
-
-    warnings: Callable[[Tables], Sequence[str]] = _no_warnings
-    """Gives a line for each reason to doubt the numbers of these tables."""
-
-    summary: Callable[[Tables], Sequence[Excerpt]] = _all_tables
-    """What the terminal prints of the tables; all of them unless the study says otherwise."""
-
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-    """How a table is laid out in LaTeX, by its name; a table without a layout is printed as it stands."""
-
+    required: tuple[str, ...] = REQUIRED  # columns without which the study cannot be computed
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by column of text what it may hold
+    intervals: tuple[str, ...] = ("recommended", "published")  # ways to count, the default first
+    # Gives, for one of `intervals`, what a reader must know of each table, by the table's name.
+    notes: Callable[[str], Mapping[str, str]] = lambda intervals: {}
+    warnings: Callable[[Tables], Sequence[str]] = lambda tables: ()  # a line for each reason to doubt the numbers
+    summary: Callable[[Tables], Sequence[Excerpt]] = _all_tables  # what the terminal prints
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  # by table how it is laid out in LaTeX
+    # Makes the report's figures; without it the report draws accuracy by strategy and by columns of few values, and
+    # paired effects.
     figures: Callable[[Tables, Context], Sequence[Figure]] | None = None
-    """Makes the figures of the report. Without it the report draws what can be drawn of any tables: accuracy by
-    strategy and by each column of few values, and paired effects."""
-
+    # Makes the verdicts that the report begins with, one for each model.
     verdicts: Callable[[Tables, Context], Sequence[Verdict]] = overall_verdicts
-    """Makes the verdicts that the report begins with, one for each model. Without it they say how much each strategy
-    has right and, where there is a table `prompting_effects`, whether reasoning helps."""
-
+    # What a guesser gets right of the asked items, each given once, in any order.
     chance: Callable[[Iterable[ItemOutline]], Chance] = by_choices
-    """Computes what a guesser gets right of the asked items, each of which is given once, in any order. Without it the
-    guesser picks one of the offered choices blindly."""
-
-    versions: Versions | None = None
-    """How the versions of a question are found, so that the report can set them beside the original."""
-
-    strata: tuple[str, ...] = ()
-    """Factors over whose values the questions are spread that a report shows where it cannot show all of them."""
-
+    versions: Versions | None = None  # so that the report can set versions of a question beside the original
+    strata: tuple[str, ...] = ()  # factors over whose values the questions are spread that a report shows
+    # Factors by which a reader of the report filters the answers, each with its name on the page; without them the
+    # first that vary.
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Factors by which a reader of the report filters the answers, in order, each with its name on the page. Without
-    them the report offers the first factors that vary."""
-
-    variants: bool = False
-    """Whether the study counts variants of questions (see tomserve.variants), beside their originals; any other is
-    given the originals alone."""
-
-    across: bool = False
-    """Whether the study sets several benchmarks that one model was asked side by side; any other refuses them, since
-    its tables would count them as one."""
-
+    variants: bool = False  # whether it counts variants of questions; else it is given the originals alone
+    across: bool = False  # whether it sets several benchmarks of one model side by side; else they are refused
+    # Whether it counts a model's answers; if not, it is given the table of a measurement as it was stored
+    # (tomserve.runs.measurement), and nothing that only answers have is reported beside it.
     answers: bool = True
-    """Whether the study counts a model's answers. If not, it reads the table of a measurement, which has rows of its
-    own kind (see tomserve.runs.measurement); such a study is given that table as it was stored, and nothing that only
-    answers have, such as chance, the noise floor or failures, is reported beside it."""
-
+    # Whether it reads answers and measurements in one table (see answer_rows.split_scores), either of which may be
+    # missing; `required` is then about answers, and `columns` about measurements.
     together: bool = False
-    """Whether the study reads answers and measurements in one table, such as a run that was asked and one that was
-    measured. A row of a measurement has a `kind`, and that of an answer has none (see tomserve.studies.answer_rows);
-    either sort may be missing. `required` is then about the rows of answers, and `columns` about those of measurements.
-    Any other study is given one sort of rows."""
-
+    # Of a measurement: the columns that its table has to have, with their types; others are left out.
     columns: Mapping[str, pl.DataType | type[pl.DataType]] = field(default_factory=dict)
-    """For a study of measurements: the columns that its table has to have, with their types. A table that has others
-    besides is read without these; one that lacks some, or holds values that do not fit, is refused."""
-
-    counted: FileCounting | None = None
-    """How its tables are counted file by file. Without it the columns that the study reads have to fit into memory."""
-
-    path: Path | None = None
-    """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""
-
+    counted: FileCounting | None = None  # without it the columns that it reads of all files have to fit into memory
+    path: Path | None = None  # the file it was loaded from, set by load_study
+    # Gives, by model, what of a score table its numbers count; equal ones stand side by side (see comparability).
     conditions: Callable[[pl.LazyFrame], Mapping[str, Conditions]] | None = None
-    """Gives, by model, what of a score table its numbers count; models are set side by side where this is equal (see
-    tomserve.studies.comparability)."""
 
     def __post_init__(self) -> None:
-        for name in ("tables", "notes", "warnings", "summary", "verdicts", "chance", "figures", "conditions"):
-            value = getattr(self, name)
-            if not callable(value) and not (name in ("figures", "conditions") and value is None):
-                raise ConfigError(f"Study.{name}: {value!r} is not a function")
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise ConfigError(f"Study.name: {self.name!r}; expected the study's name as text")
-        for name in ("required", "intervals", "strata"):
-            _check_names(name, getattr(self, name))
+        for name, (fits, said) in _FITTING.items():
+            if not fits(value := getattr(self, name)):
+                raise ConfigError(f"Study.{name}: {value!r}{said}")
         if not self.intervals:
             raise ConfigError("Study.intervals: is empty; name at least one way to count, or leave it out")
-        for name in ("answers", "together"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"Study.{name}: {getattr(self, name)!r}; expected True or False")
-        for name in ("values", "layouts", "labels", "columns"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise ConfigError(f"Study.{name}: {getattr(self, name)!r}; expected a mapping by name")
-        if self.versions is not None and not isinstance(self.versions, Versions):
-            raise ConfigError(f"Study.versions: {self.versions!r}; expected Versions(...)")
         for column, known in self.values.items():
-            _check_names(f"values[{column!r}]", known)
+            if not _are_names(known):
+                raise ConfigError(f"Study.values[{column!r}]: {known!r}; expected a tuple of names")
         for table, layout in self.layouts.items():
             if not isinstance(layout, Layout):
                 raise ConfigError(f"Study.layouts[{table!r}]: {layout!r}; expected a Layout")
@@ -362,11 +310,6 @@ class Study:
 
 
 FIELDS = tuple(one.name for one in fields(Study) if one.name != "path")  # The names of what a study may declare
-
-
-def _check_names(name: str, value: object) -> None:
-    if not isinstance(value, tuple | list) or not all(isinstance(one, str) for one in value):
-        raise ConfigError(f"Study.{name}: {value!r}; expected a tuple of names")
 
 
 STUDY_FILE = "study.py"  # The file of a study that is a folder
@@ -402,7 +345,6 @@ def load_study(name: str) -> Study:
 
 
 def _path_of(name: str) -> Path | None:
-    """The file of a study given by path, None for a name."""
     path = Path(name).expanduser()
     if name.endswith(".py"):
         return path

@@ -27,11 +27,11 @@ UNREADABLE = "unreadable"  # The category of an answer that could not be read, o
 # What a table calls the choice that names what is really so, where the items say which it is.
 TRUE_ANSWER = "what is so"
 RULES = ("original_rules_same", "original_rules_other")
+# The columns of a score table that are read beside the required ones, with their types.
 OWN: Mapping[str, Any] = {
     **dict.fromkeys(("benchmark", ORIGINAL, "original_answer", "variant", "variant_by", "reality"), pl.String),
     "original_place": pl.Int64,
 }
-"""The columns of a score table that are read beside the required ones, with their types."""
 
 # Every column of a score table that decides what is counted here and how, factors left out.
 READ = (*PREPARED, *OWN, *RULES)
