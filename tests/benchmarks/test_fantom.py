@@ -5,10 +5,13 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import data_file
 from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.published.fantom import BENCHMARK, OWN, git_blob_name, official
+from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.labels import LetteredChoices
@@ -74,6 +77,12 @@ def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(tm
     assert system["role"] == "system"  # some models' templates would put one of their own there
     end = f"\n\nQuestion: {item.question}\n(a) {item.choices[0]}\n(b) {item.choices[1]}\n\nChoose an answer from above:"
     assert message["content"] == "\n".join(item.story) + end
+
+
+def test_a_file_without_questions_has_no_audit(tmp_path: Path) -> None:
+    (tmp_path / fantom_name(True, "short", 1)).write_text("context,question,answer_choices,gt_answer\n")
+    with pytest.raises(ContentError, match="holds no questions; take"):
+        BENCHMARK.audit(tmp_path, print)
 
 
 def test_validate_names_the_files_that_are_others_or_lack(tmp_path: Path) -> None:

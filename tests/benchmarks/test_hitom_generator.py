@@ -140,11 +140,8 @@ FIXED = [
 ]  # fmt: skip
 FIXED_WITH_RECORDS = [
     (Plan(stories=60, seed=11), "4c2778f94cbf2763"),
-    (Plan(stories=40, seed=12, balance=(), truth="mixed", tells=(0, 1, 4), choices=None), "0cfa564080fef073"),
     (Plan(stories=40, seed=13, tells=(2,), twins=True, agents=(3, 7), orders=(0, 1, 3)), "917398443d3ff7e3"),
-    (Plan(stories=24, seed=14, tells=(2,), order_sensitive=True), "f560835dafcc22aa"),
     (Plan(stories=24, seed=15, tells=(1, 3), order_sensitive=True, agents=(4, 6), orders=(2, 3, 4), tell_kind="public"), "f9f6eb7737d92174"),
-    (Plan(stories=24, seed=16, tells=(2,), order_sensitive=True, orders=(1, 2), tell_kind="private"), "244956ef1c5bcd7f"),
     (Plan(stories=24, seed=17, agents=(8,), orders=(0, 5, 6), semantics="common_knowledge", moves=(0, 9), choices=26), "6873eaf73c0a67cc"),
     (Plan(stories=24, seed=18, chapters=(2, 5), lines=90, balance=("position", "tell"), choices=8), "3ec990c982601fe2"),
 ]  # fmt: skip
@@ -318,10 +315,7 @@ def test_the_official_form_reads_back(cli: Cli, tmp_path: Path) -> None:
 
 NO_FIELD = "--format hitom: the official form has no field for"
 MISTAKES = [
-    ("--agents 4 --orders 5", "--orders 5: needs 5 agents, but --agents allows 4 in a story"),
     ("--orders x", "--orders 'x': expected numbers such as 3, 0,2 or 3-8"),
-    ("--moves 0 --stories 99", "story"),
-    ("--semantics strict", "unknown --semantics 'strict'"),
     ("--choices 4-8", "--choices '4-8': every story has the same number; give one, such as 4"),
     ("--twins --format hitom", f"{NO_FIELD} --twins;"),
     ("--choices 30 --format hitom", "story 1 has 30 choices, the official form letters for 26"),

@@ -37,11 +37,6 @@ def items(path: Path) -> list[Item]:
     return list(benchmarks.load("tombench", path, where=["all"]))
 
 
-def test_the_design_is_read_from_the_file(folder: Path) -> None:
-    for where, languages in ((None, {"en"}), (["language=zh"], {"zh"}), (["all"], {"en", "zh"})):
-        assert {item.factors["language"] for item in benchmarks.load("tombench", folder, where=where)} == languages
-
-
 FAULTS = [
     ({"OPTION-C": "Red box"}, "en", "option_twice"),
     ({ANSWER: "A. "}, "zh", "letter_misspelt"),

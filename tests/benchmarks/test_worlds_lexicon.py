@@ -77,7 +77,9 @@ def test_names_are_single_words_that_are_no_other_words_and_stand_in_no_other_st
     others = parts([*NOUNS, *PURPOSES, *RELATIONS, *months]) | parts(block["culture"] for block in WORDS["names"])
     english = set(re.findall(r"\b[a-z]+\b", " ".join(file.read_text() for file in (ROOT / "docs").rglob("*.md"))))
     rooms = (("dataset", "*.yaml"), ("prompts", "*.yaml"), ("prompts", "*.j2"))
-    files = [file for room, form in rooms for file in (ROOT / room).rglob(form) if not {"worlds", "hitom"} & {*file.parts}]
+    files = [
+        file for room, form in rooms for file in (ROOT / room).rglob(form) if not {"worlds", "hitom"} & {*file.parts}
+    ]
     used = parts(re.sub(r"\{%.*?%\}", " ", file.read_text()) for file in files)  # what a template commands is no story
     assert not {plain(name) for name in NAMES} & (forms(others) | english | {plain(word) for word in used})
 

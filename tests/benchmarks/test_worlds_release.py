@@ -72,16 +72,6 @@ def test_other_words_have_a_file_of_their_own(tmp_path: Path, monkeypatch: pytes
     assert generator.release_path(load_release()) != before
 
 
-def test_validating_generates_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is checked is what the code makes now, and never what was kept."""
-    called: list[str] = []
-    monkeypatch.setattr(generator, "read_or_generate", lambda *_: called.append("kept"))
-    monkeypatch.setattr(benchmark, "generate_release", lambda: iter(called.append("generated") or ()))
-    monkeypatch.setattr(benchmark, "validate_worlds", lambda own: own)
-    assert benchmark.validate(None, print) == []
-    assert called == ["generated"]
-
-
 @pytest.mark.long
 def test_the_file_is_the_one_that_the_release_names() -> None:
     """The fixed release as `tomserve items worlds --where all` writes it, whoever has generated it."""

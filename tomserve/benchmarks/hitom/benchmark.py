@@ -122,7 +122,6 @@ def _share(condition: pl.Expr) -> pl.Expr:
     return condition.fill_null(value=False).cast(pl.Int64).dot("count").truediv(pl.col("count").sum())
 
 
-OFFICIAL = "Hi-ToM_data.json"
 NOTES = {
     "answers": (
         "share of items whose answer is also that of the rule (innermost agent's belief, reality, what all asked "
@@ -144,11 +143,6 @@ def make_balance_tables(tally: Tally, official: Path | None = None) -> dict[str,
         "answers by order": pl.concat([found.orders(name) for name, found in sets.items()]),
         "stories by chapters": pl.concat([found.stories(name) for name, found in sets.items()]),
     }
-
-
-def official_file() -> Path | None:
-    """The official file in the data folder (TOMSERVE_DATA), or None."""
-    return content.data_file(OFFICIAL)
 
 
 FORMATS = ("items", "hitom")
@@ -230,6 +224,10 @@ def generate(
         raise ConfigError(one_of("--format", form, FORMATS))
     if semantics is not None and semantics not in SEMANTICS:
         raise ConfigError(one_of("--semantics", semantics, SEMANTICS))
+    offered, *more = (None,) if choices == "mentioned" else levels(choices, "--choices")
+    if more:
+        reason = f"every story has the same number; give one, such as {offered}"
+        raise ConfigError(f"--choices {choices!r}: {reason}")
     plan = Plan(
         stories=stories,
         seed=seed,
@@ -242,8 +240,8 @@ def generate(
         moves=levels(moves, "--moves"),
         distractors=levels(distractors, "--distractors"),
         lines=lines,
-        choices=None if choices == "mentioned" else _require_one(levels(choices, "--choices"), choices),
-        balance=_balance(balance, TRAITS),
+        choices=offered,
+        balance=TRAITS if balance is None else () if balance == ["none"] else tuple(dict.fromkeys(balance)),
         order_sensitive=order_sensitive,
         twins=twins,
         semantics=next((name for name in SEMANTICS if name == semantics), None),
@@ -258,7 +256,7 @@ def generate(
             output_path.check_output(one)
     tally = _write(plan, form, out)
     made = f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}"
-    tables = make_balance_tables(tally, official_file())
+    tables = make_balance_tables(tally, content.data_file("Hi-ToM_data.json"))
     return Findings(tables=tables, notes=NOTES, lines=(made,), markdown=report)
 
 
@@ -266,32 +264,15 @@ def _write(plan: Plan, form: str, out: Path) -> Tally:
     """Write the stories of a plan to a file as they are made; returns the counts of what came of it."""
     tally = Tally()
 
-    def tally_families() -> Iterator[generator.Family]:
+    def families() -> Iterator[Family]:
         for family in generator.generate(plan):
             tally.add_family(family)
             yield family
 
-    if form == "hitom":
-        write_chunks(out, generator.official_file(tally_families()), output_path.open_output)
-    else:
-        write_chunks(
-            out,
-            (line + b"\n" for family in tally_families() for line in generator.item_lines(family)),
-            output_path.open_output,
-        )
+    items_of = (line + b"\n" for family in families() for line in generator.item_lines(family))
+    pieces = generator.official_file(families()) if form == "hitom" else items_of
+    write_chunks(out, pieces, output_path.open_output)
     return tally
-
-
-def _require_one(found: tuple[int, ...], given: str) -> int:
-    if len(found) != 1:
-        raise ConfigError(f"--choices {given!r}: every story has the same number; give one, such as {found[0]}")
-    return found[0]
-
-
-def _balance(wanted: list[str] | None, traits: tuple[str, ...]) -> tuple[str, ...]:
-    if wanted is None:
-        return traits
-    return () if wanted == ["none"] else tuple(dict.fromkeys(wanted))
 
 
 GOLDS = ("corrected", "tracked", "released")

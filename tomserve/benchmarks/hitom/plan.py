@@ -11,6 +11,7 @@ of. Impossible plans are refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, NamedTuple
@@ -70,11 +71,7 @@ class Cell(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """Everything that decides what is generated. A tuple of numbers lists the values (levels) that a variable takes.
-    All combinations of chapters, agents and tells are taken in turn. For every chapter one of `moves` is drawn, and for
-    every story one of `distractors`, each value being as likely as the others. lines: the number of sentences of every
-    story, reached by adding distractors; None for no such number. choices: the number of containers to choose from;
-    None for those that the story mentions. semantics: None is `released`, or `common_knowledge` where the released
-    semantics has no order-sensitive item of the orders asked."""
+    All combinations of chapters, agents and tells are taken in turn."""
 
     stories: int = 120
     seed: int = 0
@@ -84,18 +81,19 @@ class Plan:
     tells: tuple[int, ...] = (0, 2)
     tell_kind: str = "both"
     truth: str = "deceptive"
-    moves: tuple[int, ...] = (1, 2, 3, 4, 5)
-    distractors: tuple[int, ...] = (0, 1, 2, 3)
-    lines: int | None = None
-    choices: int | None = 15
+    moves: tuple[int, ...] = (1, 2, 3, 4, 5)  # one is drawn for every chapter, each as likely as the others
+    distractors: tuple[int, ...] = (0, 1, 2, 3)  # likewise for every story
+    lines: int | None = None  # the number of sentences of every story, reached by adding distractors
+    choices: int | None = 15  # the number of containers to choose from; None for those that the story mentions
     balance: tuple[str, ...] = TRAITS
     order_sensitive: bool = False
     twins: bool = False
-    semantics: Semantics | None = None
+    semantics: Semantics | None = None  # None: see `gold`
 
     @property
     def gold(self) -> Semantics:
-        """The semantics by which the answers are derived."""
+        """The semantics by which the answers are derived: the released one, or common knowledge where that one has no
+        order-sensitive item of the orders asked."""
         if self.semantics is not None:
             return self.semantics
         return "common_knowledge" if self.order_sensitive and max(self.orders) > 2 else "released"
@@ -112,71 +110,67 @@ class Plan:
 
     def check(self) -> Plan:
         """Returns the plan itself. Raises ConfigError for the first option that cannot be met, with the way out."""
-        if self.stories < 1:
-            raise ConfigError(f"--stories {self.stories}: expected 1 or more")
-        _check_range("--chapters", self.chapters, 1)
-        _check_range("--agents", self.agents, *AGENTS_RANGE)
-        _check_range("--orders", self.orders, *ORDERS_RANGE)
-        for name, found in (("--tells", self.tells), ("--moves", self.moves), ("--distractors", self.distractors)):
-            _check_range(name, found, 0)
-        _check_known("--tell-kind", self.tell_kind, TELL_KINDS)
-        _check_known("--truth", self.truth, TRUTHS)
-        _check_known("--semantics", self.gold, SEMANTICS)
-        for name in self.balance:
-            _check_known("--balance", name, TRAITS)
-        if max(self.orders) > min(self.agents):
-            order, fewest = max(self.orders), min(self.agents)
-            raise ConfigError(
-                f"--orders {order}: needs {order} agents, but --agents allows {fewest} in a story; ask for lower orders"
-            )
-        if self.choices is not None:
-            _check_range("--choices", (self.choices,), 4, len(words().containers))
-        if self.lines is not None and self.lines < self.fewest_lines():
-            need = self.fewest_lines()
-            raise ConfigError(
-                f"--lines {self.lines}: the longest stories of this plan have {need} or more; give {need + 4}"
-            )
-        if self.twins:
-            self._check_twins()
-        if self.order_sensitive:
-            self._check_order_sensitive()
+        for name, found, low, high in (
+            ("--stories", (self.stories,), 1, None),
+            ("--chapters", self.chapters, 1, None),
+            ("--agents", self.agents, *AGENTS_RANGE),
+            ("--orders", self.orders, *ORDERS_RANGE),
+            ("--tells", self.tells, 0, None),
+            ("--moves", self.moves, 0, None),
+            ("--distractors", self.distractors, 0, None),
+            ("--choices", () if self.choices is None else (self.choices,), 4, len(words().containers)),
+        ):
+            for value in found:
+                if value < low or (high is not None and value > high):
+                    raise ConfigError(f"{name} {value}: expected {low} {'or more' if high is None else f'to {high}'}")
+        for option, given, known in (
+            ("--tell-kind", self.tell_kind, TELL_KINDS),
+            ("--truth", self.truth, TRUTHS),
+            ("--semantics", self.gold, SEMANTICS),
+            *(("--balance", name, TRAITS) for name in self.balance),
+        ):
+            if given not in known:
+                raise ConfigError(one_of(option, given, known))
+        if (reason := next(self._list_contradictions(), None)) is not None:
+            raise ConfigError(reason)
         return self
+
+    def _list_contradictions(self) -> Iterator[str]:
+        """What options say that cannot be had together, with the way out."""
+        highest, fewest, need = max(self.orders), min(self.agents), self.fewest_lines()
+        released = self.gold == "released"
+        if highest > fewest:
+            allowed = f"--agents allows {fewest} in a story"
+            yield f"--orders {highest}: needs {highest} agents, but {allowed}; ask for lower orders"
+        if self.lines is not None and self.lines < need:
+            yield f"--lines {self.lines}: the longest stories of this plan have {need} or more; give {need + 4}"
+        if self.twins and self.stories % len(TWINS):
+            below = self.stories // len(TWINS) * len(TWINS)
+            fit = f"{below} or {below + len(TWINS)}" if below else len(TWINS)
+            yield f"--stories {self.stories}: matched twins come in fours; ask for {fit}"
+        if self.twins and min(self.tells) == 0:
+            yield "--twins: every family has tells to leave out; give --tells 1 or more, not 0"
+        if self.twins and self.truth != TRUTHS[0]:
+            yield f"--truth {self.truth}: twins are truthful and deceptive in turn; leave --truth out"
+        if self.twins and self.order_sensitive:
+            yield "--order-sensitive: two twins of four have no tells and never are; leave --twins out"
+        if self.order_sensitive and highest < 2:
+            yield f"--order-sensitive: orders from 2 have agents to permute, not {highest}; give --orders 2"
+        if self.order_sensitive and min(self.tells) == 0:
+            yield "--order-sensitive: without tells no order matters; give --tells 1 or more, not 0"
+        if self.order_sensitive and highest > 2 and (released or self.tell_kind == "private"):
+            which = "released tells" if released else "private tells"
+            way = "--semantics common_knowledge" if released else "--tell-kind both"
+            yield f"--order-sensitive: {which} never reach order {highest}; give {way}, or --orders 0-2"
 
     def fewest_lines(self) -> int:
         """The smallest number of sentences that the stories of every cell can have."""
-        return max(self._fewest(cell) for cell in self.cells)
 
-    def _fewest(self, cell: Cell) -> int:
-        moves = min(self.moves)
-        first, later = (3 + n + max(moves, n) for n in (cell.agents, _LEAST))
-        return first + later * (cell.chapters - 1) + cell.tells
+        def fewest(cell: Cell) -> int:
+            first, later = (3 + n + max(min(self.moves), n) for n in (cell.agents, _LEAST))
+            return first + later * (cell.chapters - 1) + cell.tells
 
-    def _check_twins(self) -> None:
-        if self.stories % len(TWINS):
-            below = self.stories // len(TWINS) * len(TWINS)
-            raise ConfigError(
-                f"--stories {self.stories}: matched twins come in fours; ask for {below or ''}"
-                f"{' or ' if below else ''}{below + len(TWINS)}"
-            )
-        if min(self.tells) == 0:
-            raise ConfigError("--twins: every family has tells to leave out; give --tells 1 or more, not 0")
-        if self.truth != TRUTHS[0]:
-            raise ConfigError(f"--truth {self.truth}: twins are truthful and deceptive in turn; leave --truth out")
-        if self.order_sensitive:
-            raise ConfigError("--order-sensitive: two twins of four have no tells and never are; leave --twins out")
-
-    def _check_order_sensitive(self) -> None:
-        highest = max(self.orders)
-        if highest < 2:
-            raise ConfigError(
-                f"--order-sensitive: orders from 2 have agents to permute, not {highest}; give --orders 2"
-            )
-        if min(self.tells) == 0:
-            raise ConfigError("--order-sensitive: without tells no order matters; give --tells 1 or more, not 0")
-        if highest > 2 and (self.gold == "released" or self.tell_kind == "private"):
-            which = "released tells" if self.gold == "released" else "private tells"
-            way = "--semantics common_knowledge" if self.gold == "released" else "--tell-kind both"
-            raise ConfigError(f"--order-sensitive: {which} never reach order {highest}; give {way}, or --orders 0-2")
+        return max(map(fewest, self.cells))
 
 
 def levels(text: str, name: str) -> tuple[int, ...]:
@@ -190,14 +184,3 @@ def levels(text: str, name: str) -> tuple[int, ...]:
             raise ConfigError(f"{name} {text!r}: more than a thousand levels; give fewer")
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(found))
-
-
-def _check_range(name: str, found: tuple[int, ...], low: int, high: int | None = None) -> None:
-    for value in found:
-        if value < low or (high is not None and value > high):
-            raise ConfigError(f"{name} {value}: expected {low} {'or more' if high is None else f'to {high}'}")
-
-
-def _check_known(name: str, found: str, known: tuple[str, ...]) -> None:
-    if found not in known:
-        raise ConfigError(one_of(name, found, known))

@@ -20,7 +20,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -55,96 +55,79 @@ def audit_items(
     every benchmark has. said: further lines, such as that the file is not the known one. The exit code is 0: what is
     found is the benchmark's own affair, and belongs beside every figure."""
     every = (*GENERIC, *rules)
-    whole, found, doubles = _Part(), defaultdict[tuple[str, ...], _Part](_Part), _Doubles()
+    found = defaultdict[tuple[str, ...], list[_Counted]](list)
+    asked = defaultdict[int, set[int]](set)
+    again = leaks = 0
     for item in items:
-        answers = {rule.name: rule.answer(item) for rule in every}
-        for part in (whole, found[tuple(str(item.factors.get(name)) for name in parts)]):
-            part.add(item, answers)
-        doubles.add(item)
-    groups = [(dict.fromkeys(parts, "all"), whole)]
+        answers = [rule.answer(item) for rule in every]
+        hits = tuple(None if answer is None else answer == item.answer for answer in answers)
+        place = item.choices.index(item.answer) + 1
+        counted = _Counted(hash(item.story), item.cluster, len(item.choices), place, item.answer, hits)
+        found[tuple(str(item.factors.get(name)) for name in parts)].append(counted)
+        known = asked[hash((item.story, item.question, frozenset(item.choices)))]
+        again += bool(known)
+        known.add(hash(item.answer))
+        told = " ".join(item.story).casefold()
+        leaks += [choice for choice in item.choices if choice.casefold() in told] == [item.answer]
+    groups = [(dict.fromkeys(parts, "all"), list(chain.from_iterable(found.values())))]
     if len(found) > 1:
         groups += [(dict(zip(parts, names, strict=True)), part) for names, part in sorted(found.items())]
-    names = [rule.name for rule in every]
+    shares = (
+        {rule.name: _share([one.hits[place] for one in part]) for place, rule in enumerate(every)} for _, part in groups
+    )
+    doubles = {
+        "asked_twice": again,
+        "two_answers": sum(len(answers) > 1 for answers in asked.values()),
+        "only_the_answer_is_in_the_story": leaks,
+    }
     tables = {
-        "items": pl.DataFrame([{**named, **part.counts()} for named, part in groups]),
-        "right answers": pl.DataFrame([{**named, **part.right()} for named, part in groups]),
+        "items": pl.DataFrame([{**named, **_count_questions(part)} for named, part in groups]),
+        "right answers": pl.DataFrame([{**named, **_count_right(part)} for named, part in groups]),
         "rules": pl.DataFrame(
-            [{**named, **part.baseline_shares(names)} for named, part in groups], infer_schema_length=None
+            [{**named, **share} for (named, _), share in zip(groups, shares, strict=True)], infer_schema_length=None
         ),
-        "doubles and leaks": pl.DataFrame([doubles.counts()]),
+        "doubles and leaks": pl.DataFrame([doubles]),
     }
     return Findings(tables=tables, notes=dict(NOTES), lines=tuple(said))
 
 
-@dataclass
-class _Part:
-    """What is counted of the items of one part of the benchmark. Stories are known by their hashes."""
+class _Counted(NamedTuple):
+    """What is counted of an item. hits: whether each rule is right; None where it says nothing."""
 
-    stories: set[int] = field(default_factory=set)
-    clusters: set[str] = field(default_factory=set)
-    sizes: Counter[int] = field(default_factory=Counter)
-    places: Counter[int] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    said: Counter[str] = field(default_factory=Counter)
-    hits: Counter[str] = field(default_factory=Counter)
-
-    def add(self, item: Item, answers: dict[str, str | None]) -> None:
-        self.stories.add(hash(item.story))
-        self.clusters.add(item.cluster)
-        self.sizes[len(item.choices)] += 1
-        self.places[item.choices.index(item.answer) + 1] += 1
-        self.labels[item.answer] += 1
-        for name, given in answers.items():
-            self.said[name] += given is not None
-            self.hits[name] += given == item.answer
-
-    def counts(self) -> dict[str, object]:
-        total = self.sizes.total()
-        return {
-            "questions": total,
-            "stories": len(self.stories),
-            "clusters": len(self.clusters),
-            "choices": ", ".join(f"{size}: {count:,}" for size, count in sorted(self.sizes.items())),
-            "chance": round(sum(count / size for size, count in self.sizes.items()) / total, 3),
-        }
-
-    def right(self) -> dict[str, object]:
-        label, often = self.labels.most_common(1)[0]
-        return {
-            "places": " ".join(f"{place}: {count:,}" for place, count in sorted(self.places.items())),
-            "most_often": label if len(label) <= 40 else f"{label[:37]}...",
-            "share": round(often / self.labels.total(), 3),
-            "answers": len(self.labels),
-        }
-
-    def baseline_shares(self, names: Sequence[str]) -> dict[str, object]:
-        least = max(1, self.sizes.total() / 20)  # a share of two questions in two hundred says nothing of the part
-        return {
-            name: round(self.hits[name] / self.said[name], 3) if self.said[name] >= least else None for name in names
-        }
+    story: int  # its hash
+    cluster: str
+    size: int
+    place: int
+    answer: str
+    hits: tuple[bool | None, ...]
 
 
-class _Doubles:
-    """Questions that come again, known by their hashes, and stories that state the right answer alone."""
+def _count_questions(part: Sequence[_Counted]) -> dict[str, object]:
+    sizes = Counter(one.size for one in part)
+    return {
+        "questions": len(part),
+        "stories": len({one.story for one in part}),
+        "clusters": len({one.cluster for one in part}),
+        "choices": ", ".join(f"{size}: {count:,}" for size, count in sorted(sizes.items())),
+        "chance": round(sum(count / size for size, count in sizes.items()) / len(part), 3),
+    }
 
-    def __init__(self) -> None:
-        self.asked: dict[int, set[int]] = defaultdict(set)
-        self.again = self.leaks = 0
 
-    def add(self, item: Item) -> None:
-        answers = self.asked[hash((item.story, item.question, frozenset(item.choices)))]
-        self.again += bool(answers)
-        answers.add(hash(item.answer))
-        told = " ".join(item.story).casefold()
-        if item.answer.casefold() in told:
-            self.leaks += not any(choice.casefold() in told for choice in item.choices if choice != item.answer)
+def _count_right(part: Sequence[_Counted]) -> dict[str, object]:
+    places, labels = Counter(one.place for one in part), Counter(one.answer for one in part)
+    label, often = labels.most_common(1)[0]
+    return {
+        "places": " ".join(f"{place}: {count:,}" for place, count in sorted(places.items())),
+        "most_often": label if len(label) <= 40 else f"{label[:37]}...",
+        "share": round(often / len(part), 3),
+        "answers": len(labels),
+    }
 
-    def counts(self) -> dict[str, int]:
-        return {
-            "asked_twice": self.again,
-            "two_answers": sum(len(answers) > 1 for answers in self.asked.values()),
-            "only_the_answer_is_in_the_story": self.leaks,
-        }
+
+def _share(hits: Sequence[bool | None]) -> float | None:
+    """The share of hits among what a rule says; None for fewer than one in twenty, which say nothing of the part."""
+    said = [hit for hit in hits if hit is not None]
+    return round(sum(said) / len(said), 3) if len(said) >= max(1, len(hits) / 20) else None
 
 
 DIGITS = 8
@@ -395,7 +378,8 @@ def published(
         return Findings.of_problems(problems, told, *known, under_heading=True)
 
     def audit(path: Path | None, say: Say) -> Findings:
-        items = list(load(path, None))
+        if not (items := list(load(path, None))):
+            raise source.place(source.require_path(path)).error("holds no questions")
         said = filter(None, (*differences(path), *remarks(path, items)))
         found = audit_items(items, parts, rules, tuple(said))
         return replace(found, tables={**found.tables, **tables(items)}, notes={**found.notes, **(notes or {})})

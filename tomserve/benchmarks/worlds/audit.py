@@ -21,13 +21,7 @@ from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.rules import Case, answer
 from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Item, items_digest
-from tomserve.scoring.baselines import (
-    Baseline,
-    find_commonest,
-    find_first_mention,
-    find_last_mention,
-    list_mentions,
-)
+from tomserve.scoring.baselines import GENERIC, Baseline, list_mentions
 
 FOLDS = 5
 """Into how many parts the worlds are split for what is learned: each part is answered by what the others taught."""
@@ -95,11 +89,11 @@ RULES = (
 )
 """The rules of the benchmark's field `rules`."""
 
+MENTIONED = {rule.name: rule.answer for rule in GENERIC if rule.name.endswith("mentioned")}
 LOOKING: Mapping[str, Callable[[Item], str | None]] = {
-    "first mentioned": find_first_mention,
+    "first mentioned": MENTIONED["first mentioned"],
     "second mentioned": second_mentioned,
-    "last mentioned": find_last_mention,
-    "most mentioned": find_commonest,
+    **MENTIONED,
     **{rule.name: rule.answer for rule in RULES},
 }
 """The readers that need no fit, by name."""

@@ -120,20 +120,18 @@ class Draft:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of worlds. name: what items, files of phrasings and options call it. draw: a function of a new draft and
-    a scenario that returns the finished world. versions: the groups of scenarios in which a world is told, all
-    scenarios of a group for one world; worlds take the groups in turn. twins: for scenarios in which the protagonist
-    misses something, the scenario of the twin, in which the protagonist notices. protagonist: the key of the person
-    that the twins and the second person are about. most: how many questions of a telling are asked, drawn from those
-    that the family has, the same in all scenarios of a world. reasons: by the task and the reader's name, up to which
-    share a reader who follows nobody's mind may do well in a class, and why (see tomserve.benchmarks.worlds.audit)."""
+    """A family of worlds."""
 
-    name: str
-    draw: Callable[[Draft, str], World]
-    versions: tuple[tuple[str, ...], ...]
+    name: str  # what items, files of phrasings and options call it
+    draw: Callable[[Draft, str], World]  # of a new draft and a scenario: the finished world
+    versions: tuple[
+        tuple[str, ...], ...
+    ]  # groups of scenarios; a world is told in all of one, worlds take them in turn
+    # for scenarios in which the protagonist misses something, that of the twin, in which the protagonist notices
     twins: Mapping[str, str] = field(default_factory=dict)
     protagonist: str = "P"
-    most: int = 6
+    most: int = 6  # how many questions of a telling are asked, the same in all scenarios of a world
+    # by task and reader: up to which share one who follows nobody's mind may do well in a class, and why (see audit.py)
     reasons: Mapping[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     @property

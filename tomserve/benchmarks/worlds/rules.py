@@ -326,10 +326,6 @@ def _belief(case: Case) -> Key | None:
     return case.find_belief()
 
 
-def _desire(case: Case) -> Key | None:
-    return case.wanted or None
-
-
 def _action(case: Case) -> Key | None:
     return case.act(case.find_belief(), case.wanted)
 
@@ -381,11 +377,6 @@ def _face(case: Case) -> Key | None:
     return seen[-1] if seen else None
 
 
-def _blame(case: Case) -> Key | None:
-    """At whom the person is angry: whoever they believe to have done on purpose what they did not want."""
-    return case.find_belief()
-
-
 def _surprise(case: Case) -> Key | None:
     """Whether finding out will surprise the innermost person, by what is so, or what the outer ones believe is so."""
     believed, real = case.find_belief(), case.find_belief(case.question.who[:-1])
@@ -414,7 +405,7 @@ def _only(found: set[Key]) -> Key | None:
 KINDS: Mapping[str, Callable[[Case], Key | None]] = {
     "reality": lambda case: case.find_belief(()),
     "belief": _belief,
-    "desire": _desire,
+    "desire": lambda case: case.wanted or None,
     "intention": _action,
     "action": _action,
     "belief_from_act": _belief_from_act,
@@ -422,7 +413,7 @@ KINDS: Mapping[str, Callable[[Case], Key | None]] = {
     "feeling": _feeling,
     "seen_feeling": _seen_feeling,
     "face": _face,
-    "blame": _blame,
+    "blame": _belief,  # whoever is believed to have done on purpose what was not wanted
     "surprise": _surprise,
     "feeling_about": pair(_mood, _belief),
     "reply_about": pair(_reply, _belief),
