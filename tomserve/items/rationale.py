@@ -66,10 +66,8 @@ def compile_sets(
 ) -> Automaton:
     """The automaton of a rationale that gives one admissible set of labels a sentence.
 
-    sets: the labels that may be believed after each sentence [sentences].
     edges: triples (t, from, to), where t is the 0-based index of the *target* sentence; edges at t replace all that the
-        policy would allow there.
-    policy: what holds at layers without edges: "persist" (see the module) or "free" (any belief may follow any).
+    policy would allow there: "persist" (see the module) or "free" (any belief may follow any).
 
     Raises ValueError for an edge outside the sets, an unknown policy, or a set that is empty or names a label twice.
     """

@@ -389,10 +389,8 @@ class Strategy:
 
     @classmethod
     def load(cls, name: str, **options: Any) -> Strategy:
-        """Load a strategy by its name, or by the path of its folder. options: those of `Strategy`, by name.
-
-        Raises ConfigError where there is no strategy of that name, ContentError for a mistake in its files.
-        """
+        """Load a strategy by its name, or by the path of its folder, with options of `Strategy`. Raises ConfigError
+        where there is no strategy of that name, ContentError for a mistake in its files."""
         return cls(Path(name).expanduser().resolve(), **options) if "/" in name else cls.named(name, **options)
 
     @classmethod
@@ -427,10 +425,8 @@ class Strategy:
         return not any(turn.fields.get("temperature", temperature) for turn in self._turns.values())
 
     def conversation(self, item: Item) -> Conversation:
-        """A new conversation about the item, from its first turn.
-
-        Raises ContentError where the strategy's texts cannot be rendered for the item, or its program fails.
-        """
+        """A new conversation about the item, from its first turn. Raises ContentError where the strategy's texts cannot
+        be rendered for the item, or its program fails."""
         program: Program
         if self._program is not None and self._files.program is not None:
             ask, depth = Ask(self._turns, item), self._files.config.depth

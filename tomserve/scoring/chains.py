@@ -123,11 +123,8 @@ def _lcs_row(above: Sequence[int], label: str, chain: Sequence[str]) -> list[int
 
 
 def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
-    """Length, in beliefs, of the longest sequence that is pre-proper for both the chain and a gold chain.
-
-    A *run* is a stretch of equal beliefs. The sequence consists of the leading runs in which both agree, each as long
-    as the shorter of the two.
-    """
+    """Length, in beliefs, of the longest sequence that is pre-proper for both the chain and a gold chain: the leading
+    runs of equal beliefs in which both agree, each as long as the shorter of the two."""
     # What is known at a node: for each (run of the chain, how much of that run is matched) the most matched in all.
     if not automaton.labels or not chain:
         return 0
@@ -159,10 +156,7 @@ def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
 
 def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: bool) -> tuple[float, float]:
     """The share of the chain's distinct consecutive pairs that one gold chain has too; and that without equal pairs.
-
-    One gold chain has to hold them, because pairs from several would credit a mixture of readings. A chain without any
-    such pair gets 1 if it is proper, else 0.
-    """
+    One gold chain has to hold them all. A chain without any such pair gets 1 if it is proper, else 0."""
     pairs = {pair: 1 << index for index, pair in enumerate(dict.fromkeys(pairwise(chain)))}
     changes = sum(bit for (before, after), bit in pairs.items() if before != after)
     if not pairs or not automaton.labels:
@@ -286,10 +280,8 @@ def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str,
 
 
 def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> float:
-    """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts.
-
-    more: how many changes the chain has beyond the story's last sentence.
-    """
+    """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts. more:
+    how many changes the chain has beyond the story's last sentence."""
     mine = [t > 0 and filled[t] != filled[t - 1] for t in range(len(filled))]
     # For each node: how many changes a path to it has -> how many of these the chain has too, at most.
     states: list[dict[int, int]] = [{0: 0} for _ in gold.labels[0]]

@@ -596,10 +596,8 @@ class Assertions:
         return next(iter(found)) if len(found) == 1 else None
 
     def find_own_words(self) -> str | None:
-        """The choice of the last sentence that answers the question in its own words, such as "she will look there".
-
-        Where earlier ones answered otherwise, the last one has to conclude, or something between has to turn ("but").
-        """
+        """The choice of the last sentence that answers the question in its own words, such as "she will look there";
+        where earlier ones answered otherwise, it has to conclude, or something between has to turn ("but")."""
         found: list[tuple[int, str]] = []
         for place in range(len(self.sentences)):
             label = self._answers(place)
@@ -655,10 +653,8 @@ class Assertions:
         return next(iter(kept)) if len(kept) == 1 else None
 
     def _list_assertions(self, sentence: str, seen: bool = False) -> set[str | None]:
-        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what.
-
-        seen: whether clauses about what was so before, or what somebody saw, count nevertheless.
-        """
+        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what. seen:
+        whether what was so before, or what somebody saw, counts nevertheless."""
         kept: set[str | None] = set()
         for bare, clause, here in self._clauses(sentence):
             if not here or NEGATION.search(bare):
@@ -674,10 +670,8 @@ class Assertions:
         return kept
 
     def _clauses(self, sentence: str) -> Iterator[tuple[str, str, set[str | None]]]:
-        """The clauses of a sentence that are no asides: without the words of choices, with them, and these choices.
-
-        Of "from the red box to the blue box" only the second is counted. What stands after a colon is no aside.
-        """
+        """The clauses of a sentence that are no asides: without the words of choices, with them, and these choices. Of
+        "from the red box to the blue box" only the second is counted."""
         named = find_mentions(sentence, self.choices)
         starts = [one.start for one in named]
         inside = []
