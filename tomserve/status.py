@@ -103,7 +103,6 @@ screen."""
 
 
 def _code(status: str) -> int | None:
-    """The HTTP status code that a status names, or None."""
     digits = status[len(_HTTP) :] if status.startswith(_HTTP) else ""
     return int(digits) if digits.isascii() and digits.isdigit() and len(status) <= LONGEST else None
 

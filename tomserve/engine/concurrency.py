@@ -26,8 +26,6 @@ REMEMBERED = 256  # outcomes after which all counts are halved, so that what was
 
 
 class LimitSample(NamedTuple):
-    """What was seen at one limit."""
-
     level: float  # the limit, in requests
     share: float  # of requests that were refused, from 0 to 1
     flow: float | None  # throughput in work a second by Little's law; None where too few answers came
@@ -53,7 +51,6 @@ class LoadShedding:
         self.start(0.0)
 
     def begin(self) -> None:
-        """Count anew: the limit has changed."""
         self._sent = self._refused = self._answered = self._out = self._work = self._seconds = 0.0
         self._full = 0
 
@@ -91,7 +88,6 @@ class LoadShedding:
         self._full += out >= FULL * level
 
     def measure(self, level: float) -> LimitSample:
-        """What was seen since the limit changed to `level`."""
         flow = None
         if self._answered >= FEWEST and self._seconds > 0:
             flow = self._out / self._answered * self._work / self._seconds
@@ -275,7 +271,6 @@ class AdaptiveLimit:
 
     @property
     def limit(self) -> int:
-        """How many requests may be in flight; at least one."""
         return max(1, round(self._level))
 
     def _begin(self) -> None:

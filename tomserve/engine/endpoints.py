@@ -86,7 +86,6 @@ class EndpointPool:
 
     @property
     def capacity(self) -> int:
-        """How many requests may be in flight over all endpoints."""
         if self.fixed is not None:
             return self.fixed
         return sum(self.limits[endpoint].limit for endpoint in self.available)
@@ -134,7 +133,6 @@ class EndpointPool:
         return sum(map(len, self.out.values()))
 
     def oldest(self) -> tuple[Identity, float] | None:
-        """The request that has been in flight for longest, with the time at which it was sent."""
         firsts = [next(iter(out.items())) for out in self.out.values() if out]
         return min(firsts, key=lambda entry: entry[1], default=None)
 

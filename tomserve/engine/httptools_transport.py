@@ -39,8 +39,6 @@ _HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding
 
 
 class Response(NamedTuple):
-    """What came back, before it is read as a reply."""
-
     code: int
     body: bytes | None  # None where it is too long to be read
     retry_after: str | None = None  # the header
@@ -147,7 +145,6 @@ class Connection(asyncio.Protocol):
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header of the response, or one after a body in chunks."""
         if (lower := name.lower()) not in _HEEDED:
             return
         if lower == b"content-length":
@@ -321,12 +318,10 @@ class HttptoolsTransport:
         return _reply(response)
 
     async def alive(self, endpoint: str) -> bool:
-        """Whether the endpoint answers a request for its models within two seconds."""
         response = await self._get(f"{endpoint}/models")
         return response is not None and response.code < _SERVER_FAULT
 
     async def metrics(self, endpoint: str) -> bytes | None:
-        """The page at ``/metrics`` beside ``/v1``, or None where it does not come within two seconds."""
         response = await self._get(f"{endpoint.removesuffix('/v1')}/metrics")
         return response.body if response is not None and response.code == _OK and not response.unreadable else None
 

@@ -144,7 +144,6 @@ class OpenAITransport:
         return Bounded()
 
     async def alive(self, endpoint: str) -> bool:
-        """Whether the endpoint lists its models within two seconds."""
         try:
             async with asyncio.timeout(SHORTLY):  # the SDK's own time limit is one for each piece
                 await self._client(endpoint).models.list()

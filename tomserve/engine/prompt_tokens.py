@@ -171,7 +171,6 @@ class PrefixMeter:
 
     @property
     def bound(self) -> float | None:
-        """The share of all prompt tokens that a cache that forgets nothing would have had; None before any answer."""
         return self.shareable / self.prompt if self.prompt else None
 
     def to_dict(self) -> dict[str, int]:

@@ -42,19 +42,15 @@ class Rows(Protocol):
     @property
     def final(self) -> Identities:
         """The identities whose last row is never to be asked again."""
-        ...
 
     def find(self, key: str) -> Row | None:
         """A final row of a request with that key, or None."""
-        ...
 
     def append(self, row: Row) -> None:
         """Keep one more row. Raises JournalError where it cannot be written."""
-        ...
 
     def sync(self) -> None:
         """Make sure that what was appended survives a power cut."""
-        ...
 
 
 def reuse_row(row: Row, identity: Identity) -> Row:

@@ -38,20 +38,15 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are sampled; by default greedily.
+    """How tokens are sampled; by default greedily."""
 
-    temperature: 0 for greedy decoding. seed: sent with every request of the first sample; sample s has seed + s.
-    extra: fields that go into every request body as they are (chat_template_kwargs, stop, ...).
-    repeats: how many samples there are of each question.
-    """
-
-    temperature: float = 0.0
-    seed: int = 0
+    temperature: float = 0.0  # 0 for greedy decoding
+    seed: int = 0  # of the first sample; sample s has seed + s
+    # fields of every request body (chat_template_kwargs, stop, ...)
     extra: dict[str, Any] = field(default_factory=dict)
-    repeats: int = 1
+    repeats: int = 1  # how many samples there are of each question
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields of the request body."""
         return {"temperature": self.temperature, "seed": self.seed, **self.extra}
 
     def record(self) -> dict[str, Any]:
@@ -60,8 +55,6 @@ class Sampling:
 
 
 class Request(NamedTuple):
-    """One request to a model."""
-
     identity: Identity  # what it asks about
     key: str  # a digest of all that is said to the model, 32 hexadecimal digits; address and item's id are left out
     body: bytes  # the JSON to send, which begins with the messages

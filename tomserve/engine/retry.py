@@ -26,8 +26,6 @@ def announced_wait(reply: Reply) -> float | None:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long a run tries."""
-
     attempts: int = 6  # how many times a request is sent at most
     # tenacity's rule for the seconds between two attempts
     wait: wait_base = field(default_factory=lambda: wait_random_exponential(multiplier=0.5, max=20))

@@ -38,8 +38,6 @@ BUSY_CORE = 0.9  # the client counts as too busy where it uses at least this sha
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What a run is doing at one moment."""
-
     in_flight: int = 0
     limit: int = 0  # how many requests may be in flight
     limit_found: bool = False  # whether that was found out while running rather than given by the user
@@ -175,21 +173,17 @@ class Follower(Protocol):
     @property
     def extra_requests(self) -> int:
         """How many more requests are wanted than were announced before the run."""
-        ...
 
     def is_waiting(self, identity: Identity) -> bool:
         """Whether an open conversation waits for the reply to that turn."""
-        ...
 
     def is_over(self, identity: Identity) -> bool:
         """Whether that is a turn of a conversation which has ended, so that nobody needs a reply any more."""
-        ...
 
     def follow(self, row: Row) -> Sequence[Request]:
         """Take a reply, as the row that is about to be written, and return the requests that follow from it. Where it
         ends its conversation, the row gets the fields CLOSES and, where the answer is another text, CONCLUSION.
         Raises ConfigError where the strategy's program makes a mistake."""
-        ...
 
 
 Next = tuple[Request, Request | None, str | None]
@@ -214,7 +208,6 @@ class RequestQueue:
 
     @property
     def waiting(self) -> int:
-        """How many follow-ups wait to be asked."""
         return len(self._following)
 
     @property

@@ -86,8 +86,6 @@ class Timeouts:
 
 @dataclass(slots=True)
 class Reply:
-    """What came back for one request."""
-
     status: str  # one of those that tomserve.status lists
     text: str | None = None  # the model's answer
     reasoning: str | None = None  # its thinking, where the server returns it apart from the answer
@@ -115,15 +113,12 @@ class Transport(Protocol):
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        ...
 
     async def alive(self, endpoint: str) -> bool:
         """Whether the endpoint answers at all."""
-        ...
 
     async def metrics(self, endpoint: str) -> bytes | None:
         """The server's page of Prometheus metrics, or None where it has none."""
-        ...
 
     async def close(self) -> None: ...
 

@@ -45,8 +45,6 @@ _WRITES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 @dataclass(frozen=True)
 class DerivedPreset:
-    """A preset that no file holds."""
-
     preset: Preset
     sources: Mapping[str, str]  # for every field that was set, where its value comes from, as ``file: key`` or in words
     parameters: int | None = None  # of the language model by config.json; None where that cannot be told
@@ -296,7 +294,6 @@ def _architectures(config: Json) -> list[str]:
 
 
 def _architecture(config: Json) -> str:
-    """The architecture in words, fit to be shown."""
     return one_line(", ".join(_architectures(config)) or "a model whose architecture config.json does not name")[:80]
 
 

@@ -62,7 +62,6 @@ def find_snapshot(model: str, revision: str | None) -> Path | None:
 
 
 def read_json_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file, or None where there is none that can be read."""
     try:
         parsed = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -182,8 +181,6 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a model that lie on this disk."""
-
     folder: Path
     commit: str | None = None  # the revision on the hub; None for a folder that the user gave
     size_gb: float | None = None  # of the weights in decimal gigabytes, as the files or the hub tell it
@@ -192,11 +189,7 @@ class ModelFiles:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether the text has the form of a model's id on the hub, ORG/MODEL.
-
-    >>> is_hub_id("Qwen/Qwen3-8B"), is_hub_id("./folder"), is_hub_id("dbrx")
-    (True, False, False)
-    """
+    """Whether the text has the form of a model's id on the hub, ORG/MODEL."""
     return _ID.fullmatch(name) is not None
 
 
@@ -311,11 +304,7 @@ def count_parameters(config: Json) -> int | None:
 
 
 def format_parameters(parameters: int) -> str:
-    """A number of parameters as people say it.
-
-    >>> format_parameters(8_190_000_000)
-    '8.19 billion'
-    """
+    """A number of parameters as people say it: "8.19 billion"."""
     return f"{parameters / 1e9:.3g} billion" if parameters >= 1e9 else f"{parameters / 1e6:.3g} million"
 
 
@@ -419,8 +408,6 @@ _GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """How a model is talked to."""
-
     template: str | None = None  # where its chat template stands, as ``file: field``; None where it has none
     system_role: bool = True
     reasoning: Reasoning | None = None  # how it thinks; None where it does not, as far as the files show

@@ -25,8 +25,6 @@ QUEUE = 2048
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run."""
-
     argv: list[str]
     env: dict[str, str]  # variables to add to the environment
     # further variables, which hold secrets and are never shown, logged or recorded

@@ -93,8 +93,6 @@ REFERENCE = "reference"  # the name of the preset, and of the model, that the em
 
 @dataclass
 class Target:
-    """The server that will be asked."""
-
     model: str  # the served name
     revision: str | None
     preset: Preset | None
@@ -107,7 +105,6 @@ class Target:
 
     @property
     def embedded(self) -> bool:
-        """Whether tomserve has to start a server itself."""
         return not self.endpoints
 
 
@@ -160,7 +157,6 @@ def choose_target(
 
 
 def _plan_start(model: str | None, revision: str | None) -> Target:
-    """The target of a server that will be started for a model."""
     if model in (None, REFERENCE):
         return _reference_target(model, revision)
     from tomserve.serving.auto_preset import resolve_preset

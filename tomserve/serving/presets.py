@@ -81,8 +81,6 @@ class Reasoning(_Part):
 
 
 class Preset(_Part):
-    """How one model is served."""
-
     schema_: Literal[1] = Field(alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")  # of the preset and of the served model
     model: str  # A hub id or a folder

@@ -31,8 +31,6 @@ SLICE = 0.25  # seconds between two looks at whether the user has had enough
 
 @dataclass
 class WaitPolicy:
-    """How start-up waits."""
-
     # told a sentence on what is waited for, at first and every SPEAK_EVERY seconds
     note: Callable[[str], None] = lambda text: None
     check: Callable[[], None] = lambda: None  # called several times a second; an error that it raises ends the waiting
@@ -272,7 +270,6 @@ class Probe:
         return next(iter(models.values()))
 
     def version(self) -> str | None:
-        """The version of vLLM, or None where the server has no /version that tells it."""
         try:
             response = self._ask("GET", f"{self.root}/version")
             told = self._data(response)["version"] if response.status_code == 200 else None
@@ -391,7 +388,6 @@ class Probe:
 
 
 def _parse(response: httpx.Response) -> Any:
-    """The body of a response, read as JSON; None where it is none."""
     try:
         return orjson.loads(response.content)
     except ValueError:

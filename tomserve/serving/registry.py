@@ -36,8 +36,6 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Record:
-    """A running server."""
-
     pid: int  # the process of `tomserve serve`
     url: str  # the address, ending in /v1
     model: str  # the served name

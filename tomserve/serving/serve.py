@@ -33,8 +33,6 @@ from tomserve.serving.sizing import Gpu, Layout, parse_gpus
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What the user asks of `tomserve serve`."""
-
     name: str = REFERENCE  # a preset, the path of a preset file, or a model that `resolve_preset` derives one for
     host: str = "127.0.0.1"
     port: int = 8000  # of the first replica; the others take the ports after it
@@ -47,8 +45,6 @@ class ServeOptions:
 
 @dataclass(frozen=True)
 class Replica:
-    """One server to start."""
-
     preset: Preset
     command: Command  # of several nodes that of the one that answers
     port: int
@@ -263,8 +259,6 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
 
 @dataclass
 class _RunningReplica:
-    """A replica that was started."""
-
     replica: Replica
     server: Server
     record: Path | None = None  # the file that lets `tomserve eval` find it
@@ -321,7 +315,6 @@ class _RunningReplica:
             say(f"{doubt}; `tomserve eval` will not find this server: give it the address by --base-url")
 
     def forget(self) -> None:
-        """Remove the record, so that `tomserve eval` no longer finds this server."""
         if self.record is not None:
             registry.remove_record(self.record)
             self.record = None

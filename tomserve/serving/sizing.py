@@ -59,7 +59,6 @@ class Gpu:
 
 
 def find_gpus() -> list[Gpu]:
-    """The NVIDIA GPUs that nvidia-smi lists, in its order."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
@@ -176,8 +175,6 @@ BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}  # by
 
 @dataclass(frozen=True)
 class ModelSize:
-    """What the arithmetic needs to know about a model."""
-
     weights_gb: float  # decimal gigabytes
     shape: Shape | None  # None where it is not known
     context: int | None  # tokens that it was made for; None where that is not known
@@ -187,8 +184,6 @@ class ModelSize:
 
 @dataclass(frozen=True)
 class Layout:
-    """A model spread over GPUs."""
-
     model: ModelSize
     tensor: int  # into how many parts tensor parallelism splits it
     pipeline: int
@@ -207,7 +202,6 @@ class Layout:
 
     @property
     def comfortable(self) -> bool:
-        """Whether IN_FLIGHT questions fit at a time."""
         return self.questions >= IN_FLIGHT
 
 
@@ -335,7 +329,6 @@ def divides_heads(shape: Shape | None, tensor: int) -> bool:
 
 
 def _layout(preset: Preset, model: ModelSize, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
-    """The arithmetic for one way to spread a model; its results may be negative where the model does not fit."""
     weights = model.weights_gb / (tensor * pipeline)
     use = preset.utilization
     cache = gpu.memory_gb * use - weights - SPARE_GB

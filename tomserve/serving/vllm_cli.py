@@ -48,7 +48,6 @@ def _end_with_parent(pipe: int) -> None:
 
 
 def main() -> None:
-    """Watch the parent's pipe where there is one, then run vLLM's command line."""
     pipe = os.environ.pop("TOMSERVE_PARENT_FD", "")
     if pipe:
         threading.Thread(target=_end_with_parent, args=(int(pipe),), daemon=True).start()
