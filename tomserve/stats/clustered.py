@@ -38,7 +38,15 @@ from tomserve.stats.effects import (
     unit_interval,
 )
 from tomserve.stats.paired import varies
-from tomserve.stats.proportions import Interval, fieller, ratio_from_difference, tango, tango_excludes_zero, wilson
+from tomserve.stats.proportions import (
+    Interval,
+    fieller,
+    logit_bounds,
+    ratio_from_difference,
+    tango,
+    tango_excludes_zero,
+    wilson,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -308,12 +316,7 @@ def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
         )
     share = float(means.mean())
     spread = t_quantile(0.5 + level / 2, m - 1) * float(means.std(ddof=1)) / math.sqrt(m)
-    half, logit = spread / (share * (1 - share)), math.log(share / (1 - share))
-    return Interval(share, _expit(logit - half), _expit(logit + half), f"t on the logit scale, {m - 1} df")
-
-
-def _expit(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+    return Interval(share, *logit_bounds(share, spread), f"t on the logit scale, {m - 1} df")
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,8 +384,5 @@ def repeated_share(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer]
         return found
     if math.isnan(found.low) or not 0 < share < 1:
         return wilson(share * clusters, clusters, level)
-    half, middle = (found.high - share) / (share * (1 - share)), math.log(share / (1 - share))
-    low, high = (
-        1 / (1 + math.exp(-bound)) if abs(bound) < 700 else float(bound > 0) for bound in (middle - half, middle + half)
-    )
+    low, high = logit_bounds(share, found.high - share)
     return Interval(share, low, high, f"cluster-robust t on the logit scale, {clusters - 1} df, items and samples")

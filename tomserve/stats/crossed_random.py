@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.distributions import t_quantile, t_tails
-from tomserve.stats.proportions import Interval, wilson
+from tomserve.stats.proportions import Interval, logit_bounds, wilson
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,9 +36,7 @@ def crossed_share(right: npt.ArrayLike, people: npt.ArrayLike, stories: npt.Arra
         return Interval(share, math.nan, math.nan, "undefined: one person or one story")
     if share in (0.0, 1.0) or not error:
         return wilson(share * (df + 1), df + 1, level)
-    half = _quantile(df, level) * error / (share * (1 - share))
-    middle = math.log(share / (1 - share))
-    low, high = (1 / (1 + math.exp(-max(-700.0, min(700.0, bound)))) for bound in (middle - half, middle + half))
+    low, high = logit_bounds(share, _quantile(df, level) * error)
     return Interval(share, low, high, f"two-way cluster-robust t on the logit scale, {df} df, people and stories")
 
 

@@ -29,7 +29,6 @@ FEW_ITEMS = 50  # With fewer eligible items nothing is said of a model's mechani
 FEW_PAIRS = 8  # With fewer pairs of a kind of variant, one of them would be a large part of S
 FEW_SCENARIOS = 8  # With fewer scenarios they cannot be parted into those that choose and those that are measured
 BELOW = 0.975  # A task is below chance where so large a share of the draws is; it then counts as 0 in all of them
-_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def behaviour(part: Behaviour, weights: Floats) -> LayerEstimate:
     scenarios, index = np.unique(scenario_names(part), return_inverse=True)
     sums = np.zeros((len(scenarios), len(tasks), 3))
     np.add.at(sums, (index, t), np.column_stack([right, chance, np.ones_like(right)]))
-    shares = np.concatenate([_correct_shares(chunk, sums) for chunk in _chunks(weights)])
+    shares = _correct_shares(weights, sums)
     whole = _correct_shares(np.ones((1, len(scenarios))), sums)[0]
     open_ = (shares < 0).mean(axis=0) < BELOW  # a task that is surely below chance counts as 0 and not as less
     counted = np.where(open_[None], shares, np.clip(shares, 0, 1))
@@ -138,13 +137,10 @@ def stability(part: Stability, weights: Floats) -> LayerEstimate:
     same = np.asarray(part.same, dtype=float)
     sums = np.zeros((len(scenarios), len(told), 2))
     np.add.at(sums, (index, k), np.column_stack([same, np.ones_like(same)]))
-    flat = sums.reshape(len(scenarios), -1)
-    draws = []
-    for chunk in _chunks(weights):
-        cells = (chunk @ flat).reshape(-1, len(told), 2)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            draws.append(np.nanmean(cells[:, :, 0] / cells[:, :, 1], axis=1))
-    return LayerEstimate(own, _around(own.estimate, np.concatenate(draws)))
+    cells = (weights @ sums.reshape(len(scenarios), -1)).reshape(-1, len(told), 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        draws = np.nanmean(cells[:, :, 0] / cells[:, :, 1], axis=1)
+    return LayerEstimate(own, _around(own.estimate, draws))
 
 
 def mechanism(part: Mechanism, weights: Floats) -> LayerEstimate:
@@ -182,11 +178,6 @@ def mechanism(part: Mechanism, weights: Floats) -> LayerEstimate:
     method = f"t, {m - 1} df, bootstrap of {m} scenarios with the choice made again"
     found = Interval(min(1.0, max(0.0, ratio)), low, high, method)
     return LayerEstimate(found, _around(found.estimate, spread), "", adjusted, top)
-
-
-def _chunks(weights: Floats) -> Iterator[Floats]:
-    for start in range(0, len(weights), _AT_ONCE):
-        yield weights[start : start + _AT_ONCE]
 
 
 DRAWS = 1000  # How many times all scenarios are weighted anew

@@ -202,6 +202,14 @@ def ratio_from_difference(t: float, c: float, low: float, high: float) -> Interv
     return Interval(*UNDEFINED, method="undefined: none right in both arms")
 
 
+def logit_bounds(share: float, half: float) -> tuple[float, float]:
+    """Bounds of a share above 0 and below 1 from the half width of its interval, by the delta method on the logit
+    scale, on which they stay between 0 and 1."""
+    middle, spread = math.log(share / (1 - share)), half / (share * (1 - share))
+    low, high = (1 / (1 + math.exp(-x)) if x > -700 else 0.0 for x in (middle - spread, middle + spread))
+    return low, high
+
+
 def hull(one: Interval, other: Interval) -> Interval:
     """The estimate of the first with the smallest interval that holds both."""
     low, high = min(one.low, other.low), max(one.high, other.high)

@@ -409,23 +409,24 @@ def measured_studies(scores: pl.DataFrame) -> list[str]:
     for answers. A study whose file has a mistake in it is passed over."""
     if not ANSWER_COLUMNS.isdisjoint(scores.columns):
         return []
-    fitting: list[tuple[int, str]] = []
-    for name in study_names():
-        with contextlib.suppress(ConfigError):
-            study = load_study(name)
-            if not study.answers and set(study.required) <= set(scores.columns):
-                fitting.append((-len(study.required), name))
+    fitting = [
+        (-len(study.required), name)
+        for name, study in _loadable()
+        if not study.answers and set(study.required) <= set(scores.columns)
+    ]
     return [name for _, name in sorted(fitting)]
 
 
 def studies_of_both() -> list[str]:
     """The names of the studies that read answers and measurements in one table."""
-    found = []
+    return [name for name, study in _loadable() if study.together]
+
+
+def _loadable() -> Iterator[tuple[str, Study]]:
+    """Every study but those whose file has a mistake in it."""
     for name in study_names():
         with contextlib.suppress(ConfigError):
-            if load_study(name).together:
-                found.append(name)
-    return found
+            yield name, load_study(name)
 
 
 def study_of_manifests(manifests: Iterable[Mapping[str, Any]]) -> str | None:
