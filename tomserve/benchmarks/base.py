@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,20 +38,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Findings:
-    """What to print, from top to bottom, and with which exit code to end.
+    """What to print, from top to bottom, and with which exit code to end."""
 
-    sections: headings, each with the lines under it. tables: titles, each with its table. notes: explanations of
-    tables, by the first word of the tables' titles. lines: lines that are printed last. code: the exit code, 0 where
-    nothing is wrong and 1 where a problem was found. markdown: a file to write the tables and notes to as well, or
-    None.
-    """
-
-    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # lines by heading
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # by title
+    notes: Mapping[str, str] = field(default_factory=dict)  # on tables, by the first word of their titles
     lines: tuple[str, ...] = ()
-    code: int = 0
-    markdown: Path | None = None
+    code: int = 0  # 1 where a problem was found
+    markdown: Path | None = None  # a file to write the tables and notes to as well
 
     @classmethod
     def of_problems(
@@ -75,10 +70,9 @@ class Findings:
 def select_groups(
     groups: Mapping[tuple[str, ...], _Result], where: Sequence[str], kinds: Sequence[str]
 ) -> dict[tuple[str, ...], _Result]:
-    """The groups whose places begin with these names.
+    """The groups, by place (such as stage, class and version), whose places begin with these names.
 
-    groups: by place, such as stage, class and version. where: what the user named, the widest part first. kinds: what
-    the parts of a place are called. Raises ConfigError for a name that is not there.
+    kinds: what the parts of a place are called. Raises ConfigError for a name that is not there.
     """
     found = dict(groups)
     for depth, wanted in enumerate(where):
@@ -99,28 +93,20 @@ def outcome(problems: Sequence[str]) -> str:
 
 
 Check = Callable[[Path | None, Say], Findings]
-"""A function that checks a dataset. It is given the user's ``--path`` (None for the built-in data) and a `Say`, to
-announce a long computation. Raises ConfigError or ContentError where the data cannot be checked at all."""
+"""A function that checks a dataset, of the user's ``--path`` or, for None, its own. Raises ConfigError or ContentError
+where it cannot be checked at all."""
 
 Show = Callable[[Path | None, Sequence[str]], Findings]
-"""A function that shows items for reading. It is given the user's ``--path`` (None for the built-in data) and the names
-that the user gave after the benchmark, from the widest part to the narrowest, such as a stage and a class. Raises
-ConfigError for a name that is not there."""
-
-
-_REASON = 200
-"""So many characters of the reason are kept for which a user's file makes no variant."""
+"""A function that shows items for reading, of the user's ``--path`` or, for None, its own; and of what the user named
+after the benchmark, from the widest part to the narrowest. Raises ConfigError for a name that is not there."""
 
 
 def run_user_code(file: Path, what: str, call: Callable[[], _Result]) -> _Result:
-    """What a function of a user's file returns; an error of it says in one line what went wrong and where.
-
-    file: the user's file. what: what failed, in words. call: the function, which needs no arguments any more.
-    """
+    """What a function of a user's file returns; an error of it says in one line that `what` failed, and where."""
     try:
         return call()
     except InapplicableError as reason:
-        raise InapplicableError(" ".join(str(reason).split())[:_REASON] or "no reason is given") from None
+        raise InapplicableError(" ".join(str(reason).split())[:200] or "no reason is given") from None
     except TomserveError:
         raise
     except Exception as error:
@@ -128,8 +114,7 @@ def run_user_code(file: Path, what: str, call: Callable[[], _Result]) -> _Result
 
 
 def require_choices(items: Iterable[Item]) -> Iterator[Item]:
-    """The items, as long as each has choices. Raises ConfigError at the first that any text may answer: such items come
-    from another tool's files, and only that tool can read the replies."""
+    """The items. Raises ConfigError at the first without choices: only the tool that it comes from reads replies."""
     for item in items:
         if not item.choices:
             raise ConfigError(
@@ -140,11 +125,8 @@ def require_choices(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def guard_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: str) -> Iterator[Case | NoCase]:
-    """What the function `cases` of a user's file yields, its items with the name of the file's benchmark.
-
-    Raises ContentError where the function fails, where it yields something else, or a case that is none (see
-    tomserve.benchmarks.counterfactuals.find_problem), and for a false-belief item that comes twice.
-    """
+    """What the function `cases` of a user's file yields, its items with the name of the file's benchmark. Raises
+    ContentError where the function fails, yields something else or the same item twice, or a case that is none."""
 
     def with_name(item: Item) -> Item:
         return item.model_copy(update={"benchmark": name})
@@ -160,33 +142,27 @@ def guard_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: 
             continue
         if not isinstance(found, Case):
             raise ContentError(f"cases gave {found!r:.60}; expected a tomserve.benchmarks.Case", path=file)
-        if (
-            wrong := run_user_code(file, f"cases gave a bad case of {found.f.id!r}", lambda: find_problem(found))
-        ) is not None:
+        wrong = run_user_code(file, f"cases gave a bad case of {found.f.id!r}", lambda: find_problem(found))
+        if wrong is not None:
             raise ContentError(f"item {wrong[0].id!r}: {wrong[1]}", path=file)
         if found.f.id in seen:
             raise ContentError(f"cases gave the item {found.f.id!r} twice", path=file)
         seen.add(found.f.id)
         twin = None if found.twin is None else with_name(found.twin)
-        yield replace(
-            found, f=with_name(found.f), own=with_name(found.own), own_twin=with_name(found.own_twin), twin=twin
-        )
+        own, own_twin = with_name(found.own), with_name(found.own_twin)
+        yield replace(found, f=with_name(found.f), own=own, own_twin=own_twin, twin=twin)
 
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
-"""A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out.
-
-It may make each item only when it is asked for the next, as a generator does: none is held in memory, so that there may
-be millions. They have to end, because nothing is asked before the last one is there, also where a limit is given."""
+"""A function that yields the items, given the user's ``--path`` and ``--gold``, each None if left out. None is held in
+memory, so that there may be millions; they have to end, also where a limit is given."""
 
 Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
-"""A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
-of the story, such as what another person believes."""
+"""A function that gives columns for an item's page of the report: pairs of a heading and a text for each sentence."""
 
 Cases = Callable[[Path | None, tuple[str, ...]], Iterator[Case | NoCase]]
-"""A function that yields the cases. It is given the user's ``--path``, None if left out, and the conditions
-``factor=value`` that they have to meet. It may use these to save the making of what does not meet them; whatever it
-yields is held against them in any case."""
+"""A function that yields the cases, given the user's ``--path``, None if left out, and the conditions ``factor=value``
+that they have to meet, so that it need not make what does not; whatever it yields is held against them."""
 
 ALL = (EVERY,)
 """The conditions that all items of a benchmark meet."""
@@ -214,7 +190,7 @@ class Benchmark:
     """
 
     name: str
-    """What the items, the run and the command line call it: small letters, digits, "-" and "_", at most 100."""
+    """What items, runs and the command line call it: small letters, digits, "-" and "_", at most 100."""
 
     load: Load
     """Yields the items (see Load). An item that names no benchmark gets this one's name."""
@@ -226,13 +202,11 @@ class Benchmark:
     """Names of the strategies by which it is asked unless the user names others."""
 
     draw: Draw = WHOLE_CLUSTERS
-    """How ``--limit`` and ``--noise-check`` draw a part of the items: what is drawn whole, and over which factors the
-    draw is spread. By default whole clusters are drawn, spread over nothing."""
+    """How ``--limit`` and ``--noise-check`` draw a part of the items; by default whole clusters."""
 
     usual: tuple[str, ...] = ()
-    """Conditions ``factor=value`` that say which of its items are asked unless the user gives conditions by ``--where``
-    (where ``all`` stands for every item); empty where all are. What is scored, or told from a changed dataset, is
-    always the whole benchmark."""
+    """Conditions ``factor=value`` that say which of its items are asked without ``--where`` (``all`` stands for every
+    item); empty where all are. What is scored is always the whole benchmark."""
 
     golds: tuple[str, ...] = ()
     """Names of the sets of right answers that ``--gold`` chooses from, the default first; empty where there is one."""
@@ -245,53 +219,47 @@ class Benchmark:
 
     rules: tuple[Baseline, ...] = ()
     """Rules of its own that answer its items without following anybody's belief, such as "always reality". Beside every
-    accuracy stands what the best of them scores on the same questions, as do the rules that every benchmark has: first
-    and last choice, always unknown, yes or no, first, last and most mentioned label (tomserve.scoring.baselines)."""
+    accuracy stands what the best scores of them and of those that every benchmark has (tomserve.scoring.baselines)."""
 
     beliefs: Beliefs = no_beliefs
     """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
 
     validate: Check | None = None
-    """The function behind ``tomserve dataset validate``: checks that the data are built as designed. None for none."""
+    """``tomserve dataset validate``: checks that the data are built as designed. None for none."""
 
     audit: Check | None = None
-    """The function behind ``tomserve dataset audit``: checks what the data can measure. None for none."""
+    """``tomserve dataset audit``: checks what the data can measure. None for none."""
 
     show: Show | None = None
-    """The function behind ``tomserve dataset show``: prints items for reading (see Show). None for none."""
+    """``tomserve dataset show``: prints items for reading (see Show). None for none."""
 
     generate: Callable[..., Findings] | None = None
-    """The function behind ``tomserve generate NAME``; its parameters, annotated for typer, are the command's options.
-    None where items cannot be generated."""
+    """``tomserve generate NAME``; its parameters, annotated for typer, are the command's options. None for none."""
 
     retelling: Callable[[Path | None], Retell] | None = None
-    """Gives, for the user's ``--path``, the function that makes variants of an item of the benchmark from the record of
-    its story (see tomserve.variants), for ``--variants``. None where items are text alone, which rules change."""
+    """Gives, for the user's ``--path``, what makes variants of an item from the record of its story, for ``--variants``
+    (tomserve.variants). None where items are text alone, which rules change."""
 
     cases: Cases | None = None
-    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's
-    perspective-taking need: false-belief items with the other tellings of their stories, and, for questions that make
-    none, why (see tomserve.benchmarks.counterfactuals). None where it has no such cases."""
+    """Yields what interventions on a model's perspective-taking need: false-belief items with the other tellings of
+    their stories, and, for questions that make none, why (tomserve.benchmarks.counterfactuals). None for none."""
 
     usual_cases: tuple[str, ...] = ()
-    """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
-    conditions; empty where all are."""
+    """Conditions that say which cases are used unless the user gives conditions; empty where all are."""
 
     reasoned: tuple[str, ...] = ()
-    """Conditions ``factor=value`` that say whose chains are edited to find out whether the answer follows from them
-    (``tomserve faithfulness``), unless the user gives conditions; empty for all items. Questions that can be answered
-    without following anybody's belief say little about that."""
+    """Conditions that say whose chains ``tomserve faithfulness`` edits unless the user gives conditions; empty for all
+    items. Questions that can be answered without following anybody's belief say little about chains."""
 
     mixed: bool = False
     """Whether items may name other benchmarks than this one; if not, such an item is refused."""
 
     papers: tuple[str, ...] = ()
-    """The papers that whoever uses its questions cites, each as a title and, in brackets, where it is: ``Title
-    (arXiv:2310.16755)``. An artefact of its runs and a dataset of its questions name them."""
+    """The papers that whoever uses its questions cites, such as ``Title (arXiv:2310.16755)``; exports name them."""
 
     terms: str = ""
-    """Whose its questions are and under which licence, in words, where others published them and tomserve does not hold
-    them: such data are exported only where the user states a licence. Empty for all other benchmarks."""
+    """Whose its questions are and under which licence, where others published them: such data are exported only where
+    the user states a licence. Empty for all other benchmarks."""
 
     file: Path | None = None
     """The file that declared it, set when that file is loaded; None for a benchmark of this package."""
@@ -341,22 +309,16 @@ class Benchmark:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What a run's manifest records of the file that declared the benchmark: its name and digest, never its folder.
-
-        Empty for a benchmark of this package.
-        """
-        if self.file is None:
-            return {}
-        return {"benchmark_file": {"name": self.file.name, "digest": self.digest}}
+        """What a run's manifest records of the user's file that declared it: its name and digest, never its folder."""
+        return {} if self.file is None else {"benchmark_file": {"name": self.file.name, "digest": self.digest}}
 
     def items(
         self, path: Path | None = None, gold: str | None = None, where: Iterable[str] | None = None
     ) -> Iterator[Item]:
         """Yield the items.
 
-        path: the user's ``--path``, None for its own data. gold: the user's ``--gold``, one of `golds`; None
-        is the first of them. where: the conditions that they have to meet, ALL for all items, None (or none) for those
-        that are asked unless somebody says otherwise (`usual`).
+        path: the user's ``--path``, None for its own data. gold: the user's ``--gold``, one of `golds`; None is the
+        first. where: the conditions that they have to meet, ALL for all items, None (or none) for `usual`.
 
         Raises ConfigError for another gold and for conditions that no item meets, ContentError by file and line for
         what cannot be read and for a function `load` of a user's file that fails.
@@ -382,25 +344,20 @@ class Benchmark:
     ) -> Iterator[Case]:
         """Yield the cases: false-belief items with the other tellings of their stories.
 
-        path: the user's ``--path``, None for its own data. where: the conditions that the false-belief items have to
-        meet, as for `items`; None (or none) for `usual_cases`. left_out: where it is counted, reason by reason, which
-        of the questions that meet the conditions make no case.
+        path, where: as for `items`; None (or none) for `usual_cases`. left_out: where it is counted, by reason, which
+        questions make no case.
 
         Raises ConfigError for a benchmark without cases, for conditions that no question meets and where no question
         makes a case, ContentError as `items` does.
         """
         if self.cases is None:
-            raise ConfigError(
-                f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
-            )
+            what = "has no cases, which are false-belief items told in several ways"
+            raise ConfigError(f"benchmark {self.name!r} {what}")
         reasons: Counter[str] = Counter() if left_out is None else left_out
         some = False
         conditions = tuple(where or ()) or self.usual_cases
-        given, file = self.cases, self.file
-        source = (
-            given(path, conditions) if file is None else guard_cases(lambda: given(path, conditions), file, self.name)
-        )
-        for found in met(source, conditions):
+        source, file = partial(self.cases, path, conditions), self.file
+        for found in met(source() if file is None else guard_cases(source, file, self.name), conditions):
             if isinstance(found, NoCase):
                 reasons[found.reason] += 1
                 continue
@@ -411,11 +368,8 @@ class Benchmark:
             raise ConfigError(f"no question makes a case ({told or 'none is about a false belief'})")
 
     def retell(self, path: Path | None) -> Retell | None:
-        """The function that makes variants of an item, as `retelling` gives it; None where items are text alone.
-
-        path: the user's ``--path``. Raises ContentError for a function of a user's file that fails, or that gives what
-        is no variant of the item, there and wherever it is called.
-        """
+        """The function that makes variants of an item, as `retelling` gives it; None where items are text alone. Raises
+        ContentError where a function of a user's file fails or gives no variant, there and wherever it is called."""
         if self.retelling is None or self.file is None:
             return None if self.retelling is None else self.retelling(path)
         file = self.file
@@ -445,10 +399,8 @@ class Benchmark:
                 if (first := ids.setdefault(item.id, count)) != count:
                     raise ContentError(f"load gave the item {item.id!r} twice, as item {first} and {count}", path=file)
                 if item.benchmark not in (self.name, ANYBODYS):
-                    reason = (
-                        f"item {item.id!r} names the benchmark {item.benchmark!r}; leave it out or say {self.name!r}"
-                    )
-                    raise ContentError(reason, path=file)
+                    named = f"item {item.id!r} names the benchmark {item.benchmark!r}"
+                    raise ContentError(f"{named}; leave it out or say {self.name!r}", path=file)
                 yield item if item.benchmark == self.name else item.model_copy(update={"benchmark": self.name})
         except TomserveError:
             raise
