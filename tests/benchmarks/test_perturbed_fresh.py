@@ -72,8 +72,7 @@ def test_names_labels_things_and_wordings_are_others_in_every_form(tmp_path: Pat
     )
     assert one.question == f"What does {ann} believe is in the urn?"
     assert {x, y} in ({"hooks", "acorns"}, {"shells", "coins"})
-    pools = NAMES.pools()
-    assert [next(p for p, pool in pools.items() if name in pool) for name in new.people] == ["she", "he", "they", "she"]
+    assert [next(p for p, pool in NAMES.items() if name in pool) for name in new.people] == ["she", "he", "they", "she"]
     assert len({name[0] for name in new.people}) == 4
 
 
@@ -130,20 +129,20 @@ def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path:
     assert validation.find_fresh_problems(stage(tmp_path)) == []
     new = "In her box Sam sees the teacup of Samoa and Annabel."
     assert validation.find_fresh_problems(stage(tmp_path, "Andres washes cups.", new)) == []
-    few = fresh.Names(schema=1, she=["Rahel"], he=["Okello"], they=["Akira"])
+    few = {"she": ["Rahel"], "he": ["Okello"], "they": ["Akira"]}
     with pytest.raises(ContentError, match=r"Z1\.yaml:7: people: there is no further name for 'Anna' \(she\)"):
         fresh.generate_items(stage(tmp_path), 1, few)
 
 
 def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:
-    listed = [name for pool in NAMES.pools().values() for name in pool]
+    listed = [name for pool in NAMES.values() for name in pool]
     rooms = (("dataset", "*.yaml"), ("prompts", "*.y*ml"), ("prompts", "*.j2"))
     files = [file for room, form in rooms for file in (ROOT / room).rglob(form)]
     for file in (*files, ROOT / "launch/reference/words.yaml"):
         if file.name != "names.yaml":
             words = set(re.findall(r"\w+", file.read_text("utf-8")))
             assert not words & set(listed), file
-    assert min(map(len, NAMES.pools().values())) >= 12
+    assert min(map(len, NAMES.values())) >= 12
     (tmp_path / "n.yaml").write_text("schema: 1\nshe: [Rahel]\nhe: [Rahel]\nthey: []\n")
     with pytest.raises(ContentError, match=r"n\.yaml: the name 'Rahel' is given twice"):
         fresh.read_names(tmp_path / "n.yaml")

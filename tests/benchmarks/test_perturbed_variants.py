@@ -109,7 +109,7 @@ def test_another_wording_of_every_sentence_is_told_and_the_second_of_the_stage_w
 
 
 def test_everybody_gets_another_name_and_with_it_another_gender_unless_a_word_tells_it(tmp_path: Path) -> None:
-    pools = {name: pronoun for pronoun, pool in read_names().pools().items() for name in pool}
+    pools = {name: pronoun for pronoun, pool in read_names().items() for name in pool}
     for version, pronouns_then in (("told", ("he", "him", "his")), ("father", ("she", "her", "her"))):
         _, after = told(written(tmp_path), PERSON, version)
         name = str(after.factors["asked"])

@@ -145,22 +145,15 @@ def find_design_problems(stages: Sequence[Stage], items: Sequence[Item], design:
 def check_critical_forms(stages: Sequence[Stage], critical: frozenset[str]) -> Iterator[str]:
     """The problems of an edition without pairs: about half of the tasks of these classes take the critical form, in
     some tasks the person knows of the mechanism, and "unknown" does not stand at one place among most choices."""
-    forms: dict[str, list[bool]] = defaultdict(list)
-    aware, places = set(), list[int]()
-    for stage in stages:
-        for name, task in stage.file.tasks.items():
-            story = stage.story(name, FALSE_BELIEF)
-            forms[name].append(stage.is_critical(story))
-            aware |= {version.aware for version in task.versions.values()} - {None}
-            places.append(stage.choices(story).index(UNKNOWN))
-    for name in sorted(critical & forms.keys()):
-        taken, count = sum(forms[name]), len(forms[name])
-        if not 0.4 <= taken / count <= 0.6:
-            yield f"{name}: {taken} of {count} tasks take the critical form, expected about half."
-    if aware != {True, False}:
+    told = [(stage, stage.story(name, FALSE_BELIEF)) for stage in stages for name in stage.file.tasks]
+    for name in sorted(critical):
+        forms = [stage.is_critical(story) for stage, story in told if story.task == name]
+        if forms and not 0.4 <= sum(forms) / len(forms) <= 0.6:
+            yield f"{name}: {sum(forms)} of {len(forms)} tasks take the critical form, expected about half."
+    if {stage.version(story).aware for stage, story in told if story.task == AUTOMATIC} != {True, False}:
         yield f"{AUTOMATIC}: `aware` must be true in some tasks and false in others."
-    if (most := max(Counter(places).values())) > 0.6 * len(places):
-        yield f"The choice {UNKNOWN!r} stands at one place in {most} of {len(places)} tasks."
+    if (most := max(Counter(stage.choices(story).index(UNKNOWN) for stage, story in told).values())) > 0.6 * len(told):
+        yield f"The choice {UNKNOWN!r} stands at one place in {most} of {len(told)} tasks."
 
 
 def check_canaries(stages: Sequence[Stage]) -> Iterator[str]:
@@ -175,19 +168,16 @@ def check_canaries(stages: Sequence[Stage]) -> Iterator[str]:
 
 
 def count_shares(items: Sequence[Item]) -> Mapping[tuple[str, str], Counter[str]]:
-    """How often the right answer of the false-belief subset is what, by class and by what is counted: its role, its
-    place among the choices, and whether it is the label mentioned first, or last."""
+    """How often the right answer of the false-belief subset is what, by class and by what is counted (see VALUES)."""
     found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for item in items:
-        if not in_false_belief_subset(item.factors):
-            continue
-        name, named = str(item.factors["perturbation"]), list_mentions(item)
-        counted = {"role": str(item.factors["belief_role"]), "place": str(item.choices.index(item.answer) + 1)}
-        for what, label in (("first", named[:1]), ("last", named[-1:])):
-            here = what if (item.answer,) == label else f"not {what}"
-            counted[f"{what} mention"] = UNKNOWN if item.answer == UNKNOWN else here
-        for what, value in counted.items():
-            found[name, what][value] += 1
+        if in_false_belief_subset(item.factors):
+            name, named = str(item.factors["perturbation"]), list_mentions(item)
+            found[name, "role"][str(item.factors["belief_role"])] += 1
+            found[name, "place"][str(item.choices.index(item.answer) + 1)] += 1
+            for what, label in (("first", named[:1]), ("last", named[-1:])):
+                here = what if (item.answer,) == label else f"not {what}"
+                found[name, f"{what} mention"][UNKNOWN if item.answer == UNKNOWN else here] += 1
     return found
 
 
@@ -197,7 +187,7 @@ VALUES = {
     "first mention": ("first", "not first"),
     "last mention": ("last", "not last"),
 }
-"""The values that have to come up equally often, by what is counted (see shares)."""
+"""The values that have to come up equally often, by what is counted of right answers."""
 
 
 def check_balance(items: Sequence[Item], least: float) -> Iterator[str]:
@@ -372,16 +362,12 @@ def compare_twins(stage: Stage) -> Iterator[tuple[Story, int]]:
     inserted or left out, the larger number where words replace others."""
     for story in stage.stories:
         if (twin := stage.version(story).twin) is not None:
-            yield story, _edit(_words(stage.story(story.task, twin)), _words(story))
-
-
-def _words(story: Story) -> list[str]:
-    return [word for sentence in story.sentences.values() for word in sentence.text.split()]
-
-
-def _edit(one: Sequence[str], other: Sequence[str]) -> int:
-    steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-    return sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")
+            one, other = (
+                [word for sentence in told.sentences.values() for word in sentence.text.split()]
+                for told in (stage.story(story.task, twin), story)
+            )
+            steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+            yield story, sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")
 
 
 def check_duplicates(items: Sequence[Item]) -> Iterator[str]:

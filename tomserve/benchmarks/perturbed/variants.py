@@ -607,7 +607,7 @@ def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
     path: the user's stage file or folder of them; None, and for a file of items, those of the dataset. Raises
     ConfigError and ContentError for stage files, files of retold sentences and names that cannot be read.
     """
-    names = read_names().pools()
+    names = read_names()
     own = None if path is not None and path.suffix == ".jsonl" else path
     stages = load_stages(own, edition)
     return VariantMaker(StageRewording(stage, read_retold(stage), names) for stage in stages).retell
