@@ -62,18 +62,19 @@ _OWN = re.compile(r"own|hands?|eyes?|head|arms?|mind|way|name|house|room|work|jo
 """Words that are hers whatever verb stands before."""
 
 
-def swap_gender(text: str, *, to: Gender) -> str | None:
+def swap_gender(text: str, *, to: Gender | None = None) -> str | None:
     """The text with all its pronouns of a man changed to those of a woman, or the other way round.
 
-    text: all of its pronouns "he" or "she" must be those of one person (see `sole_gender`); others stay. to: MAN or
-    WOMAN. Returns None where a form cannot be told: "her" may be "him" or "his". A text without such pronouns stays.
+    to: MAN or WOMAN, where all pronouns "he" or "she" are those of one person (see `sole_gender`); others stay. None
+    where all persons of a story change their gender at once, so that each pronoun still means whom it meant. Returns
+    None where a form cannot be told: "her" may be "him" or "his".
     """
     parts, end = [], 0
     for match in PRONOUN.finditer(text):
-        new = _other_pronoun(text, match, to)
+        old = match["word"]
+        new = _other_pronoun(text, match, to or (WOMAN if old.lower() in _OF_MAN else MAN))
         if new is None:
             return None
-        old = match["word"]
         like = new.upper() if old.isupper() else new.capitalize() if old[0].isupper() else new
         parts += [text[end : match.start()], like]
         end = match.end()
@@ -140,7 +141,7 @@ def sole_gender(story: Sequence[str], name: str, others: Collection[str] = ()) -
     gender, named = gender_of(" ".join(story)), _any_name((name,))
     if gender is None or named is None or any(_tells(sentence, named) for sentence in story):
         return None
-    return gender if all(sure for _, sure in _each(story, named, _any_name(others))) else None
+    return gender if all(sure for _, sure in _each(story, named, _any_name(tuple(others)))) else None
 
 
 def known_gender(story: Sequence[str], name: str, others: Collection[str] = ()) -> Gender | None:
@@ -149,7 +150,7 @@ def known_gender(story: Sequence[str], name: str, others: Collection[str] = ()) 
     named = _any_name((name,))
     if named is None or not any(map(PRONOUN.search, story)):
         return EITHER
-    found = {gender for gender, sure in _each(story, named, _any_name(others)) if sure}
+    found = {gender for gender, sure in _each(story, named, _any_name(tuple(others))) if sure}
     return found.pop() if len(found) == 1 else None
 
 
@@ -219,30 +220,10 @@ def _is_relative(before: str) -> bool:
     return re.search(r"(?:\b(?:his|her)|['’]s)(?:\s+[\w-]+){0,2}\s+$", before, re.I) is not None
 
 
-def _any_name(names: Collection[str]) -> re.Pattern[str] | None:
-    return _pattern(tuple(names))
-
-
 @lru_cache(maxsize=4096)
-def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
+def _any_name(names: tuple[str, ...]) -> re.Pattern[str] | None:
     """A pattern for any of these names; None without any."""
     return re.compile(rf"(?<!\w)(?:{alternatives(names)})(?!\w)") if any(names) else None
-
-
-def mirror_gender(text: str) -> str | None:
-    """The text with every pronoun of a man changed to that of a woman and every pronoun of a woman to that of a man.
-
-    Where all persons of a story change their gender at once, each pronoun still means whom it meant, whoever that is.
-    Returns None where a form cannot be told, as in `swap_gender`.
-    """
-    parts, end = [], 0
-    for match in PRONOUN.finditer(text):
-        new = _other_pronoun(text, match, WOMAN if match["word"].lower() in _OF_MAN else MAN)
-        if new is None:
-            return None
-        parts += [text[end : match.start()], new.capitalize() if match["word"][0].isupper() else new]
-        end = match.end()
-    return "".join((*parts, text[end:]))
 
 
 class PersonForms(NamedTuple):

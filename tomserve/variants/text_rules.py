@@ -10,7 +10,7 @@ question.
     ('Nuwan is a cook.', 'Nuwan drops his pan.')
     >>> change_detail("Ann puts the box on the chair.", ("Where is the box?",), "seed")
     'Ann puts the box on the purple chair.'
-    >>> find_swaps(["The jar stands on the shelf.", "A lamp hangs above the door.", "Ann sits down.", "She smiles."])
+    >>> find_swaps(("The jar stands on the shelf.", "A lamp hangs above the door.", "Ann sits down.", "She smiles."))
     (0,)
 """
 
@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
 from tomserve.items.draw import seeded_rank
-from tomserve.variants import OBJECT, ORDER, PERSON, RULES, Kind, make_variant, names, pronouns
+from tomserve.variants import OBJECT, ORDER, PERSON, RULES, Kind, make_variant, names, pronouns, remember_reasons
 from tomserve.variants.names import MAN, TITLE, WOMAN, Gender
 from tomserve.variants.names import PERSON as PERSON_NOUN
 from tomserve.variants.words import NameReplacer, alternatives, article, fix_articles, plural, word_set
@@ -101,18 +101,13 @@ SHOWS = re.compile(
 def change_detail(text: str, kept: Sequence[str], seed: str) -> str | None:
     """The text with a detail of one object changed; None where no object is surely harmless.
 
-    text: a story. kept: the question and the choices: nothing of what they mention is changed. seed: what the object
-    and its new detail are drawn by.
+    kept: the question and the choices, of which nothing is changed that they mention. seed: what is drawn by.
 
     A colour or a material that the story has is exchanged for another one, everywhere; else an object gets a colour at
-    its first mention, if it is mentioned by its noun alone and there is one of it; where no object may, a place gets
-    a size or an age.
+    its first mention, if it is mentioned by its noun alone and there is one of it; where none may, a place gets a size.
     """
     asked = " ".join(kept)
-    for made in (_exchange_detail(text, asked, seed), _add_detail(text, asked, seed)):
-        if made is not None:
-            return made
-    return None
+    return _exchange_detail(text, asked, seed) or _add_detail(text, asked, seed)
 
 
 def _exchange_detail(text: str, asked: str, seed: str) -> str | None:
@@ -217,35 +212,26 @@ _THAT = re.compile(
 _COMMON = word_set("common")
 
 
-def find_swaps(sentences: Sequence[str], known: Collection[str] = ()) -> tuple[int, ...]:
+@lru_cache(maxsize=1024)
+def find_swaps(sentences: tuple[str, ...], known: frozenset[str] = frozenset()) -> tuple[int, ...]:
     """Places t (from 0) of sentences that may change places with the sentence after them; each by itself.
 
-    sentences: the whole story. known: words that need no introduction, such as the labels, which every sentence may
-    use first; in small letters. Two neighbours may change places where
+    sentences: the whole story. known: words that need no introduction, such as the labels, in small letters. Two
+    neighbours may change places where
 
     - neither of them, nor the sentence after them, leans on what comes before it (see `leans_on_context`),
     - they do not share a word whose first mention in the story is in one of them, as the first may introduce what the
       second speaks of,
     - they are not both dated.
     """
-    return _find_swaps(tuple(sentences), frozenset(known))
-
-
-@lru_cache(maxsize=1024)
-def _find_swaps(sentences: tuple[str, ...], known: frozenset[str]) -> tuple[int, ...]:
     words = [content_words(sentence) for sentence in sentences]
-    leaning = [leans_on_context(sentence) for sentence in sentences]
+    leaning = [*map(leans_on_context, sentences), False]
     free = []
     for place in range(len(sentences) - 1):
-        following = leaning[place + 2] if place + 2 < len(sentences) else False
-        if leaning[place] or leaning[place + 1] or following:
-            continue
         before: set[str] = set().union(*words[:place]) | known
-        if words[place] & words[place + 1] - before:
-            continue
-        if names_a_time(sentences[place]) and names_a_time(sentences[place + 1]):
-            continue
-        free.append(place)
+        dated = names_a_time(sentences[place]) and names_a_time(sentences[place + 1])
+        if not (any(leaning[place : place + 3]) or words[place] & words[place + 1] - before or dated):
+            free.append(place)
     return tuple(free)
 
 
@@ -323,9 +309,10 @@ def retell(item: Item, kind: Kind) -> Item:
     if kind is PERSON:
         return _of_person(item)
     if kind is OBJECT:
-        return _of_object(item)
+        kept = (item.question, *item.choices)
+        return make_variant(item, OBJECT, by=RULES, story=_change_story_detail(item.story, kept, item.cluster))
     if kind is ORDER:
-        return _in_other_order(item)
+        return make_variant(item, ORDER, by=RULES, story=_reorder(item.story))
     raise InapplicableError(NEEDS_REWRITER)
 
 
@@ -351,9 +338,9 @@ class Cast(NamedTuple):
 def _of_person(item: Item) -> Item:
     """The item with another person in the place of its protagonist."""
     old, asked = find_protagonist(item), (item.question, *item.choices)
-    cast, story = _retell_story(item.story, old, item.cluster, True)
+    cast, story = _recast(item.story, old, item.cluster, True)
     if cast.gender is not None and not _sure(item.story, asked, cast):
-        cast, story = _retell_story(item.story, old, item.cluster, False)
+        cast, story = _recast(item.story, old, item.cluster, False)
     question, *choices = map(cast.tell, asked)
     # A name that is a common word, too, as in "Will Will go?", cannot be told from it at the beginning of a sentence.
     word = any(names.occurs(old.lower(), text) for text in (*item.story, *asked))
@@ -390,32 +377,24 @@ def _people(story: tuple[str, ...]) -> tuple[str, ...]:
     return names.find_people(story)
 
 
-@lru_cache(maxsize=4096)
-def _recast(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]] | str:
-    """Who the person becomes, and the story told of that one; the reason where there is none. turn: whether the
-    pronouns are turned where they are sure."""
+@remember_reasons(4096)
+def _recast(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]]:
+    """Who the person becomes, and the story told of that one. turn: whether pronouns are turned where they are sure."""
     found = dict.fromkeys((*_people(story), *names.find_possible_names(story), *sorted(names.find_openers(story))))
     others = tuple(name for name in found if name not in old.split(" "))
     if are_alike(old, others) or _has_title(old, story):
-        return UNSURE_NAME
+        raise InapplicableError(UNSURE_NAME)
     gender = pronouns.known_gender(story, old, others)
     if gender is None:
-        return UNSURE_PRONOUNS
+        raise InapplicableError(UNSURE_PRONOUNS)
     turned = {MAN: WOMAN, WOMAN: MAN}.get(pronouns.sole_gender(story, old, others) or "") if turn else None
     if turned is not None and any(pronouns.swap_gender(sentence, to=turned) is None for sentence in story):
         turned = None
     made = names.choose_names([(old, turned or gender)], seed, names.find_capitalised(story))
     if made is None:
-        return NO_NEW_NAME
+        raise InapplicableError(NO_NEW_NAME)
     cast = Cast(old, made[old], turned, others)
     return cast, tuple(map(cast.tell, story))
-
-
-def _retell_story(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]]:
-    made = _recast(story, old, seed, turn)
-    if isinstance(made, str):
-        raise InapplicableError(made)
-    return made
 
 
 def are_alike(old: str, others: Sequence[str]) -> bool:
@@ -431,18 +410,13 @@ def _has_title(old: str, story: Sequence[str]) -> bool:
     return any(match["more"] or TITLE.search(text[: match.start()]) for match in found)
 
 
-def _of_object(item: Item) -> Item:
-    """The item with another detail of an object."""
-    made = _change_story_detail(item.story, (item.question, *item.choices), item.cluster)
+@remember_reasons(4096)
+def _change_story_detail(story: tuple[str, ...], kept: tuple[str, ...], seed: str) -> tuple[str, ...]:
+    """The story with another detail of an object."""
+    made = change_detail("\n".join(story), kept, seed)
     if made is None:
         raise InapplicableError(NO_DETAIL)
-    return make_variant(item, OBJECT, by=RULES, story=made)
-
-
-@lru_cache(maxsize=4096)
-def _change_story_detail(story: tuple[str, ...], kept: tuple[str, ...], seed: str) -> tuple[str, ...] | None:
-    made = change_detail("\n".join(story), kept, seed)
-    return None if made is None else tuple(made.split("\n"))
+    return tuple(made.split("\n"))
 
 
 _SCENERY = re.compile(
@@ -452,17 +426,9 @@ _SCENERY = re.compile(
 """How a sentence begins and goes on that only says what is where or how something is."""
 
 
-def _in_other_order(item: Item) -> Item:
-    """The item with sentences of scenery in another order: those before anybody is mentioned and anything happens."""
-    changed = _choose_order(item.story)
-    if changed is None:
-        raise InapplicableError(NO_ORDER)
-    return make_variant(item, ORDER, by=RULES, story=[item.story[place] for place in changed])
-
-
-@lru_cache(maxsize=4096)
-def _choose_order(story: tuple[str, ...]) -> tuple[int, ...] | None:
-    """The order of the sentences after the exchange; None where none is sure."""
+@remember_reasons(4096)
+def _reorder(story: tuple[str, ...]) -> tuple[str, ...]:
+    """The story with sentences of scenery in another order: those before anybody is mentioned and anything happens."""
     people = _people(story)
     scenery = 0
     for sentence in story:
@@ -470,7 +436,7 @@ def _choose_order(story: tuple[str, ...]) -> tuple[int, ...] | None:
         if somebody or not _SCENERY.match(sentence):
             break
         scenery += 1
-    if scenery < 2:
-        return None
     places = choose_swaps(place for place in find_swaps(story) if place + 1 < scenery)
-    return swap_order(len(story), places) if places else None
+    if not places:
+        raise InapplicableError(NO_ORDER)
+    return tuple(story[place] for place in swap_order(len(story), places))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -58,6 +58,7 @@ from tomserve.variants import (
     make_variant,
     names,
     pronouns,
+    remember_reasons,
     text_rules,
 )
 from tomserve.variants.words import WORDS, NameReplacer, NounReplacer
@@ -428,7 +429,7 @@ class StageRewording:
         """The story with every "he" turned to "she" and the other way round, and True; as it is, and False, where a
         word besides pronouns says that somebody is a man or a woman, or the form of a pronoun cannot be told."""
         said = [*told.texts, told.questions.belief, told.questions.reality]
-        turned = {text: pronouns.mirror_gender(text) for text in said}
+        turned = {text: pronouns.swap_gender(text) for text in said}
         if None in turned.values() or any(names.GENDERED.search(text) for text in said):
             return False, told
         return True, told.change_texts(lambda text: turned[text] or text)
@@ -502,7 +503,7 @@ class StageRewording:
             for form in slot.forms().values()
             for word in text_rules.content_words(form)
         }
-        free = text_rules.find_swaps(said, known if self.stage.file.kind == _CONTENTS else ())
+        free = text_rules.find_swaps(tuple(said), frozenset(known if self.stage.file.kind == _CONTENTS else ()))
         still = [self._still(text) for text in said]
         return [
             place
@@ -560,7 +561,6 @@ class VariantMaker:
             stories = (story for story in telling.stage.stories for _ in range(QUESTIONS))
             for item, story in zip(telling.stage.items(), stories, strict=True):
                 self._found[item.id] = item, telling, story
-        self._told = lru_cache(maxsize=2048)(_tell_variant)  # several questions are about each story
 
     def retell(self, item: Item, kind: Kind) -> Item:
         """The variant of an item. Raises InapplicableError where there is none."""
@@ -569,9 +569,7 @@ class VariantMaker:
         own, telling, story = found
         if (own.story, own.question, own.choices) != (item.story, item.question, item.choices):
             return text_rules.retell(item, kind)
-        told = self._told(telling, story.task, story.version, kind)
-        if isinstance(told, str):
-            raise InapplicableError(told)
+        told = _tell_variant(telling, story.task, story.version, kind)
         belief, swapped = own.factors["question_kind"] == "belief", bool(own.factors["swapped"])
         labels, slots = telling.stage.labels(swapped), telling.stage.slots(swapped)
         layers = [line.belief if belief else line.world for line in told.lines]
@@ -593,12 +591,9 @@ REGROUPED = (CONDENSED, ORDER)
 """Kinds whose sentences are fewer or stand in another order, so that the rationale is another one, too."""
 
 
-def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory | str:
-    """The story in a variant of that kind, or why there is none; an error could not be kept."""
-    try:
-        return telling.retell(telling.stage.story(task, version), kind)
-    except InapplicableError as reason:
-        return str(reason)
+@remember_reasons(2048)  # several questions are about each story
+def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory:
+    return telling.retell(telling.stage.story(task, version), kind)
 
 
 def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
