@@ -77,10 +77,9 @@ def _names() -> tuple[str, ...]:
 
 
 def get(name: str | None = None) -> Benchmark:
-    """The benchmark of that name, or the one that a file declares.
+    """The benchmark of that name, or the one that a file ending in ``.py`` declares; None for DEFAULT.
 
-    name: the name of a benchmark of this package, or the path of a file that ends in ``.py``; None for DEFAULT. The
-    file is run as code, because the user named it. From then on this process knows its benchmark by name, so that its
+    The file is run as code, because the user named it, and from then on its benchmark is known by name, so that its
     metrics are computed wherever its items are scored. Raises ConfigError with the known names for an unknown one,
     ContentError by file and line for a file that declares no benchmark.
     """
@@ -93,23 +92,16 @@ def get(name: str | None = None) -> Benchmark:
 
 
 def find(name: str) -> Benchmark | None:
-    """The benchmark of that name, from this package or from a file that this process has loaded, or None.
-
-    An unknown name is no error here, because the author of an item may call its benchmark anything.
-    """
+    """The benchmark of that name, from this package or from a file that this process has loaded; None for any other,
+    as the author of an item may call its benchmark anything."""
     return _loaded.get(name) or (_built_in(name) if name in _names() else None)
 
 
 def load(
     name: str, path: Path | None = None, gold: str | None = None, where: Iterable[str] | None = None
 ) -> Iterator[Item]:
-    """The items of a benchmark.
-
-    name: the benchmark's name or file, as for `get`. path: file or folder to read instead of its own data. gold: which
-    of its sets of right answers counts, None for the default. where: conditions that the items have to meet, ALL for
-    all items, None for those that the benchmark asks where nothing is said. Raises ConfigError and ContentError as
-    `get` and `Benchmark.items` do.
-    """
+    """The items of a benchmark, by its name or file. path: file or folder to read instead of its own data. gold, where:
+    which answers count, and what the items have to meet, as for `Benchmark.items`. Raises as that and `get` do."""
     return get(name).items(path, gold, where)
 
 
@@ -129,11 +121,8 @@ def scoring_of(name: str) -> Scoring:
 
 
 def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str], Retell]:
-    """A function that gives, for the name of a benchmark, what makes variants of its items (tomserve.variants).
-
-    benchmark, path: what is asked, and the user's ``--path`` for it. Items that name a benchmark of their own are told
-    by that one, from its own data; items of a benchmark that keeps no records are changed by rules of text.
-    """
+    """A function that gives, for the name of a benchmark, what makes variants of its items: that benchmark, from the
+    user's ``--path`` if it is the one that is asked, else from its own data; rules of text where it has none."""
 
     def teller(name: str) -> Retell:
         found = benchmark if name == benchmark.name else find(name)
@@ -148,11 +137,8 @@ def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str],
 
 
 def draw_of(benchmark: Benchmark, names: Iterable[str]) -> Draw:
-    """How a part of items is drawn: as their own benchmark says, so that nothing is torn that it scores together.
-
-    benchmark: what is asked. names: the benchmarks that its items name. Items of a file that is asked as `items` are
-    drawn as the one known benchmark that they name says, and in whole clusters where they name none, or several.
-    """
+    """How a part of items is drawn. names: the benchmarks that the items name. Items of a file that is asked as `items`
+    are drawn as the one known benchmark that they name says, and in whole clusters where they name none, or several."""
     if not benchmark.mixed:
         return benchmark.draw
     found = {one.draw for name in names if name != benchmark.name and (one := find(name)) is not None}

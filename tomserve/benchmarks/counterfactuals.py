@@ -37,21 +37,14 @@ class Case:
     """A question about a false belief, with the tellings that take the protagonist's place.
 
     The choices of all four stand in the same order and mean the same (Item.meanings where they are worded otherwise).
-
-    f: the item, whose answer is what follows from the false belief. own: p, the story as the protagonist saw it, told
-    to "you"; its answer means that of f. own_twin: p~, the twin in which the protagonist noticed, told to "you"; its
-    answer means the true-belief choice. twin: the same twin in the third person, None where there is none. family: the
-    kind of story, such as "contents", between which a map may transfer. holders: for probes, a label by name, each one
-    of f's choices or None: "protagonist", "other" and "reality" (in f), and the same with "_in_twin" (in the twin);
-    empty where there are no labels.
     """
 
-    f: Item
-    own: Item
-    own_twin: Item
-    twin: Item | None = None
-    family: str = "all"
-    holders: Mapping[str, str | None] = field(default_factory=dict)
+    f: Item  # whose answer is what follows from the false belief
+    own: Item  # p, the story as the protagonist saw it, told to "you"; its answer means that of f
+    own_twin: Item  # p~, the twin in which the protagonist noticed, told to "you"; its answer is the true-belief choice
+    twin: Item | None = None  # the same twin in the third person
+    family: str = "all"  # the kind of story, such as "contents", between which a map may transfer
+    holders: Mapping[str, str | None] = field(default_factory=dict)  # for probes, a choice of f or None by NAMES, or {}
 
     @property
     def scenario(self) -> str:
@@ -134,9 +127,8 @@ def find_cases(
 ) -> Iterator[Case | NoCase]:
     """The cases among some items, in the order of their false-belief items, and what makes none.
 
-    path, lines: their file and each one's line by its id, for messages. Choices of a telling that stand in another
-    order than those of f are put into that order. Raises ContentError (ConfigError without a path) for a version that
-    is given twice, and for one that does not fit its item (see tomserve.benchmarks.counterfactuals.find_problem).
+    path, lines: their file and each one's line by its id, for messages. Choices of a telling are put into the order of
+    f's. Raises ContentError (ConfigError without a path) for a version that is given twice, or does not fit its item.
     """
     originals: dict[str, Item] = {}
     told: dict[str, dict[str, Item]] = {}
@@ -176,10 +168,7 @@ def find_cases(
 
 
 def read_cases(path: Path) -> Iterator[Case | NoCase]:
-    """The cases of a file of items, as `find_cases` finds them.
-
-    Raises ContentError for a file that cannot be read, for what does not fit, and for a file without a single version.
-    """
+    """The cases of a file of items, as `find_cases` finds them. Raises ContentError for one without versions."""
     lines: dict[str, int] = {}
     items = []
     for line, item in numbered_items(path):

@@ -48,17 +48,12 @@ Roles = Callable[[Item], dict[str, str]]
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts of features, once for all items of a stage that count alike, which halves the work: the two versions of a
-    story with labels exchanged often do.
+    """Counts of features, once for all items of a stage that count alike, as a story with its labels exchanged may."""
 
-    words: counts (distinct x words). told: how many items with these counts have each role (distinct x roles).
-    stages: the stage of each row. row: which row an item has.
-    """
-
-    words: sparse.csr_array
-    told: np.ndarray
-    stages: np.ndarray
-    row: np.ndarray
+    words: sparse.csr_array  # counts (distinct x words)
+    told: np.ndarray  # how many items with these counts have each role (distinct x roles)
+    stages: np.ndarray  # the stage of each row
+    row: np.ndarray  # which row an item has
 
 
 def predict_held_out(
@@ -66,10 +61,9 @@ def predict_held_out(
 ) -> dict[str, str]:
     """Answers by item id, by multinomial logistic regression on counts of features; each stage from the others.
 
-    What is predicted is the role of the answer, because the labels differ between stages. roles: the labels by role;
-    all items have the same roles, and an answer that has none counts as the second of them. only: the stages that are
-    answered, None for all; each is learned from all others. penalty: the strength of the quadratic penalty on the
-    weights.
+    What is predicted is the role of the answer, because the labels differ between stages. roles: the labels by role; an
+    answer that has none counts as the second. only: the stages that are answered, None for all. penalty: how strong the
+    quadratic penalty on the weights is.
     """
     import numpy as np  # imported here, because scoring imports modules that import this one, and needs no fit
 
@@ -131,12 +125,10 @@ def _with_ones(words: sparse.csr_array) -> sparse.csr_array:
 def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
     """Weights (words x roles) that minimise the penalised log-loss.
 
-    x: different counts of words (distinct x words). y: how many items with these counts have each role (distinct x
-    roles).
-
-    The best weights are a mixture of the rows of x, so that they are searched for in as many dimensions as there are
-    rows, or words if these are fewer: x stands there as `z`, with z @ z.T = x @ x.T. That is scaled so that
-    loss and penalty together bend about alike in all directions (m), without which the search takes ten times as long.
+    x: counts (distinct x words). y: how many items with these counts have each role (distinct x roles). The best
+    weights are a mixture of the rows of x, so that they are searched for in as many dimensions as there are rows, or
+    words if these are fewer: x stands there as `z`, with z @ z.T = x @ x.T, scaled so that loss and penalty together
+    bend about alike in all directions (m), without which the search takes ten times as long.
     """
     import numpy as np
     from scipy.linalg import cholesky, solve_triangular
@@ -184,15 +176,11 @@ Answers = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class ShippedAnswers:
-    """The answers of some rules in one file.
+    """The answers of some rules in one file."""
 
-    names: of the rules, in the order of their answers in the file. command: the command that fits the rules to the
-    dataset as it is and writes the file again.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the rules, in the order of their answers in the file
     file: Path
-    command: str
+    command: str  # that fits the rules to the dataset as it is and writes the file again
 
     @property
     def rules(self) -> tuple[Baseline, ...]:
@@ -204,31 +192,23 @@ class ShippedAnswers:
 
     def answer(self, item: Item, place: int) -> str | None:
         """The answer of the rule at that place of `names`; None for a question that is not in the file."""
-        line = self._lines.get(item.id)
+        line: str | None = self._content["answers"].get(item.id)
         if line is None or not line.startswith(_digest(item)):
             return None
         return item.choices[int(line.split(" ")[1][place])]
 
     @cached_property
     def _content(self) -> Mapping[str, Any]:
-        content: dict[str, Any] = orjson.loads(self.file.read_bytes()) if self.file.is_file() else {}
+        content: dict[str, Any] = orjson.loads(self.file.read_bytes()) if self.file.is_file() else {"answers": {}}
         return content
-
-    @cached_property
-    def _lines(self) -> Mapping[str, str]:
-        answers: dict[str, str] = self._content.get("answers", {})
-        return answers
 
     def fitted_to(self, items: Sequence[Item]) -> bool:
         """Whether the answers in the file were fitted to just these questions, with these right answers."""
         return bool(self._content.get("questions") == items_digest(items))
 
     def problems(self, items: Sequence[Item], answers: Answers) -> Iterator[str]:
-        """A sentence for each rule whose answers in the file are not those of a fit; only one sentence where the file
-        was fitted to other questions, which explains them all.
-
-        items: questions that every rule answers. answers: as a fit to them gives them, by id by name of the rule.
-        """
+        """A sentence for each rule whose answers in the file are not those of a fit to these questions; one alone where
+        the file was fitted to other questions, which explains them all."""
         again = f"write it again with: {self.command}"
         if not self.fitted_to(items):
             lacking = sum(self.answer(item, 0) is None for item in items)
@@ -253,18 +233,14 @@ class ShippedAnswers:
 
     def write(self, items: Sequence[Item], answers: Answers) -> None:
         """Write the file: the digest of all questions, and by id one of the question, with the place of each rule's
-        answer among the choices.
-
-        items: questions that every rule of `answers` answers.
-        """
+        answer among the choices. items: questions that every rule answers."""
         lines = {}
         for item in items:
             places = [item.choices.index(answers[name][item.id]) for name in self.names]
             lines[item.id] = f"{_digest(item)} {''.join(map(str, places))}"
         content = {"schema": 1, "rules": self.names, "questions": items_digest(items), "answers": lines}
         self.file.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
-        for read in ("_content", "_lines"):
-            self.__dict__.pop(read, None)
+        self.__dict__.pop("_content", None)
 
 
 def _digest(item: Item) -> str:

@@ -122,15 +122,11 @@ def _audit_pairs(
 
 
 def telling_words(items: Sequence[Item]) -> pl.DataFrame:
-    """The words and pairs of words, alone and within a class, that tell the role of an answer most, for authors to
-    mend: how many stories have them, and how many of these have the role that they go with most often.
-
-    items: all items of the edition; stories of the class none, which all have one role by design, do not count. A word
-    counts once a story, and must stand in stories of four stages at least; its excess is in standard deviations of a
-    Poisson count above what the share of the role lets expect.
-    """
-    asked = [item for item in items if applies_to(item) and not item.factors.get("swapped")]
-    stories = [item for item in asked if item.factors["perturbation"] != CONTROL]
+    """The words and pairs of words, alone and within a class, that tell the role of an answer most (see NOTES): how
+    many stories have them, and how many of these have the role that they go with most often. Stories of the class none,
+    which all have one role by design, do not count; deviations are those of a Poisson count."""
+    asked = [item for item in items if applies_to(item) and item.factors["perturbation"] != CONTROL]
+    stories = [item for item in asked if not item.factors.get("swapped")]
     usual = Counter(str(item.factors["belief_role"]) for item in stories)
     found: dict[str, Counter[str]] = defaultdict(Counter)
     stages: dict[str, set[object]] = defaultdict(set)
@@ -150,10 +146,8 @@ def telling_words(items: Sequence[Item]) -> pl.DataFrame:
 
 
 def count_right(items: Sequence[Item], learned: Answers) -> pl.DataFrame:
-    """How many questions of the false-belief subset each rule has right, by class and overall.
-
-    items: of either edition. learned: the answers of the learned rules, as `fit_rules` gives them.
-    """
+    """How many questions of the false-belief subset each rule has right, by class and overall; learned rules as
+    `fit_rules` gives their answers."""
     subset = [item for item in items if in_false_belief_subset(item.factors)]
     if not subset:
         return pl.DataFrame(schema={"rule": pl.String, "perturbation": pl.String, "right": pl.Int64, "total": pl.Int64})

@@ -100,6 +100,7 @@ def _mark(sentences: Sequence[str], item: Item) -> str:
 
 
 def _words(item: Item) -> list[str]:
+    """All words, with the labels deleted."""
     return re.findall(r"\w+", _plain(item))
 
 
@@ -112,6 +113,7 @@ def pairs_of(item: Item) -> list[str]:
 
 
 def _last(item: Item) -> list[str]:
+    """The words of the last two sentences that name the person or a label; labels are marked."""
     named = [s for s in item.story if any(label in s for label in item.choices) or str(item.factors["asked"]) in s]
     return re.findall(r"\w+", _mark(named[-2:], item))
 
@@ -135,10 +137,8 @@ def _shape(item: Item) -> list[str]:
 
 
 def nearest(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, str]:
-    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf).
-
-    only: the stages that are answered, None for all.
-    """
+    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf), for the
+    stages in `only`, or all."""
     import numpy as np  # imported here, because scoring imports this module, and needs no fit
     from scipy import sparse
 
@@ -197,11 +197,8 @@ def select_learnable(items: Iterable[Item], edition: Edition) -> list[Item]:
 
 
 def fit_rules(items: Sequence[Item], edition: Edition, only: Collection[str] | None = None) -> Answers:
-    """The answers of the edition's learned rules as labels by item id, by name of the rule.
-
-    items: of either edition, and of several stages, as nothing can be learned of one alone. only: the stages that are
-    answered, None for all.
-    """
+    """The answers of the edition's learned rules as labels by item id, by name of the rule, for the stages in `only`,
+    or all. items: of either edition, and of several stages, as nothing can be learned of one alone."""
     asked, names = select_learnable(items, edition), SHIPPED[edition.name].names
     if not asked:
         return {name: {} for name in names}
@@ -256,12 +253,8 @@ def classic(item: Item) -> str | None:
 
 
 def reality(item: Item) -> str | None:
-    """What is really so; None for an item without the factors that tell it.
-
-    An item of the second edition says so (the factor `reality`). Elsewhere it is derived from the right answer: that of
-    a belief question is reality unless the belief is false or unknown. Then it is the other label, or the first of
-    several; whichever it is, it is wrong.
-    """
+    """What is really so, by the factor `reality` or the right answer; None for an item without the factors that tell
+    it. Where the belief is false or unknown it is the other label, or the first of several: whichever, it is wrong."""
     real = item.factors.get("reality")
     if isinstance(real, str) and real in item.choices:
         return real
@@ -331,19 +324,7 @@ RULES = {
     FIRST.name: (*PLAIN, *SHIPPED[FIRST.name].rules),
     SECOND.name: (*PLAIN, *WRITTEN, *SHIPPED[SECOND.name].rules),
 }
-"""The rules by edition. Beside those that both editions have, the second has:
-
-    ten words                ten words that told the first edition's answers: where one of them stands, the opposite of
-                             the cue; where something cannot be read, unknown; else the cue
-    last told label          the label that stands last in a sentence that names the person or begins with a pronoun; if
-                             that sentence denies something, unknown
-    words by role            how often each word occurs, with the labels deleted
-    word pairs by role       words and pairs of neighbours, with cue and opposite marked, and the class
-    last sentences by role   words of the last two sentences that name the person or a label
-    nearest story            the role of the most similar story of the same class in another stage
-    shape of the story       no words: how many sentences and labels, which stands first and last, where, in quotation
-                             marks or denied, and the class
-"""
+"""The rules by edition. What the learned ones look at, their features say."""
 
 
 def audit_baselines(
@@ -351,11 +332,10 @@ def audit_baselines(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The accuracy of every rule by class, the robustness criteria that it meets, and its kind, as three tables.
 
-    items: all items. learned: as `fit_rules` gives them. rules: those of the benchmark, beside which the rules that
-    every benchmark has are scored. The first two tables are over all questions
-    and over the false-belief subset. The criteria are those of arXiv 2602.22072: "ostensible" is more than half right
-    in the class `none`; "limited robust" also in at least five of the ten classes of perturbation; "robust" in all ten.
-    A rule that says nothing of any item is left out.
+    learned: as `fit_rules` gives them. rules: those of the benchmark, beside those that every benchmark has. The first
+    two tables are over all questions and over the false-belief subset. The criteria are those of arXiv 2602.22072:
+    "ostensible" is more than half right in the class `none`; "limited robust" also in at least five of the ten classes
+    of perturbation; "robust" in all ten. A rule that says nothing of any item is left out.
     """
     frame = pl.DataFrame(_answers(items, learned, rules), infer_schema_length=None)
     both = pl.concat([frame.with_columns(subset=pl.lit("all")), frame.filter(pl.col("subset") == "false_belief")])

@@ -61,15 +61,11 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Edition:
-    """One data folder of the benchmark.
+    """One data folder of the benchmark."""
 
-    name: of its benchmark. folder: holds ``stages``, ``retold`` and ``design.yaml``. pairs: whether a task has several
-    stories of the false-belief scenario, two of them a minimal pair, instead of one of that name.
-    """
-
-    name: str
-    folder: str
-    pairs: bool
+    name: str  # of its benchmark
+    folder: str  # with ``stages``, ``retold`` and ``design.yaml``
+    pairs: bool  # whether a task has several false-belief stories, two of them a minimal pair, or one of that name
 
 
 FIRST = Edition("perturbed", "dataset", pairs=False)
@@ -219,10 +215,8 @@ class StageFile(_Strict):
 
 
 def story_of(task: Task, version: str) -> dict[str, Sentence]:
-    """The sentences of a version by name, in order.
-
-    Raises ValueError for an edit of a sentence that is not there, and for versions that are made of each other.
-    """
+    """The sentences of a version by name, in order. Raises ValueError for an edit of a sentence that is not there, and
+    for versions that are made of each other."""
     made, chain = task.versions[version], [version]
     while (base := made.twin or made.of) is not None:
         if base not in task.versions:
@@ -356,10 +350,10 @@ class _Reader:
 
 
 def derive(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True) -> list[Line]:
-    """Reality and the belief of `asked` after each sentence.
+    """Reality and the belief of the person `asked` after each sentence.
 
-    story: the events of each sentence. asked: the person. inference: whether `infer` events count. Raises ValueError
-    for an event that cannot be read, or that cannot happen.
+    story: the events of each sentence. inference: whether `infer` events count. Raises ValueError for an event that
+    cannot be read, or that cannot happen.
 
     >>> gold = derive([["world x"], ["read Ada y"], ["view Ada"], ["see Ada"]], "Ada")
     >>> [line.belief.labels for line in gold]
@@ -579,23 +573,15 @@ def answer_role(answer: str, reality: str, cue: str) -> str:
 
 
 class Prose:
-    """Checks texts of one stage.
+    """Checks texts in which these pairs of labels may stand."""
 
-    labels: every form of every label. forms: the names of the forms, "" for the label itself.
-    """
-
-    def __init__(self, labels: Iterable[str], forms: Sequence[str]) -> None:
-        self._forms = forms
+    def __init__(self, *pairs: Labels) -> None:
+        self._forms = list(pairs[0]["x"].forms())
+        labels = [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
         plain = [re.sub(r"^(the|an?|some) ", "", label, flags=re.I).casefold() for label in labels]
         stems = {re.sub(r"s$", "", word) if len(word) > 3 else word for word in plain}
         listed = "|".join(sorted(map(re.escape, stems), key=len, reverse=True))
         self._bare = re.compile(rf"\b({listed})(s|es)?\b", re.I)
-
-    @classmethod
-    def of(cls, *pairs: Labels) -> Prose:
-        """A check of texts in which these pairs of labels may stand."""
-        labels = [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
-        return cls(labels, list(pairs[0]["x"].forms()))
 
     def mistake(self, template: str) -> str | None:
         """What is wrong with a text; None where nothing is."""
@@ -631,7 +617,7 @@ class _Checker:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.file = stage, stage.file
-        self.prose = Prose.of(self.file.labels, *self.file.spare)
+        self.prose = Prose(self.file.labels, *self.file.spare)
 
     def fail(self, reason: str, *loc: str | int) -> NoReturn:
         path, line = self.stage.path, self.stage.lines.at(loc)
@@ -679,8 +665,7 @@ class _Checker:
         task, here = self.file.tasks[name], ("tasks", name)
         own = SCENARIOS[self.file.kind][self.stage.edition.pairs :]
         if missing := [one for one in own if one not in task.versions]:
-            what = "control" if missing[0] != FALSE_BELIEF else "version"
-            self.fail(f"the {what} {missing[0]!r} is missing", *here, "versions")
+            self.fail(f"the version {missing[0]!r} is missing", *here, "versions")
         others = {one for names in SCENARIOS.values() for one in names}.difference(own)
         for one in task.versions:
             if one in others or not (self.stage.edition.pairs or one in own):
@@ -770,11 +755,8 @@ def load_stage(path: Path, edition: Edition = SECOND) -> Stage:
 
 
 def load_stages(path: Path | None = None, edition: Edition = SECOND) -> list[Stage]:
-    """The checked stages, sorted by name.
-
-    path: a stage file or a folder of them, None for those of the edition. Raises ConfigError where there are none or
-    two files claim one stage, ContentError for a mistake in a file.
-    """
+    """The checked stages of a file, a folder or, for None, of the edition, sorted by name. Raises ConfigError where
+    there are none or two files claim one stage, ContentError for a mistake in a file."""
     folder = f"{edition.folder}/stages"
     if path is None:
         files = list(content.names(folder, ".yaml").values())

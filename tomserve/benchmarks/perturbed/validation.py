@@ -224,7 +224,7 @@ def find_retold_problems(stage: Stage) -> Iterator[str]:
 
 
 def _lengths(checked: Retold) -> Iterator[str]:
-    telling = StageRewording(checked.stage, checked)
+    telling = StageRewording(checked.stage, checked, {})
     for story in checked.stage.stories:
         try:
             telling.retell(story, CONDENSED)

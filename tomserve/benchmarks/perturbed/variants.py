@@ -22,7 +22,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tomserve.benchmarks.perturbed.fresh import draw_names, order_by_key, other_words, read_names, scope
+from tomserve.benchmarks.perturbed.fresh import Names, draw_names, order_by_key, other_words, read_names, scope
 from tomserve.benchmarks.perturbed.stages import (
     QUESTIONS,
     SECOND,
@@ -100,13 +100,10 @@ class RetoldFile(_Strict):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a file of retold sentences.
-
-    grave: whether a variant made of it might tell another story, so that none is made; otherwise only some are missing.
-    """
+    """What is wrong with a file of retold sentences."""
 
     error: ContentError
-    grave: bool
+    grave: bool  # whether a variant made of it might tell another story, so that none is made; else some are missing
 
 
 def retold_path(stage: Stage) -> Path:
@@ -153,7 +150,7 @@ class Retold:
         for task, told in self.file.tasks.items():
             for where, own in {STORY: told.story, **told.versions}.items():
                 self.sentences |= {(task, where, name): one for name, one in own.items()}
-        self._prose = Prose.of(stage.file.labels)
+        self._prose = Prose(stage.file.labels)
 
     def may_change(self, story: Story, first: str, second: str) -> bool:
         """Whether the author of the file says that two neighbours of a story may change places."""
@@ -351,13 +348,11 @@ class RetoldStory:
 class StageRewording:
     """Makes variants of the stories of one stage.
 
-    retold: the other wordings of its sentences, where somebody wrote them. names: to draw from, by pronoun.
+    retold: the other wordings of its sentences, where somebody wrote them. names: to draw from.
     """
 
-    def __init__(
-        self, stage: Stage, retold: Retold | None = None, names: Mapping[str, Sequence[str]] | None = None
-    ) -> None:
-        self.stage, self.retold, self.names = stage, retold, names or {}
+    def __init__(self, stage: Stage, retold: Retold | None, names: Names) -> None:
+        self.stage, self.retold, self.names = stage, retold, names
         self._ways = {
             OBJECT: self._object,
             PERSON: self._person,
@@ -490,11 +485,8 @@ class StageRewording:
         return replace(told, sentences=tuple(told.sentences[place] for place in new))
 
     def _movable(self, told: RetoldStory) -> list[int]:
-        """Places of sentences that may change theirs with the next, as far as a rule can tell from the text.
-
-        One of the two must tell how things are and speak of no person: who is where and does what, and so who may see
-        it, is not in the events, so that other sentences keep their order.
-        """
+        """Places of sentences that may change theirs with the next, as far as a rule can tell from the text: one of the
+        two tells how things are and speaks of no person, as who may see what is done is not in the events."""
         labels = self.stage.file.labels
         said = [fill(text, labels, told.asked) for text in told.texts]
         known = {
@@ -549,11 +541,8 @@ _PERCEIVING = frozenset(("see", "view", "read", "tell", "hear"))
 
 
 class VariantMaker:
-    """Makes variants of the items of some stages.
-
-    stages: with the items that were made of each; items that are not among them, or that say something else by the same
-    id, are told by rules of text.
-    """
+    """Makes variants of the items of some stages. Items that are not among them, or that say something else by the same
+    id, are told by rules of text."""
 
     def __init__(self, stages: Iterable[StageRewording]) -> None:
         self._found: dict[str, tuple[Item, StageRewording, Story]] = {}
@@ -597,11 +586,8 @@ def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) 
 
 
 def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
-    """The function that makes variants of the edition's items.
-
-    path: the user's stage file or folder of them; None, and for a file of items, those of the dataset. Raises
-    ConfigError and ContentError for stage files, files of retold sentences and names that cannot be read.
-    """
+    """The function that makes variants of the edition's items. path: the user's stages; None, and for a file of items,
+    those of the dataset. Raises ConfigError and ContentError for files that cannot be read."""
     names = read_names()
     own = None if path is not None and path.suffix == ".jsonl" else path
     stages = load_stages(own, edition)
