@@ -14,11 +14,8 @@ from collections.abc import Hashable, Sequence
 
 
 class Index:
-    """A multimap from anything hashable to integers below 2**64, valid within this process.
-
-    Of a key only its hash is kept, 64 bits: that any two of a million keys are taken for one has a probability of 3 in
-    10**8. Entries are spread over buckets that are kept sorted, so that an insertion moves a few kilobytes.
-    """
+    """A multimap from anything hashable to integers below 2**64, valid within this process. Of a key only its hash is
+    kept: that any two of a million are taken for one has a probability of 3 in 10**8."""
 
     def __init__(self) -> None:
         self._buckets = [(array("Q"), array("Q")) for _ in range(256)]

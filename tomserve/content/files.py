@@ -50,8 +50,7 @@ def one_line(text: str) -> str:
 
 def check_regular(path: Path, *, alone: bool = False) -> None:
     """Raise ConfigError unless `path` is a regular file or nothing is there. alone: refuse a file with a second name
-    (hard link), too. This is for files that are changed in place, where whoever knows the file by its other name would
-    find it changed."""
+    (hard link), too, as it is to be changed in place."""
     try:
         status = path.lstat()
     except OSError:
@@ -71,10 +70,9 @@ def check_regular(path: Path, *, alone: bool = False) -> None:
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open the regular file `path` and return its file descriptor. A new file gets the permissions that the user's
-    umask leaves. flags: those of `os.open`, but not O_TRUNC; to empty a file use `open_for_writing`. Raises ConfigError
-    for a link or anything else that is no regular file, and, where the flags allow writing, for a file with a second
-    name; OSError where it cannot be opened."""
+    """Open the regular file `path` and return its descriptor. flags: those of `os.open`, but not O_TRUNC. Raises
+    ConfigError for anything that is no regular file and, where it is to be written, has a second name; OSError where it
+    cannot be opened."""
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
     check_regular(path, alone=writing)
     # Another process may have put something else there since: O_NOFOLLOW refuses a link, and O_NONBLOCK does not wait
@@ -113,9 +111,8 @@ def open_for_writing(path: Path) -> IO[bytes]:
 
 
 def create_file(path: Path) -> IO[bytes]:
-    """Create a new file and open it for writing, under a name that is not taken. The name is `path`, or where something
-    has that name, the same with a number before the suffix (``log-2.txt``). The file's attribute `name` holds the path.
-    Raises OSError where it cannot be created."""
+    """Create a new file under a name that is not taken: `path`, or the same with a number before the suffix
+    (``log-2.txt``). Raises OSError where it cannot be created."""
     number, name = 1, path
     while True:
         try:
@@ -132,11 +129,9 @@ def _without_links(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Yield a new file that takes the place of `path` in one step when the block ends: readers see the old file or the
-    new one. The file's attribute `name` holds its temporary path, for code that has to write it by name. What stood at
-    `path` before, even a link, is replaced and not written to. If the block raises, the new file is removed. mode: the
-    new file's permissions, before the umask. Raises ConfigError where `path` is a folder, a device or the like, OSError
-    where the file cannot be written."""
+    """Yield a new file (its path is `name`) that takes the place of `path` in one step when the block ends; what stood
+    there, even a link, is replaced and not written to. mode: its permissions, before the umask. Raises ConfigError
+    where `path` is a folder, a device or the like, OSError where the file cannot be written."""
     check_replaceable(path)
     with temporary_file(path.parent, mode) as file:
         yield file
@@ -178,9 +173,8 @@ _in_use: set[str] = set()  # the paths of the temporary files and folders of thi
 
 @contextlib.contextmanager
 def temporary_file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A new file in a folder, open for writing. If it still has its name when the block ends, it is removed. mode: its
-    permissions, before the umask. The file's attribute `name` is its path. Raises OSError where it cannot be created.
-    """
+    """A new file (its path is `name`) in a folder. If it still has its name when the block ends, it is removed. mode:
+    its permissions, before the umask. Raises OSError where it cannot be created."""
     _sweep(parent)
     path = str(parent / f".tomserve-{secrets.token_hex(8)}.part")
     _in_use.add(path)
@@ -328,9 +322,8 @@ def refuse_hole(path: Path) -> None:
 
 
 def read_json(path: Path, way_out: str) -> Any:
-    """What a small file of JSON holds. way_out: what to do about a broken one. Raises ConfigError by file and line
-    where it is no JSON, too long, or a link, a pipe or the like; FileNotFoundError where it is missing, and OSError
-    where it cannot be read."""
+    """What a small file of JSON holds. Raises ConfigError by file and line (with `way_out`) where it is none, too long,
+    or a link, a pipe or the like; FileNotFoundError and OSError."""
     with open_for_reading(path) as file:
         text = file.read(LONGEST_LINE + 1)
     if len(text) > LONGEST_LINE:
@@ -346,12 +339,10 @@ _LINE = 2048  # bytes that are read at first of a line that is looked up: more t
 
 
 class FileSnapshot:
-    """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
-    A run may be scored while it is still being asked: only the beginning of its journal is read, as long as it was when
-    it was opened, and the digest that is recorded is that of exactly these bytes. path: the file. size: how many of its
-    bytes to read, None for all that it has now; a file that has become shorter is read to its end. The attribute
-    `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for these bytes, and `count` the
-    number of lines; both are known once `lines` has been read to its end."""
+    """A file as it was when it was opened, as a run may be scored while it is asked; what is appended later is not
+    seen. size: how many of its bytes to read, None for all that it has now. `digest` (as ``sha256sum`` prints it, after
+    ``sha256:``) and `count`, the number of lines, are known once `lines` was read to its end. Raises OSError where it
+    cannot be read."""
 
     def __init__(self, path: Path, size: int | None = None) -> None:
         self.path, self.digest, self.count = path, "", 0

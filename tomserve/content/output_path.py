@@ -50,9 +50,8 @@ def parse_folder(text: str) -> Path:
 
 
 def check_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> None:
-    """Raise ConfigError where `path` must not be written. inputs: files that are read, and folders whose files are;
-    None is passed over. own: names of files of a run that may be replaced after all, because this is what the command
-    makes."""
+    """Raise ConfigError where `path` must not be written. inputs: files that are read, and folders whose files are.
+    own: names of files of a run that may be replaced after all."""
     for name in _names(path):
         _refuse_run(path, name, own)
     number = _stream(path)
@@ -73,9 +72,8 @@ def check_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) ->
 
 @contextlib.contextmanager
 def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> Iterator[IO[bytes]]:
-    """Yield a new file whose content takes the place of `path`, or goes to where that leads, when the block ends. The
-    file's attribute `name` holds its path, for code that has to write it by name. If the block raises, nothing is
-    written. inputs, own: as for `check_output`. Raises ConfigError as that does, OSError where it cannot be written."""
+    """Yield a new file (its path is `name`) whose content takes the place of `path`, or goes to where that leads, when
+    the block ends without an error. Raises ConfigError as `check_output` does, OSError."""
     check_output(path, *inputs, own=own)
     number, status = _stream(path), None
     with contextlib.suppress(OSError):

@@ -18,9 +18,8 @@ from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveErro
 
 
 def load_module(path: Path, kind: str) -> ModuleType:
-    """Run the file as a module of its own and return it; while it loads it may import modules beside it, as a script
-    may. kind: what the file is, in one word ("benchmark"), for messages and for the module's name. Raises ConfigError
-    where there is no such file, ContentError with file and line where it cannot be loaded."""
+    """Run the file as a module and return it; it may import modules beside it. kind: what it is, in one word. Raises
+    ConfigError where there is no such file, ContentError with file and line where it cannot be loaded."""
     if not path.is_file():
         raise ConfigError(f"{kind} {str(path)!r}: no such file")
     name = f"tomserve_{kind}_{path.stem}"

@@ -29,9 +29,8 @@ class SignatureCheck(NamedTuple):
 
 
 def sign_text(text: str, key: Path) -> str:
-    """The signature of a text. Where the key has a passphrase and no agent holds it, ssh-keygen asks for it in the
-    terminal. key: a file with a private key, or with the public one of a key that ssh-agent holds. Raises ConfigError
-    where there is no such key, or ssh-keygen does not sign with it; MachineError where ssh-keygen is missing."""
+    """The signature of a text. key: a file with a private key, or with the public one of a key that ssh-agent holds.
+    Raises ConfigError where ssh-keygen does not sign with it; MachineError where ssh-keygen is missing."""
     path = key.expanduser()
     if not path.is_file():
         raise ConfigError(f"{path}: there is no key; make one by `ssh-keygen -t ed25519 -f FILE`, or name another")
@@ -42,9 +41,8 @@ def sign_text(text: str, key: Path) -> str:
 
 
 def check_signature(text: str, signature: str, signers: Path | None = None) -> SignatureCheck:
-    """Check a signature of a text. signature: as `sign_text` gives it; it may come from anybody. signers: the keys that
-    are believed: a file of OpenSSH's "allowed signers" (each line a name and a public key), or a single public key
-    (``.pub``). None to tell only which key it was. Raises ConfigError where the file of signers cannot be read or has a
+    """Check a signature of a text, which may come from anybody. signers: a file of OpenSSH's "allowed signers", or a
+    single public key (``.pub``); None to tell only which key it was. Raises ConfigError where the file of signers has a
     mistake in it, MachineError where ssh-keygen is missing."""
     if not _is_signature(signature):
         return SignatureCheck(False, "is no signature of OpenSSH")

@@ -258,9 +258,9 @@ class YamlLines(dict[Loc, int]):
 
 
 def load_yaml(path: Path, *, own: bool = True) -> tuple[Any, YamlLines]:
-    """Read a YAML file and return its data with the lines of all keys. Raises ContentError for an unreadable, empty or
-    endless file, broken YAML, an alias, values within values without end, or a key that is given twice. own: whether it
-    is the user's own. Somebody else's may be no link and no pipe, and has at most MOST bytes."""
+    """The data of a YAML file with the lines of all keys. own: whether it is the user's own; another may be no link and
+    no pipe, and has at most MOST bytes. Raises ContentError for what is unreadable, empty, endless, broken, or holds an
+    alias, deep nesting, or a key twice."""
     most = files.LONGEST_LINE if own else MOST
     try:
         with path.open("rb") if own else files.open_for_reading(path) as file:
@@ -342,9 +342,8 @@ def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool
 def validate(
     data: Any, model: type[Model], *, path: Path, lines: YamlLines | None = None, context: Any = None
 ) -> Model:
-    """Validate data that has been read as a `model`. Raises ContentError with file, line and field of the first
-    mistake. path: the file to name in the message. lines: the lines of the data's keys, as `load_yaml` returns them;
-    without them no line is named. context: handed to the model's validators."""
+    """Validate data that has been read as a `model`. lines: those of the data's keys, as `load_yaml` gives them.
+    context: for the model's validators. Raises ContentError with file, line and field of the first mistake."""
     try:
         return model.model_validate(data, context=context)
     except pydantic.ValidationError as error:

@@ -77,8 +77,7 @@ class Conversations:
 
     def begin(self, strategy: Asker, item: Item, sample: int = 0) -> Iterable[Request]:
         """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
-        sample: which one it is, where the same is asked several times. Raises ConfigError where the strategy's program
-        makes a mistake."""
+        Raises ConfigError where the strategy's program makes a mistake."""
         if not strategy.is_multi_turn:
             return (self._build(Identity(item.id, strategy.name, 0, sample), strategy.turn(item)),)
         conversation = strategy.conversation(item)
@@ -179,9 +178,8 @@ QuestionFilter = Callable[[Question], bool]  # a function that says whether a qu
 
 
 class RequestCount(NamedTuple):
-    """How many requests are left to ask, and how many there are in all. A program says only in the course of a
-    conversation how many requests it takes, so that each of its conversations that is not finished counts as one
-    request more than it has had."""
+    """How many requests are left to ask, and how many there are in all. Of a program nobody knows how many it takes:
+    each of its open conversations counts as one request more than it has had."""
 
     left: int
     total: int
@@ -235,9 +233,8 @@ class Questions:
     def requests(
         self, conversations: Conversations, wanted: QuestionFilter = lambda question: True
     ) -> Iterator[Request]:
-        """Make the first requests one by one, in an order in which prompts that share a long beginning come together.
-        conversations: makes the requests, and holds the conversations that these requests begin. wanted: tells which
-        questions are to be asked, so that a resumed run renders only those that are left."""
+        """Make the first requests of the wanted questions one by one, in an order in which prompts that share a long
+        beginning come together."""
         for strategy in self.strategies:
             for place in self._in_order(strategy, wanted):
                 for question in self._samples(self.items.ids[place], strategy):

@@ -75,12 +75,10 @@ class Servers:
 def start_server(
     stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None], share: float = 1.0
 ) -> tuple[Server, Target]:
-    """Start a server on this machine: of the small reference model on the CPU, or of the model that was named. stack:
-    stops the server when it is closed. chosen: the target, which has no server yet. folder: the run's folder; the
-    server writes its output to ``server.log`` there. note: called every few seconds with a sentence on how far the
-    start is; an error that it raises ends the waiting. share: how much of each GPU's memory the server may take of what
-    it otherwise would. Returns the server, and the target with the server's address. Raises ServerError, MachineError.
-    """
+    """Start a server of a target that has none, which `stack` stops. folder: of the run; the server writes to
+    ``server.log`` there. note: called every few seconds with how far the start is; an error that it raises ends the
+    waiting. share: of each GPU's memory. Returns the server, and the target with its address. Raises ServerError,
+    MachineError."""
     from tomserve.serving import serve  # most runs are asked of a server that runs
 
     extra = memory_share_flags(chosen.preset, share)
@@ -125,12 +123,11 @@ def check_endpoints(
     waiting: WaitPolicy | None = None,
     note: Callable[[str], None] = lambda message: None,
 ) -> int | None:
-    """Ask every endpoint something small, and check that the longest prompts fit into the model's context. chosen: the
-    servers and the model. questions: what will be asked. sampling: fields of each request. timeout: seconds that one
-    request may take. waiting: how to wait where an endpoint is busy; None for not at all. note: called with a warning
-    where a server that counts no tokens by itself cuts the longest prompt off. Returns the tokens of the longest
-    prompt, None where the server does not count tokens. Raises ServerError where an endpoint does not answer as it
-    should, ConfigError where a prompt and its reply are longer than the context."""
+    """Ask every endpoint something small, and check that the longest prompts fit into the model's context. timeout:
+    seconds of one request. waiting: how to wait where an endpoint is busy; None for not at all. note: is warned where a
+    server cuts the longest prompt off. Returns the tokens of the longest prompt, None where the server counts none.
+    Raises ServerError where an endpoint does not answer as it should, ConfigError where a prompt and its reply do not
+    fit."""
     longest = None
     for address in chosen.endpoints:
         probe = Probe(address, keys.api_key(), timeout, waiting)
@@ -193,9 +190,8 @@ class ServerChanges:
     say: tuple[Callable[[str], None], ...]
 
     def check(self, folder: Path, manifest: Manifest) -> None:
-        """Compare the server with that of the last session that had answers, and record each difference. folder: the
-        run's folder, for messages. manifest: holds the earlier sessions. Raises RunMismatchError where the server is
-        another one, unless the user accepts that."""
+        """Compare the server with that of the last session that had answers, and record each difference. Raises
+        RunMismatchError where it is another one, unless the user accepts that."""
         sessions = [session.to_dict() for session in manifest.sessions]
         for change in provenance.check_same_server(folder, sessions, self.session.to_dict(), accepted=self.accepted):
             self.note(change)
@@ -229,8 +225,7 @@ class ServerChanges:
 
 def refuse_changed_prompts(folder: Path, old: Manifest, asked: Collection[str], strategies: Sequence[Strategy]) -> None:
     """Raise RunMismatchError where strategies have got other prompts since the run began, and its own another name.
-    folder: the run's folder, for messages. old: its manifest. asked: the strategies that have answers in it.
-    strategies: those that are to be asked now."""
+    asked: the strategies that have answers in it."""
     renamed = {}
     for strategy in strategies:
         was = old.strategies.get(strategy.name)
@@ -316,8 +311,7 @@ class Evaluation:
 
     def check_server(self) -> None:
         """Compare the server with the one that answered before. Raises RunMismatchError where it is another one, unless
-        `accept_change` was given. A session that only asks for the noise check may use another server, because the
-        noise check reports that itself."""
+        `accept_change` was given, or only the noise check is asked, which reports that itself."""
         left, options = self._questions().count().left, self.plan.options
         server = make_portable(self.target.server)
         self.session = Session.begin(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
@@ -415,8 +409,8 @@ def open_evaluation(
     options: EvalOptions, listener: Listener | None = None, stop: Stop | None = None, servers: Servers | None = None
 ) -> Iterator[Evaluation]:
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
-    options: what to ask of whom. listener: told what happens [nobody]. stop: ends it early. servers: keeps a server
-    started here for what comes next [it is stopped]. Leaving the context writes the manifest. Raises TomserveError."""
+    servers: keeps a server started here for what comes next [it is stopped]. Leaving the context writes the manifest.
+    Raises TomserveError."""
     listener, stop, began = listener or SilentListener(), stop or Stop(), time.monotonic()
     planning.check_options(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = WaitPolicy(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
@@ -492,9 +486,8 @@ def evaluate(
     stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:
-    """Open an evaluation, ask everything that is left, close it, and return what it did. drive: runs `Evaluation.ask`
-    to its end; a command line gives its own, which handles signals meanwhile. The other parameters are those of
-    `open_evaluation`. The calling thread must have no running event loop. Raises TomserveError."""
+    """Ask everything that is left of an evaluation. drive: runs `Evaluation.ask` to its end; a command line gives its
+    own, which handles signals. The calling thread must have no running event loop. Raises TomserveError."""
     with open_evaluation(options, listener, stop, servers) as evaluation:
         drive(evaluation)
     return evaluation.result()

@@ -106,11 +106,9 @@ def find_reader(
     strategy: str = STRATEGY,
     option: str | None = None,
 ) -> Reader:
-    """Find the model that is to read, and ask its server what it serves. given: the address of a server, or the name of
-    a model or preset that `tomserve serve` runs on this machine. model: which of the models at that address, where it
-    serves several. waiting: how to wait for a server that still loads. strategy: whose prompt it is asked by. option:
-    the name of the option that names the model, if it is another one. Raises ConfigError or ServerError where there is
-    no such server."""
+    """Find the model that is to read. given: the address of a server, or the name of a model or preset that `tomserve
+    serve` runs on this machine. model: which one at that address. strategy: whose prompt it is asked by. option: the
+    name of the option, if it is another one. Raises ConfigError or ServerError where there is no such server."""
     at, option = "://" in given, f"--{option or strategy}"
     if model is not None and not at:
         raise ConfigError(f"{option}-model names a model at the address {option} URL; give the model alone by {option}")
@@ -139,9 +137,8 @@ def reader_at(chosen: Target, name: str = STRATEGY) -> Reader:
 
 
 def check_other(reader: Reader, evaluated: Iterable[Any], answering: Iterable[str] = ()) -> None:
-    """Raise ConfigError where the reader is the model whose replies it would read. evaluated: the names of that model.
-    answering: further names of the reader, such as its replies give. Names are compared without their folders and
-    without regard to letter case."""
+    """Raise ConfigError where the reader is the evaluated model. answering: names that the reader's replies give. Names
+    are compared without folders and letter case."""
     if same := sorted((reader.names | reader_names(answering)) & reader_names(evaluated)):
         raise ConfigError(
             f"--reader: {reader.target.model} is the evaluated model ({same[0]}), which would read its own replies; "
@@ -254,9 +251,8 @@ def reader_requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iter
 
 
 def make_reader_item(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
-    """What the reader is shown, in the form of an item: the lines of the reply in the place of a story, and one more
-    choice, which is none of them. name: its id. offers: the choices, Lettered where they were offered by letter, so
-    that the reply may name one by it."""
+    """What the reader is shown, as an item: the lines of the reply in the place of a story, and one more choice, which
+    is none of them. offers: the choices, Lettered where they were offered by letter."""
     offered = offers.offered if isinstance(offers, LetteredChoices) else ()
     letters = "".join(f"\n{chr(ord('A') + place)}. {choice or OTHER}" for place, choice in enumerate(offered))
     none = none_label(item.choices)
@@ -386,10 +382,9 @@ def _drive(job: ReadingJob) -> None:
 
 
 def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = _drive) -> ReadingOutcome:
-    """Have the reader read what the rules cannot, and make its choices those that scoring uses. drive: runs
-    `ReadingJob.ask` to its end; a command line gives its own, which handles signals meanwhile. Raises ConfigError where
-    the reader is the evaluated model, and other TomserveErrors as an evaluation does. Until all was asked, the choices
-    that were used before stay in use."""
+    """Have the reader read what the rules cannot; until all was asked, the choices that were used before stay in use.
+    drive: runs `ReadingJob.ask` to its end. Raises ConfigError where the reader is the evaluated model, and
+    TomserveErrors as an evaluation does."""
     job.check()
     job.survey.look()
     job.check()
@@ -415,10 +410,9 @@ def read_run(
     stop: Stop | None = None,
     drive: Callable[[ReadingJob], None] = _drive,
 ) -> ReadingOutcome:
-    """Have the reader read what the rules cannot read of a run; its scores are made with the choices from then on.
-    folder: the run's folder, which is locked meanwhile. sample: how many replies that the rules have read are read,
-    too. own, listener, stop, drive: as in ReadingJob and `read_replies`. Raises as `read_replies` does, and ConfigError
-    for a run that holds no replies."""
+    """Have the reader read what the rules cannot read of a run, which is locked meanwhile; its scores are made with the
+    choices from then on. sample: how many replies that the rules have read are read, too. Raises as `read_replies`
+    does, and ConfigError for a run without replies."""
     with RunFolder(folder) as held:
         if (replies := load_replies(folder)) is None:
             raise ConfigError(f"{folder}: nothing was asked yet, so there is nothing to read")

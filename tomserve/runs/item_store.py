@@ -90,9 +90,7 @@ others, so that what is shorter comes before what goes on."""
 
 
 def sort_key(key: tuple[Any, ...]) -> bytes:
-    """Bytes that are ordered as the tuple is: of two such tuples, the smaller one has the smaller bytes. key: texts,
-    integers of 64 bits, and tuples of these. As in any comparison of tuples, what stands at the same place has to be of
-    one type."""
+    """Bytes that are ordered as the tuple is, which holds texts, integers of 64 bits, and tuples of these."""
     return b"".join(map(_part, key))
 
 
@@ -145,10 +143,8 @@ class DrawEntry(NamedTuple):
 
 
 class ItemStore(Sequence[Item]):
-    """A sequence of items, each kept as its line of JSON; reading an item makes it anew. items: the items in their
-    order. draw: how a part of the items is drawn; None draws whole clusters. ids: the items' ids. lines: their lines of
-    JSON. characters: how many characters of text each item has. parts: how many sentences and choices each item has.
-    benchmarks: the names of the benchmarks that the given items name."""
+    """A sequence of items, each kept as its line of JSON; reading an item makes it anew. draw: how a part of the items
+    is drawn; None draws whole clusters."""
 
     def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
         self.ids: list[str] = []

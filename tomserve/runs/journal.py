@@ -47,9 +47,8 @@ _TYPES = tuple(_KINDS.values())
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Read the rows of a journal, each with the byte offset of its line. An incomplete last line is left out. Raises
-    ConfigError that names the line where it is no row, as somebody may have edited the file, and where `path` is a
-    link, a pipe or the like."""
+    """Read the rows of a journal, each with the byte offset of its line; an incomplete last line is left out. Raises
+    ConfigError by line where it is no row, and where `path` is a link, a pipe or the like."""
     offset = 0
     try:
         with files.open_for_reading(path) as file:
@@ -376,9 +375,8 @@ _UNPACKED: dict[tuple[int, str, int, int, int], Path] = {}  # the journals that 
 
 
 def journal_path(folder: Path) -> Path:
-    """The path of a run's journal, from which it can be read; there need be none yet. That of a packed run is a
-    temporary file, which must not be changed. Raises ConfigError as `read_chunks` does, and MachineError where there is
-    no room to unpack it."""
+    """The path from which a run's journal can be read; there need be none yet. That of a packed run is a temporary
+    file. Raises ConfigError as `read_chunks` does, MachineError where there is no room to unpack it."""
     if not is_packed(folder):
         return folder / JOURNAL
     packed = folder / PACKED
@@ -406,9 +404,8 @@ def journal_path(folder: Path) -> Path:
 
 
 def restore_journal(folder: Path, say: Callable[[str], None] = lambda text: None) -> bool:
-    """Unpack a run's journal in its place, as rows are to be added. Returns whether it was packed. folder: the run's
-    folder, which this process has locked. say: is told that it is done. Raises ConfigError as `read_chunks` does, and
-    JournalError where there is no room."""
+    """Unpack the journal of a locked run in its place, as rows are to be added. Returns whether it was packed. Raises
+    ConfigError as `read_chunks` does, and JournalError where there is no room."""
     if not is_packed(folder):
         with contextlib.suppress(FileNotFoundError):
             (folder / PACKED).unlink()  # a packing was ended before it had removed the journal, which counts

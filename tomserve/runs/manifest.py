@@ -210,9 +210,8 @@ class Session(ManifestPart):
     def begin(
         cls, target: Target, server: Mapping[str, Any], *, asked: bool, limit: int | None, where: Collection[str] = ()
     ) -> Session:
-        """A session that begins now. target: who is asked. server: what the server reports of itself. asked: whether
-        the run's own questions are asked. limit: to how many items the user limits the run, None for all. where: the
-        user's conditions, empty for the benchmark's own."""
+        """A session that begins now. server: what the server reports of itself. asked: whether the run's own questions
+        are asked. where: the user's conditions, empty for the benchmark's own."""
         reported = {name: value for name, value in server.items() if value is not None or name != "revision"}
         named = {"model": target.model, "revision": target.revision, **reported}
         own = {"asked": asked, "tomserve": __version__, "limit": limit}
@@ -330,10 +329,9 @@ class Manifest(ManifestPart):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
     def take_over(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
-        """Take over the history of a run that is resumed, after checking that it asks the same of the same model. old:
-        the manifest as it was. folder: the run's folder, for messages. asked: the strategies that have rows in the
-        journal; where there are none, the run may still become a different one. Raises RunMismatchError at the first
-        difference that a run may not have."""
+        """Take over the history of a run that is resumed. asked: the strategies that have rows in the journal; where
+        there are none, the run may still become a different one. Raises RunMismatchError at the first difference that
+        it may not have."""
         refuse_closed(folder, old.measured, old.foreign)
         if asked:
             self._check_same(old, folder, asked)
@@ -400,9 +398,8 @@ class Manifest(ManifestPart):
 
 
 def make_portable(value: Any) -> Any:
-    """A value in which paths of this machine are replaced, so that it can be shared. The checkout becomes ".", the home
-    folder "~", and the Python interpreter "python", in lists and dictionaries as well. It is for fields that only say
-    where something was; nothing reads such a path back."""
+    """A value in which paths of this machine are replaced (by ".", "~", "python"), in lists and dictionaries as well,
+    so that it can be shared; nothing reads such a path back."""
     if isinstance(value, dict):
         return {name: make_portable(inner) for name, inner in value.items()}
     if isinstance(value, list):

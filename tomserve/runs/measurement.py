@@ -89,15 +89,12 @@ class MeasuredRun:
         command: str | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> MeasuredRun:
-        """Begin a measured run, or go on with one that was interrupted. folder: the run's folder, made where it is
-        missing. study: the name of the study that reads the table. model, revision: the model's name, and a digest or
-        name of its exact version. benchmark, benchmark_digest: where the items come from, and a digest of them.
-        settings: everything else that decides what the table will hold, as JSON can hold it (NumPy numbers and tuples
-        are taken as well). environment: hardware and versions of libraries, which may differ between sessions and are
-        noted for each. command: the command that makes the run, which is told to whoever wants to make it again. more:
-        further fields of the manifest, such as `benchmark_path`. Raises RunMismatchError that names the first
-        difference where the folder holds another measurement, of which a file of work or the table is there, or
-        answers; ConfigError and MachineError as RunFolder does."""
+        """Begin a measured run, or go on with one that was interrupted. study: the study that reads the table.
+        benchmark, benchmark_digest: where the items come from. settings: everything else that decides what the table
+        will hold, as JSON can hold it (NumPy numbers and tuples are taken as well). environment: hardware and versions
+        of libraries, which may differ between sessions. command: what makes the run again. more: further fields of the
+        manifest. Raises RunMismatchError by the first difference where the folder holds another measurement that has
+        begun, or answers; ConfigError and MachineError as RunFolder does."""
         path = folder
         given = {
             **{"schema": 1, "run": run_name(path), "kind": MEASURED, "study": study},
@@ -208,9 +205,8 @@ def measured_manifest(folder: Path) -> Manifest | None:
 
 
 def refuse_measured(folder: Path, what: str, way_out: str = "") -> None:
-    """Raise ConfigError where that run is a measured one, which says what cannot be done with it, and the way out.
-    what: what was asked for, to follow "it", such as "cannot be scored again". way_out: what to do instead; where
-    nothing is given, how the run is made again."""
+    """Raise ConfigError where that run is a measured one. what: what cannot be done, to follow "it", such as "cannot be
+    scored again". way_out: what to do instead of measuring it again."""
     if (manifest := measured_manifest(folder)) is not None:
         error = f"{folder}: holds a measurement and no answers, so that it {what}"
         raise ConfigError(f"{error}; {way_out or suggest_repeat(manifest)}")
@@ -225,9 +221,8 @@ def suggest_repeat(manifest: Manifest) -> str:
 
 
 def read_table_bytes(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder.Record]:
-    """The bytes of a measured run's table, and the record of what belongs to it (its items and its digest). Raises
-    ConfigError where the measurement is not finished, and where the table is missing or another one than was measured.
-    """
+    """The bytes of a measured run's table, and its record. Raises ConfigError where the measurement is not finished,
+    and where the table is missing or another one than was measured."""
     table = manifest.table
     if not manifest.complete or table is None:
         raise ConfigError(f"{folder}: its measurement is not finished; repeat the command that began it to go on")

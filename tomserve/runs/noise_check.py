@@ -58,9 +58,8 @@ class NoiseSample(NamedTuple):
 
 
 def make_noise_record(manifest: Manifest, new: NoiseSample) -> NoiseRecord:
-    """The record of a noise check for the manifest. manifest: that of the run, with the record of an earlier check if
-    there was one. new: what is drawn now. The numbers of requests in flight stay those of the first check. After a
-    check of more items, a later one of fewer items leaves share, seed and counts as they are."""
+    """The record of a noise check for the manifest. The numbers of requests in flight stay those of the first check;
+    after a check of more items, one of fewer leaves share, seed and counts as they are."""
     before = manifest.noise or NoiseRecord()
     drawn = {"share": new.share, "seed": LIMIT_SEED, "items": new.items, "of": new.of}
     return NoiseRecord(
@@ -71,9 +70,8 @@ def make_noise_record(manifest: Manifest, new: NoiseSample) -> NoiseRecord:
 
 
 def find_other_engines(manifest: Manifest) -> list[str]:
-    """The engines that answers of the run came from and that differ from the engine of the last session. An answer that
-    changes in the noise check may then change because of the engine. Only properties that are known of both engines are
-    compared."""
+    """The engines that answers of the run came from and that differ from that of the last session in a property known
+    of both: an answer may then change because of the engine."""
     *_, last = manifest.sessions
     return sorted({_engine(session) for session in manifest.sessions if session.asked and _differ(session, last)})
 
@@ -119,9 +117,8 @@ class NoiseCheck:
         return left
 
     def phases(self, manifest: Manifest) -> Iterator[Phase]:
-        """One phase for each number of requests in flight; the check is recorded in the manifest first. Each phase
-        closes its file when the next one begins. To be called after the run itself was asked, because only then it is
-        known how many requests were in flight there."""
+        """One phase for each number of requests in flight, after the check was recorded. To be called after the run
+        itself was asked, as only then it is known how many were in flight there."""
         manifest.noise = make_noise_record(manifest, self.sample)
         if others := manifest.noise.other_engines:
             self.listener.message(

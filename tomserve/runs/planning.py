@@ -250,9 +250,9 @@ class VariedItems:
 
 
 def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
-    """The items that are no variants, and those that are, checked against their originals. Raises ConfigError for a
-    variant whose original is not among the items, or is a variant itself; whose choices or right answer do not stand
-    for those of its original; and whose factor `variant` names no kind."""
+    """The items that are no variants, and those that are. Raises ConfigError for a variant whose original is missing or
+    a variant itself, whose choices or right answer do not stand for the original's, and whose factor `variant` names no
+    kind."""
     originals, given = every.split_variants()
     places = {name: place for place, name in enumerate(originals.ids)} if len(given) else {}
     for line in given.lines:
@@ -284,10 +284,9 @@ def add_variants(
     retelling: Callable[[str], Retell],
     taken: Iterable[str] = (),
 ) -> VariedItems:
-    """The originals with their variants. originals: the questions of the run. given: variants that came with the items,
-    some of other questions perhaps. kinds: the kinds of variants that are wanted; empty for those that were given.
-    retelling: what tells the items of a benchmark otherwise, by the benchmark's name (see
-    tomserve.benchmarks.retelling). taken: the ids of all items, asked or not, none of which a variant may get."""
+    """The originals with their variants. given: variants that came with the items. kinds: the kinds that are wanted;
+    empty for those that were given. retelling: what tells the items of a benchmark otherwise, by its name. taken: ids
+    that no variant may get."""
     chosen = frozenset(originals.ids if kinds or len(given) else ())
     wanted = {kind.name for kind in kinds}
     fitting = (entry for entry in given.entries() if not wanted or entry.kind in wanted)
@@ -414,9 +413,8 @@ class Plan:
         return self.varied.record() if whole is None else whole.variants
 
     def resume(self, asked: Collection[str], again: Collection[str]) -> Plan:
-        """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
-        A run that an earlier version of tomserve began, which drew other items, is so finished before it grows. asked:
-        ids of the items that the run was ever to ask. again: ids of those in its noise check."""
+        """The plan for a run that was begun: a limit, and a noise check, first take the items that it took before.
+        asked, again: ids of the items that the run, and its noise check, were ever to ask."""
         originals = self.wanted.take(self.options.limit, asked)
         varied = self.varied
         if originals.ids != varied.originals.ids:
@@ -427,9 +425,8 @@ class Plan:
 
 
 def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target | None = None) -> Plan:
-    """Make the plan: load the items, choose the server, load the strategies. waiting: how to wait for a server that is
-    busy or still loads. chosen: the model, where the caller knows it and no server is to be looked for. Raises
-    TomserveError where an option is wrong or does not fit the others."""
+    """Load the items, choose the server (unless it is `chosen`), load the strategies. Raises TomserveError where an
+    option is wrong or does not fit the others."""
     if options.transport not in transports.TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
     noise_check.check_share(options.noise_check)

@@ -33,9 +33,8 @@ LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 
 
 class Listener(Protocol):
-    """Something that is told what an evaluation does. Its methods are called from the thread that evaluates. An
-    evaluation has one or several phases (see tomserve.runs.conversations). Every `row` and `status` belongs to the
-    phase that has begun."""
+    """Something that is told what an evaluation does, from the thread that evaluates. Every `row` and `status` belongs
+    to the phase that has begun."""
 
     def message(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""

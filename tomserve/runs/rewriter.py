@@ -198,13 +198,11 @@ def write_variants(
     policy: RetryPolicy | None = None,
     drive: Callable[[RewritingJob], None] = _drive,
 ) -> RewritingReport:
-    """Write the items and their variants of these kinds to a file of items, and say what became of each. retelling:
-    gives the function that retells the items of a benchmark. rewriter: the model that rewrites what no record and no
-    rule can tell otherwise; None for none. out: the file; the replies of the models are kept beside it (see
-    `rewriting_journal`). listener: told what happens. verifier: a second model, which answers originals and rewritings
-    in the place of the rewriter. stop, policy: as in RewritingJob. drive: runs its `ask` to its end; a command line
-    gives its own, which handles signals meanwhile. Raises TomserveError as an evaluation does, ConfigError where a file
-    cannot be written. Every reply that came is kept, and the file is written only once everything was asked."""
+    """Write the items and their variants of these kinds to a file of items, once everything was asked; replies are kept
+    beside it (see `rewriting_journal`). retelling: gives the function that retells the items of a benchmark. rewriter:
+    the model that rewrites what no record and no rule can tell otherwise. verifier: a second model, which answers in
+    its place. drive: runs `RewritingJob.ask` to its end. Raises TomserveError as an evaluation does, ConfigError where
+    a file cannot be written."""
     made: dict[tuple[str, Kind], Item] = {}
     dropped: dict[tuple[str, Kind], str] = {}
     named = {kind.name: kind for kind in kinds}

@@ -49,11 +49,10 @@ LOOKS, LOOK = 25, 0.01  # how often a lock that is held is tried again, and afte
 
 
 def run_path(run: str) -> Path:
-    """The folder of a run that is given by name or path; it need not exist. A text that begins with ``/``, ``./``,
-    ``../`` or ``~`` is a path. Any other is a name below the folder of all runs, also one with slashes: ``pilot/first``
-    is ``runs/pilot/first``, and so is ``runs/pilot/first``. Only where there is no run of that name, but one at that
-    path from the working directory, that one is meant. Raises ConfigError for a name with other characters than file
-    names should have, as ``..`` would be."""
+    """The folder of a run given by name or path; it need not exist. A text that begins with ``/``, ``./``, ``../`` or
+    ``~`` is a path, any other a name below the folder of all runs, with or without ``runs/`` before it; only where
+    there is no run of that name, but one at that path from the working directory, that one is meant. Raises ConfigError
+    for characters that file names should not have, and ``..``."""
     if run.startswith(("/", "./", "../", "~")):
         return Path(run).expanduser()
     root, given = runs_root(), Path(run)
@@ -68,9 +67,8 @@ def run_path(run: str) -> Path:
 
 
 def runs_below(folder: Path) -> Iterator[Path]:
-    """Yield the folders of all runs in a folder and in its folders, sorted by name. What lies in a run is not searched,
-    nor what a link leads to, unless it is a run itself. The parts of an evaluation are left out, as they make one run
-    together."""
+    """Yield the folders of all runs below a folder, by name. What lies in a run is not searched, nor what a link leads
+    to, unless it is a run; parts of an evaluation are left out."""
     if holds_parts(folder):
         return
     try:
@@ -140,8 +138,7 @@ def find_answered_run(run: str | None) -> Path:
 
 def answers_folder(run: str) -> Path:
     """The folder of a run, given by name or path, that is to hold answers; it need not exist. Raises ConfigError as
-    `run_path` does, and RunMismatchError where it holds what no answers can be added to: a measurement, or another
-    tool's replies."""
+    `run_path` does, RunMismatchError for a measurement or another tool's replies."""
     path = run_path(run)
     if _is_run(path):
         check_files(path)
@@ -151,10 +148,8 @@ def answers_folder(run: str) -> Path:
 
 
 def check_files(folder: Path, *, change: bool = False) -> None:
-    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like. A run may come from
-    somebody else, and a link in it could make tomserve read or change other files of the user. The run folder itself
-    may be reached through a link. change: whether the run is resumed: then files that are written to in place may have
-    no second name (hard link)."""
+    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like, as a run may come from
+    somebody else. change: whether it is resumed: then files that are written to in place may have no hard link."""
     for name in REPLACED + CHANGED:
         files.check_regular(folder / name, alone=change and name in CHANGED)
         files.refuse_hole(folder / name)
@@ -186,11 +181,9 @@ def read_asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> list[str]:
-    """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
-    dataset. Returns the ids of these items. folder: the run's folder. items: what is asked now. fresh: whether to drop
-    the items of an earlier attempt that asked nothing. Items that are there already were checked when they were
-    written, so that only their ids are read unless some items are new. Where the file holds exactly these items, as
-    that of a resumed run mostly does, its lines are not even parsed."""
+    """Keep every item that the run was ever to ask in ``items.jsonl``, and return their ids. fresh: whether to drop the
+    items of an earlier attempt that asked nothing. Items that are there were checked when they were written: only their
+    ids are read, and nothing where the file holds exactly these items."""
     path = folder / "items.jsonl"
     there = path.exists() and not fresh
     if there and _holds_just(path, items):

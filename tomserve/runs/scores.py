@@ -153,9 +153,9 @@ _NOT_SCORED = "cannot be scored again"
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
-    """Score a run without keeping the table, which has one row for each item and strategy. items: a JSONL file of items
-    to score against instead of the run's own. note: called with a sentence on each file that could not be read as a
-    whole. Raises ConfigError where the folder is no run or a measured one, or its items are broken."""
+    """Score a run without keeping the table. items: a JSONL file of items to score against instead of the run's own.
+    note: called with a sentence on each file that could not be read as a whole. Raises ConfigError where the folder is
+    no run or a measured one, or its items are broken."""
     with files.temporary_folder() as scratch:
         _score(scratch / runfolder.TABLE, folder, items, note)
         return pl.read_parquet(scratch / runfolder.TABLE)
@@ -233,9 +233,8 @@ def read_current_record(folder: Path) -> Record | None:
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
-    """The scores of a run, or of a file with a score table. source: a run's name or path, or a .parquet, .jsonl or .csv
-    file; None for the newest run. note: called with a sentence on each thing that could not be read. Raises ConfigError
-    where there is no such source."""
+    """The scores of a run (name or path; None for the newest), or of a .parquet, .jsonl or .csv file. note: called with
+    a sentence on each thing that could not be read. Raises ConfigError where there is no such source."""
     if source is None or not source.endswith(TABLES):
         folder = find_run(source)
         scores, source = scores_of(folder, note=note), str(folder)

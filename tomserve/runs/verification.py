@@ -129,11 +129,10 @@ class SealBreak(NamedTuple):
 
 
 def seal(folder: Path, key: Path | None = None) -> SealLink:
-    """Seal a run as it is now: add a link to its seal, which begins with this one where it has none. folder: the run's
-    folder, which is locked meanwhile. key: the SSH key to sign with; None for no signature. Returns the new link; where
-    nothing has changed since the newest one, and no signature is wanted that it lacks, that one. Raises ConfigError
-    where the folder holds no run, where its journal ends in half a line, and where it is not as an earlier link says;
-    MachineError where the folder is in use or cannot be written."""
+    """Seal a run as it is now, which is locked meanwhile: add a link to its seal, unless nothing has changed since the
+    newest one. key: the SSH key to sign with; None for no signature. Raises ConfigError where the folder holds no run,
+    its journal ends in half a line, or it is not as an earlier link says; MachineError where it is in use or cannot be
+    written."""
     with RunFolder(folder):
         sealed_before = Seal.read(folder)
         links = sealed_before.links if sealed_before is not None else ()
@@ -287,9 +286,8 @@ class KeyComparison:
 
 
 class RunPrompts:
-    """The prompts of a run, made from its items, by today's strategies of the same digests, for its model. folder: the
-    run's folder. manifest: that of the run. given: folders of the user's own strategies. Raises ConfigError where the
-    items cannot be read."""
+    """The prompts of a run, made from its items by today's strategies of the same digests. given: folders of the user's
+    own strategies. Raises ConfigError where the items cannot be read."""
 
     def __init__(self, folder: Path, manifest: Manifest, given: Sequence[str] = ()) -> None:
         self._manifest = manifest
@@ -359,9 +357,8 @@ def recorded_sampling(manifest: Manifest) -> Sampling:
 
 
 def find_same_strategy(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = None) -> Strategy | None:
-    """The strategy of today that asks what that one of a run asked, by its digest; None where there is none. Only
-    strategies of this user's content are looked at, by their names, and the folder `own` that the user gave: what a run
-    folder says is never a path to look for one."""
+    """The strategy of today of the same digest; None where there is none. Only names of this user's content are looked
+    at, and the folder `own` that he gave: what a run folder says is never a path."""
     if own is None and name not in known.list_strategies():
         return None
     for options in _options(asked, manifest):

@@ -39,9 +39,8 @@ the reader was not asked, or has not replied."""
 
 
 class GradeFiles(NamedTuple):
-    """Where the choices about some replies are kept. A choice belongs to what was read (question, choices and text) and
-    not to a place in a run: equal replies are read once, and a choice is never used for a reply that has changed. The
-    rules come first: a choice is looked at only where they find no answer in a whole reply."""
+    """Where a reader's choices are kept. A choice belongs to what was read (question, choices and text): equal replies
+    are read once, and it is never used for a reply that has changed, nor where the rules find an answer."""
 
     journal: Path  # the rows
     record: Path  # which reader's rows count

@@ -31,9 +31,8 @@ BOM = b"\xef\xbb\xbf"  # the bytes with which some programs begin a file of UTF-
 
 
 class ItemFile:
-    """The items of a JSONL file by id, and which of them tell the same story. path: the file. Raises ContentError with
-    file and line for a line that is no item: when the file is opened, if it is not JSON, has no id or one that was
-    given before, else when the item is read."""
+    """The items of a JSONL file by id, and which of them tell the same story. Raises ContentError by line: on opening
+    for what is not JSON, has no id or one given before, else when the item is read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -173,17 +172,14 @@ class Problems:
 
 
 class ResponseFile:
-    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy, model and sample. Of two
-    responses to the same question the later counts, unless they are different samples of it (`sample`). A line needs
-    `item`, and `text` or a `status` that says why there is none; `strategy` ("vanilla"), `model`, `turn` (0), `sample`
-    (0) and `status` ("ok") may be left out. Any text is a status; an unknown one is a failure (see tomserve.status).
-    Lines that are no such rows, or name unknown items, are counted in `problems`. path: the file. known: the items.
-    model: the model of lines that name none. foreign: whether another tool wrote the file; then lines that replace
-    others are counted (`repeated`), which in a journal are retries. size: how many bytes to read; None for all that the
-    file has when it is opened. talking: the strategies whose questions take several turns. Of a conversation the row
-    that ended it counts (field `closes`), with the text that the conversation came to (`conclusion`) where that is
-    another one than the row's own; where no row ended it, it is a row of status "unfinished" without an answer. Raises
-    ConfigError where the file, or every line of it, cannot be read, or where a status is no text."""
+    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy, model and sample. Of two to
+    the same question the later counts. A line needs `item`, and `text` or a `status` that says why there is none;
+    `strategy` ("vanilla"), `model`, `turn` (0), `sample` (0) and `status` ("ok") may be left out. Lines that are no
+    such rows, or name unknown items, are counted in `problems`. foreign: whether another tool wrote it; then lines that
+    replace others are counted (`repeated`), which in a journal are retries. size: how many bytes to read. talking: the
+    strategies that take several turns: of a conversation the row that ended it counts (`closes`), with what it came to
+    (`conclusion`); without one it is "unfinished". Raises ConfigError where the file, or every line of it, cannot be
+    read, or where a status is no text."""
 
     _needed = True  # whether a file without any usable line is refused
 
@@ -322,9 +318,8 @@ class ResponseFile:
         return self._latest.height
 
     def sort_rows(self, places: Collection[int] | None = None) -> pl.DataFrame:
-        """The rows that count, sorted by item, model, strategy and sample: the `place` of the item in `ItemFile.ids`,
-        the `arm`, the `offset` of the line (`row` reads it), and the number of the `question`, whose samples the rows
-        of one number are. places: only the rows of these items; None for all."""
+        """The rows that count, sorted by item, model, strategy and sample: `place` of the item, `arm`, `offset` of the
+        line, and the number of the `question` whose samples they are. places: only the rows of these items."""
         rows = self._latest
         if places is not None:
             rows = rows.filter(pl.col("place").is_in(pl.Series(list(places), dtype=pl.UInt32).implode()))
@@ -367,9 +362,8 @@ class ResponseFile:
         return set(self._latest["place"].unique())
 
     def key_by_first_turn(self, places: Collection[int]) -> None:
-        """From now on give a row that stands for a conversation about one of these items the key of its first turn. Two
-        conversations are comparable where they began with the same request: what they ask later follows from the
-        replies."""
+        """From now on give rows of conversations about these items the key of their first turn: two are comparable
+        where they began with the same request, as what is asked later follows from the replies."""
         for _, _, line in self.file.lines() if self._talking else ():
             row = self._parse(line) if line.endswith(b"\n") else ""
             if not isinstance(row, str) and row["turn"] == 0 and row["strategy"] in self._talking:
@@ -379,9 +373,8 @@ class ResponseFile:
 
 
 class NoiseFile(ResponseFile):
-    """The replies of the noise check, by item, strategy and number of requests in flight (`concurrency`). Of two the
-    later counts. They are compared with the scored replies and are not scored themselves, so that a file without any
-    usable line is no error: nothing was asked again."""
+    """The replies of the noise check, by item, strategy and number of requests in flight (`concurrency`). They are
+    compared and not scored, so that a file without any usable line is no error."""
 
     _needed = False
     _again: dict[tuple[int, str], list[tuple[int, int, int]]] | None = None

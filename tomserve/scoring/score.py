@@ -70,12 +70,10 @@ def score_row(
     *,
     reader: GraderChoices | None = None,
 ) -> dict[str, Any]:
-    """The values of one row of the score table, without those of `item_fields` and `noise_fields`. run, model: their
-    names. item: the question. row: the response, with `strategy`, `status` and `text`. chain_asked: whether the
-    strategy asked for a chain of beliefs; then a missing one scores 0. others: the compiled rationales of other
-    questions about the same story, which tell whether a wrong belief is another person's. scoring: what the item's
-    benchmark adds. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
-    ContentError where a metric of the benchmark fails."""
+    """The values of one row of the score table, without those of `item_fields` and `noise_fields`. row: the response,
+    with `strategy`, `status` and `text`. chain_asked: whether the strategy asked for a chain; then a missing one scores
+    0. others: the compiled rationales of other questions about the same story. reader: the choices of a model that has
+    read what the rules could not. Raises ConfigError or ContentError where a metric of the benchmark fails."""
     reading = read_response(item, row, scoring.lettered)
     status = inert(row["status"])
     if reader is not None and is_unread(row, reading) and (choice := reader.choice(item, row)):
@@ -146,8 +144,8 @@ def noise_fields(
     item: Item, row: Mapping[str, Any], again: Sequence[tuple[int, Mapping[str, Any]]], lettered: bool = False
 ) -> dict[str, list[int]]:
     """The columns noise_: where replies to the same request differ from the response that is scored. again: these
-    replies, each with the number of requests in flight when it was asked. A reply that was copied from an equal
-    prompt's is left out, and so is a reply to another request. lettered: as in Scoring."""
+    replies, each with the number of requests in flight; copies of an equal prompt's and replies to another request are
+    left out."""
     if row["status"] not in ANSWERS:
         return {}
     reading = read_response(item, row, lettered)
@@ -173,9 +171,8 @@ def noise_fields(
 
 
 def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
-    """The values of the columns that belong to the item, whatever was answered. They are its names, what chains that
-    know nothing of the story would score, which simple rules answer it right, its design factors, and what its
-    benchmark adds."""
+    """The values of the columns that belong to the item, whatever was answered: its names, the floors, which simple
+    rules answer it right, its design factors, and what its benchmark adds."""
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     for compute in _OF_ITEMS:
         fields.update(compute(item, NO_REPLY))
@@ -230,14 +227,10 @@ def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]
 
 
 def choose_majority(records: Sequence[Row]) -> int:
-    """The place of the record that stands for all of them: the first that gave the answer that most of them give.
-    Self-consistency (Wang et al., ICLR 2023, section 2, without weights): of answers that equally many samples give,
-    the one that came with the lowest sample number counts, and a sample without a readable answer does not vote. Every
-    column of the row, such as those of the chain, is that of the record chosen here; where no sample gave an answer, of
-    the first one. Another tool that graded the samples (see tomserve.scoring.grades) need not say what it read. If it
-    counts one as right without saying its answer, or says none of a question, the marks vote instead: right or wrong.
-    records: the scored samples of one question in their order, each with its `answer`, None where none was read. Where
-    these do not say what another tool graded, the first with the mark that most of them have."""
+    """The place of the record that stands for all samples of a question: the first with the answer that most of them
+    give. Self-consistency (Wang et al., ICLR 2023, section 2, without weights): of equally frequent answers that of the
+    lowest sample counts, and a sample without a readable answer does not vote. Where another tool graded the samples,
+    and counts one as right without saying its answer, or says none, the marks vote instead."""
     given = [record["answer"] for record in records]
     marks = [bool(record["correct"]) if _is_grade_final(record) else None for record in records]
     silent = any(mark and answer is None for mark, answer in zip(marks, given, strict=True))
@@ -345,10 +338,9 @@ def build_frame(
     columns: Columns,
     reader: GraderChoices | None = None,
 ) -> pl.DataFrame:
-    """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
-    for each item and then repeated for its rows. run: the run's name. answered: the items with their responses. chains,
-    lettered: the strategies that ask for a chain of beliefs, and those that show the choices as A, B, C. columns: the
-    columns besides the standard ones. reader: the choices of a model that has read what the rules could not."""
+    """The score table of items with their responses. Columns that belong to the item are half of all and most of the
+    work, so they are computed once for each item. chains, lettered: the strategies that ask for a chain of beliefs, and
+    those that show the choices as A, B, C."""
     places: dict[str, int] = {}
     fields: list[dict[str, Any]] = []
     place_of: list[int] = []

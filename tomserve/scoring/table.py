@@ -53,12 +53,10 @@ def write_score_table(
     rules: ScoringLookup = plain_scoring,
     reader: GraderChoices | None = None,
 ) -> None:
-    """Score every response into a Parquet file, part by part. items, responses: the files to read. path: the file to
-    write. run: the run's name. chains: the strategies that ask for a chain of beliefs; there a missing chain scores 0,
-    elsewhere it is null. lettered: the strategies that show the choices as A, B, C. noise: the replies of the noise
-    check, which are compared and not scored. rules: what the benchmarks of the items add. reader: the choices of a
-    model that has read what the rules could not. Raises ConfigError or ContentError where a metric of a benchmark
-    fails, OSError where the file cannot be written."""
+    """Score every response into a Parquet file, part by part. chains: the strategies that ask for a chain of beliefs;
+    there a missing chain scores 0, elsewhere it is null. lettered: those that show the choices as A, B, C. rules: what
+    the benchmarks add. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
+    ContentError where a metric of a benchmark fails, OSError where the file cannot be written."""
     columns = Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
     columns = columns.with_originals(items.original) if items.varied else columns
     if responses.foreign and len(responses.places) < len(items.ids):
@@ -101,11 +99,9 @@ def score_table(
     rules: ScoringLookup = plain_scoring,
     lettered: Collection[str] = (),
 ) -> pl.DataFrame:
-    """Score pairs of an item and its response into a table in memory; samples of one question become one row. run,
-    model: their names. answered: the pairs; a response has `strategy`, `status` and `text`, and a `sample` from 1 on
-    where it is a further sample of a question. chains: the strategies that ask for a chain of beliefs. rules: what the
-    benchmarks of the items add. lettered: the strategies that show the choices as A, B, C. Every factor of the items
-    becomes a column. Raises ConfigError or ContentError where a metric of a benchmark fails."""
+    """Score pairs of an item and its response into a table in memory; samples of one question become one row. A
+    response has `strategy`, `status` and `text`, and a `sample` from 1 on where it is a further sample. Other
+    parameters and errors: see `write_score_table`."""
     questions: dict[tuple[str, Any, Any, int], tuple[Item, list[Mapping[str, Any]]]] = {}
     factors: dict[str, set[type]] = {}
     rows = [(item, {"model": model, **row}) for item, row in answered]
@@ -182,9 +178,8 @@ def read_table(source: str) -> pl.DataFrame:
 
 
 def cast_columns(frame: pl.DataFrame, path: str) -> pl.DataFrame:
-    """A score table with its known columns first, in order and of their types. frame: the table as it was read; true
-    and false may also be the texts "true" and "false", or 1 and 0. path: the file, for messages. Raises ConfigError by
-    file, column and value for what does not fit."""
+    """A score table with its known columns first, in order and of their types; true and false may also be texts, or 1
+    and 0. Raises ConfigError by file, column and value for what does not fit."""
     known = [name for name in COLUMNS if name in frame.columns]  # JSON lines may have their fields in any order
     if not known:
         shown = ", ".join(frame.columns[:8]) or "none"
