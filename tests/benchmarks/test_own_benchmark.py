@@ -1,7 +1,9 @@
 """A benchmark in a file of one's own: asked, scored, analysed, and what its mistakes lead to."""
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,7 +61,7 @@ def test_a_run_of_a_file_has_its_metric_and_runs_nothing_without_it(asked: Path,
     planted = written(asked, f"open({str(tmp_path / 'was-run')!r}, 'w')\n{HEAD}BENCHMARK = Benchmark('keys', load)\n")
     manifest["benchmark_file"] = {"name": "own.py", "path": str(planted), "digest": ""}
     (asked / "manifest.json").write_text(json.dumps(manifest))
-    (asked / "scores.parquet").unlink()
+    shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "tomserve/scores")
     done = cli("score", asked)
     assert done.code == 0
     assert "scored with the standard metrics alone" in done.err
