@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.hitom_stories import stories
 from tomserve.benchmarks.hitom.events import (
-    OTHER,
     QUESTION_WORDINGS,
-    SHORT,
     VERBS,
     Claim,
     Distractor,
@@ -21,9 +19,11 @@ from tomserve.benchmarks.hitom.events import (
     Stay,
     Story,
     Tell,
+    other_wordings,
     read_any_question,
     read_question,
     read_story,
+    short_wordings,
     write_question,
 )
 from tomserve.prompting.persons import find_people
@@ -50,17 +50,17 @@ def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
     for text, event in SENTENCES.items():
         assert (Story.parse([text]).events, event.text()) == ((event,), text)
         sort = event.sort
-        texts = {event.text(wording) for wording in OTHER[sort]}
+        texts = {event.text(wording) for wording in other_wordings()[sort]}
         assert len(texts | {text}) >= 3
-        if sort in SHORT:
-            texts.add(short := event.text(SHORT[sort]))
+        if sort in short_wordings():
+            texts.add(short := event.text(short_wordings()[sort]))
             assert len(short.split()) < len(text.split()), event
         for other in texts:
             assert read_story([*FRAME, other]).events[-1] == event
             with pytest.raises(ValueError, match="unknown sentence"):
                 Story.parse([other])  # the released file is read as strictly as before
     for sort, word in (("claim", "public"), ("tell", "private")):
-        assert all(word in wording.template.lower() for wording in (*OTHER[sort], SHORT[sort]))
+        assert all(word in wording.template.lower() for wording in (*other_wordings()[sort], short_wordings()[sort]))
 
 
 WRONG = ["", "Ada, Bo entered the den.", "Ada and Bo and Cleo entered the den.", "Ada moved the pen to red_box."]
@@ -86,7 +86,7 @@ def test_stories_are_read_back_also_in_mixed_wordings(story: Story, pick: random
     assert [type(event) for event in again.events] == [type(event) for event in story.events]
     told = []
     for event in story.events:
-        wordings = [None, *OTHER[event.sort], SHORT.get(event.sort)]
+        wordings = [None, *other_wordings()[event.sort], short_wordings().get(event.sort)]
         told.append(event.text(pick.choice(wordings)))
     assert read_story(told) == story
 

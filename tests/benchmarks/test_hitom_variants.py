@@ -27,7 +27,7 @@ from tomserve.benchmarks.hitom.events import (
     read_story,
 )
 from tomserve.benchmarks.hitom.generator import items as generated
-from tomserve.benchmarks.hitom.plan import Plan, words
+from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.variants import (
@@ -40,6 +40,7 @@ from tomserve.benchmarks.hitom.variants import (
     reorder,
     retell,
 )
+from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.prompting.persons import find_people

@@ -2,12 +2,13 @@
 
 What lies where:
 
+    words.py        the words of stories and variants, from dataset/hitom
     events.py       what happens in a story and what is asked, read and written exactly, in the released or other words
     tracker.py      which sentences show or say where an object is, and to whom, under two named semantics
     items.py        the official JSON file, and a question as an Item with its design factors
     baselines.py    rules that nest nothing, and the containers to which known errors lead
     audit.py        every label of the official file against the tracker
-    plan.py         what to generate, what cannot be had, and the words it is made of
+    plan.py         what to generate, and what cannot be had
     sampler.py      a story drawn by seeded dice, with its twins, and what its agents believe at its end
     generator.py    whom to ask about, in balance; items with gold chains, as JSONL or in the official form
     benchmark.py    the benchmark, `tomserve generate hitom` and its tables of balance

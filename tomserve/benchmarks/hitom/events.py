@@ -9,7 +9,7 @@ A wording is a template: what cannot be written back as it stood is refused. Who
     (Place(object='pen', container='red_box'), 'The pen is in the red_box.')
     >>> write_question(("Ann", "Bo"), "pen")
     'Where does Ann think Bo thinks the pen is?'
-    >>> [Move("Ann", "pen", "red_box").text(wording) for wording in OTHER["move"]]
+    >>> [Move("Ann", "pen", "red_box").text(wording) for wording in other_wordings()["move"]]
     ['Ann put the pen into the red_box.', 'Ann transferred the pen to the red_box.']
     >>> read_any_question("Where does Ann believe that Bo believes that the pen is?")
     (('Ann', 'Bo'), 'pen')
@@ -20,8 +20,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import chain
 from typing import Any, NamedTuple
+
+from tomserve.benchmarks.hitom.words import words
 
 WAITING_ROOM = "waiting_room"
 """The room where agents wait between chapters. Nothing is seen there, and leaving it does not count as an exit."""
@@ -214,47 +217,18 @@ RELEASED = {
 }
 """For each sort of sentence its released wording."""
 
-OTHER = {
-    sort: tuple([Wording(sort, template) for template in templates])
-    for sort, templates in {
-        "enter": ("{agents} went into the {room}.", "{agents} walked into the {room}."),
-        "place": ("In the {container} lies the {object}.", "Inside the {container} is the {object}."),
-        "move": (
-            "{agent} put the {object} into the {container}.",
-            "{agent} transferred the {object} to the {container}.",
-        ),
-        "stay": (
-            "For 1 minute {agent} remained in the {room} and moved nothing.",
-            "{agent} stood still in the {room} for 1 minute.",
-        ),
-        "exit": ("{agent} left the {room}.", "{agent} went out of the {room}."),
-        "claim": (
-            "{speaker} declared in public that {the}{object} is in the {container}{now}.",
-            "In public, {speaker} asserted that {the}{object} is in the {container}{now}.",
-        ),
-        "tell": (
-            "{speaker} told {hearer} in private that the {object} is in the {container}{now}.",
-            "In private, {speaker} said to {hearer} that the {object} is in the {container}{now}.",
-        ),
-        "saw": ("{agent} noticed {a} {thing}.", "{agent} caught sight of {a} {thing}."),
-        "lost": ("{agent} mislaid {their} {thing}.", "{agent} could not find {their} {thing}."),
-        "likes": ("{agent} is fond of the {thing}.", "{agent} enjoys the {thing}."),
-        "dislikes": ("{agent} has an aversion to the {thing}.", "{agent} finds the {thing} unpleasant."),
-    }.items()
-}
-"""For each sort of sentence the wordings of paraphrases."""
 
-SHORT = {
-    sort: Wording(sort, template)
-    for sort, template in {
-        "exit": "{agent} left.",
-        "place": "The {container} holds the {object}.",
-        "claim": "{speaker} publicly claimed {the}{object} is in the {container}{now}.",
-        "tell": "{speaker} privately told {hearer} the {object} is in the {container}{now}.",
-        "stay": "{agent} stayed.",
-    }.items()
-}
-"""For some sorts of sentence a wording with fewer words, for condensed stories."""
+@cache
+def other_wordings() -> dict[str, tuple[Wording, ...]]:
+    """For each sort of sentence the wordings of paraphrases."""
+    return {sort: tuple([Wording(sort, text) for text in listed]) for sort, listed in words().wordings.items()}
+
+
+@cache
+def short_wordings() -> dict[str, Wording]:
+    """For some sorts of sentence a wording with fewer words, for condensed stories."""
+    return {sort: Wording(sort, text) for sort, text in words().short_wordings.items()}
+
 
 EXPECTED = (
     "'<A>, <B> and <C> entered the <room>.', 'The <object> is in the <container>.', '<A> moved the <object> to the "
@@ -262,7 +236,6 @@ EXPECTED = (
     "publicly claimed that <object> is in the <container>.', '<A> privately told <B> that the <object> is in the "
     "<container>.' or a distractor ('<A> saw a <x>.', lost his, likes the, dislikes the)"
 )
-_ALL = (*RELEASED.values(), *(wording for listed in OTHER.values() for wording in listed), *SHORT.values())
 
 
 @dataclass(frozen=True)
@@ -380,7 +353,8 @@ def _impossible(event: Event, where: dict[str, str], lies: dict[str, str], enter
 
 def read_story(sentences: Sequence[str]) -> Story:
     """The story that these sentences tell, in the released words or in others. Raises ValueError as `Story.parse`."""
-    return Story.parse(sentences, _ALL)
+    others = chain.from_iterable(other_wordings().values())
+    return Story.parse(sentences, (*RELEASED.values(), *others, *short_wordings().values()))
 
 
 class _QuestionWording(NamedTuple):

@@ -27,7 +27,7 @@ import orjson
 
 from tomserve.benchmarks.hitom.events import Story, write_question
 from tomserve.benchmarks.hitom.items import CORRECTED, item_id, number_choices, story_id, write_choices
-from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Cell, Plan, words
+from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Cell, Plan
 from tomserve.benchmarks.hitom.sampler import (
     MOST_PLACES,
     UNTOLD,
@@ -40,6 +40,7 @@ from tomserve.benchmarks.hitom.sampler import (
     tell_lines,
 )
 from tomserve.benchmarks.hitom.tracker import Semantics
+from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError
 from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
 

@@ -13,41 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from tomserve import content
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics
-from tomserve.content import validation
+from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError, one_of
-
-_List = Annotated[tuple[str, ...], Field(min_length=8)]
-
-
-class Words(BaseModel):
-    """The words of generated stories and of variants, as ``dataset/hitom/words.yaml`` has them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    rooms: _List
-    objects: _List
-    containers: _List
-    agents: _List
-    animals: _List
-    belongings: _List
-    foods: _List
-    other_agents: _List
-    other_containers: _List
-    released_colours: tuple[str, ...]
-    other_colours: _List
-
-
-@cache
-def words() -> Words:
-    """The words. Raises ConfigError where the file is not installed, ContentError by line for a mistake in it."""
-    return validation.load_model(content.require("dataset/hitom/words.yaml"), Words)
-
 
 TRAITS = ("position", "first-order", "tell", "letter")
 """What can be balanced within every order of belief; tomserve.benchmarks.hitom.generator explains each."""

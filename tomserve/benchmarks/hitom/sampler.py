@@ -34,8 +34,9 @@ from typing import Any, NamedTuple, TypeVar
 from tomserve.beliefs import Audience, Trace, Update, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM
 from tomserve.benchmarks.hitom.items import FinalBeliefs
-from tomserve.benchmarks.hitom.plan import Cell, Plan, words
+from tomserve.benchmarks.hitom.plan import Cell, Plan
 from tomserve.benchmarks.hitom.tracker import AUDIENCES, OTHER_SEMANTICS, Semantics
+from tomserve.benchmarks.hitom.words import words
 
 T = TypeVar("T")
 AGAIN = 5

@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 
 from tomserve.benchmarks.hitom.baselines import parse_story, semantics_of, trace_story
 from tomserve.benchmarks.hitom.events import (
-    OTHER,
     QUESTION_WORDINGS,
-    SHORT,
     Claim,
     Distractor,
     Enter,
@@ -33,13 +31,15 @@ from tomserve.benchmarks.hitom.events import (
     Story,
     Tell,
     agents_of,
+    other_wordings,
     read_question,
+    short_wordings,
     write_question,
 )
 from tomserve.benchmarks.hitom.items import TrackedBeliefs, number_choices, story_factors
-from tomserve.benchmarks.hitom.plan import words
 from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import Semantics, trace
+from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.variants import (
@@ -280,7 +280,7 @@ def _steps(story: Story, obj: str) -> Iterator[Step]:
     where = [{}, *story.presence()]
     for sort in (Exit, Place, Claim | Tell, Stay):
         shorter = {
-            line: event.text(SHORT[event.sort])
+            line: event.text(short_wordings()[event.sort])
             for line, event in lines
             if isinstance(event, sort)
             and (not isinstance(event, Exit | Stay) or where[line].get(event.agent) == event.room)
@@ -375,5 +375,5 @@ def _retell_story(
 
 def paraphrase(story: Story, dice: Dice) -> tuple[str, ...]:
     """The sentences of a story in other words: one wording for each sort of sentence, drawn for the story."""
-    wordings = {sort: dice.pick(listed) for sort, listed in OTHER.items()}
+    wordings = {sort: dice.pick(listed) for sort, listed in other_wordings().items()}
     return tuple(event.text(wordings[event.sort]) for event in story.events)

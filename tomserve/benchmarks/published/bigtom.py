@@ -262,19 +262,9 @@ def _make_version(
     f: Item, variant: str, story: Sequence[str], question: str, answers: tuple[Sequence[str], str]
 ) -> Item:
     """A version of f. answers: its choices, in the order of those of f, and the right one."""
-    choices, answer = answers
-    return Item(
-        id=f"{f.id}/{variant}",
-        benchmark=f.benchmark,
-        story=story,
-        question=question,
-        choices=choices,
-        answer=answer,
-        factors={**f.factors, "variant": variant},
-        cluster=f.cluster,
-        base=f.id,
-        meanings=f.choices,
-    )
+    told = {"story": tuple(story), "question": question, "choices": tuple(answers[0]), "answer": answers[1]}
+    known = {"id": f"{f.id}/{variant}", "factors": {**f.factors, "variant": variant}}
+    return f.model_copy(update={**told, **known, "base": f.id, "meanings": f.choices})
 
 
 KEYS = ("a)", "b)")
@@ -319,24 +309,26 @@ chat prompt with reasoning; metric_both_keys: whether the reply names both keys,
 _WORD = re.compile(r"[a-z0-9][\w'-]*")
 
 
+def _other(item: Item, choice: str | None) -> str | None:
+    """The other of two choices; None for none."""
+    return None if choice is None else next(one for one in item.choices if one != choice)
+
+
 def after_event(item: Item) -> str | None:
     """The answer that fits somebody who noticed the event; None for an item with other than two choices."""
     if len(item.choices) != 2:
         return None
-    other = next(choice for choice in item.choices if choice != item.answer)
-    return item.answer if item.factors.get("condition") == "true_belief" else other
+    return item.answer if item.factors.get("condition") == "true_belief" else _other(item, item.answer)
 
 
 def before_event(item: Item) -> str | None:
     """The answer that fits somebody who did not notice the event, or where there is none."""
-    after = after_event(item)
-    return next((choice for choice in item.choices if choice != after), None) if after is not None else None
+    return _other(item, after_event(item))
 
 
 def _reality(item: Item) -> str | None:
     """What is so at the end: the event where the story tells it, whoever noticed."""
-    happened = item.factors.get("condition") in ("true_belief", "false_belief")
-    return after_event(item) if happened else before_event(item)
+    return (after_event if item.factors.get("condition") in BELIEFS else before_event)(item)
 
 
 @lru_cache(maxsize=64)
@@ -356,16 +348,11 @@ def name_first(item: Item) -> str | None:
     return _first_choice_in(item.question, item.choices)
 
 
-def _name_last(item: Item) -> str | None:
-    first = name_first(item)
-    return None if first is None else next(choice for choice in item.choices if choice != first)
-
-
 RULES = (
     Baseline("state after the event", _reality, "simpler"),
     Baseline("state before the event", before_event, "simpler"),
     Baseline("named first in the question", name_first, "surface"),
-    Baseline("named last in the question", _name_last, "surface"),
+    Baseline("named last in the question", lambda item: _other(item, name_first(item)), "surface"),
 )
 """The first two know which answer fits which state of the world, and nothing of who noticed; the others go by the
 question alone."""

@@ -228,58 +228,47 @@ NEITHER = "neither"
 """The class of a fine location that points to neither place, which they count."""
 
 
+_READ = {
+    "location_coarse": (("No", ("no",)), ("Yes", ("yes",))),
+    "fullness": (
+        ("less full", ("less full", "emptier", "more empty")),
+        ("more full", ("more full", "fuller")),
+        ("equally full", ("equally full",)),
+    ),
+    "accessibility": tuple((f"{how} accessible", (f"{how} accessible",)) for how in ("more", "less", "equally")),
+    "attitude": tuple((name, (name,)) for name in CLASSES["attitude"]),
+}
+"""By task the classes in the order in which the authors look for them, each with the words that they look for."""
+
+
 def read_class(task: str, text: str) -> str:
     """The class that a reply states by the authors' reading, or UNREAD. task: any but location_fine."""
     said = text.strip().lower()
-    if task == "location_coarse":
-        no, yes = "no" in said, "yes" in said
-        return UNREAD if no == yes else "No" if no else "Yes"
     if task == "attitude":
-        return _attitude(said)
-    if task == "fullness":
+        said = said.split("\n\n")[-1].split(":")[-1].split(".")[0].strip()
+        if said in ("a", "b", "c"):
+            return CLASSES[task]["abc".index(said)]
+    elif task != "location_coarse":
         said = said.replace(".", "")
-        for found, words in (
-            ("less full", ("less full", "emptier", "more empty")),
-            ("more full", ("more full", "fuller")),
-            ("equally full", ("equally full",)),
-        ):
-            if any(word in said for word in words):
-                return found
-        return UNREAD
-    said = said.replace(".", "")
-    named = (name for name in ("more accessible", "less accessible", "equally accessible") if name in said)
-    return next(named, UNREAD)
-
-
-def _attitude(said: str) -> str:
-    part = said.split("\n\n")[-1].split(":")[-1].split(".")[0].strip()
-    letters = {"a": "positive", "b": "neutral", "c": "negative"}
-    if part in letters:
-        return letters[part]
-    named = [name for name in letters.values() if name in part]
-    return named[0] if len(named) == 1 else UNREAD
+    named = [name for name, words in _READ[task] if any(word in said for word in words)]
+    first_counts = task in ("fullness", "accessibility")
+    return named[0] if named and (first_counts or len(named) == 1) else UNREAD
 
 
 def read_place(text: str, original: str, new: str) -> str:
     """The place that a reply names by the authors' reading: `original`, `new`, or NEITHER where the words of one do not
     outweigh those of the other. original, new: the places as the file has them."""
-    first, second = (_overlap(text, _strip_article(place).lower()) for place in (original, new))
-    return NEITHER if first == second else "original" if first > second else "new"
+    said = set(_fold(text).replace(".", "").split())
+    shares = []
+    for place in (original, new):
+        article = next((one for one in ("a", "an", "the") if place.startswith(one)), "")  # or what they take for one
+        words = _fold(place.removeprefix(article)).split()
+        shares.append(len(said & set(words)) / len(words) if words else 0.0)
+    return NEITHER if shares[0] == shares[1] else "original" if shares[0] > shares[1] else "new"
 
 
-def _strip_article(place: str) -> str:
-    """A place without what they take for its article."""
-    for article in ("a", "an", "the"):
-        if place.startswith(article):
-            return place[len(article) :].strip()
-    return place
-
-
-def _overlap(text: str, place: str) -> float:
-    """The share of a place's words that stand in the text."""
-    said, words = (one.lower().replace("_", " ").replace("'s", "") for one in (text, place))
-    named = words.split()
-    return len(set(said.replace(".", "").split()) & set(named)) / len(named) if named else 0.0
+def _fold(text: str) -> str:
+    return text.lower().replace("_", " ").replace("'s", "")
 
 
 _REAL: Mapping[tuple[str, str | None], str] = {
@@ -313,21 +302,14 @@ def _reality(item: Item) -> str | None:
     return None if wanted is None else _choice(item, wanted)
 
 
-def _ignore_move(item: Item) -> str | None:
-    """The answer of somebody who does not know that the object was moved."""
-    for wanted in ("yes", "original", "equally full", "equally accessible"):
-        if (found := _choice(item, wanted)) is not None:
-            return found
-    return None
-
-
-def _always(wanted: str) -> Callable[[Item], str | None]:
-    return lambda item: _choice(item, wanted)
+def _always(*wanted: str) -> Callable[[Item], str | None]:
+    """The answer of a rule that gives the first of these classes that an item offers."""
+    return lambda item: next(filter(None, (_choice(item, one) for one in wanted)), None)
 
 
 RULES = (
     Baseline("always reality", _reality, "constant"),
-    Baseline("always as at first", _ignore_move, "constant"),
+    Baseline("always as at first", _always("yes", "original", "equally full", "equally accessible"), "constant"),
     *(Baseline(f"always {name}", _always(name), "constant") for name in ("positive", "neutral", "negative")),
     *(Baseline(f"always {name}", _always(f"{name} accessible"), "constant") for name in ("less", "more")),
 )
@@ -405,12 +387,11 @@ def _official(item: Item, reading: Reading) -> Mapping[str, str]:
     return {"metric_official": read_class(task, text)} if task in CLASSES else {}
 
 
-def _class(item: Item, reading: Reading) -> Mapping[str, str]:
-    return {} if reading.answer is None else {"metric_class": class_of(item, reading.answer)}
-
-
 METRICS = (
-    Metric({"metric_class": pl.String}, _class),
+    Metric(
+        {"metric_class": pl.String},
+        lambda item, reading: {} if reading.answer is None else {"metric_class": class_of(item, reading.answer)},
+    ),
     Metric({"metric_official": pl.String}, _official),
 )
 """metric_class: the class of the answer that was read; metric_official: the class by the authors' reading."""
