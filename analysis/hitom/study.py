@@ -355,7 +355,7 @@ def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
 
 def count_tables(files: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
     """The same tables from the rows of every file, of which one at a time is read with all its columns."""
-    rows = pl.concat(files())
+    rows = pl.concat(files()).sort("model", "strategy", "item")
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
         "accuracy": _accuracy(rows, effects, intervals, kinds),

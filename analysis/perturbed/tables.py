@@ -90,7 +90,8 @@ def counted_rows(files: Iterable[pl.DataFrame], kinds: baselines.RuleKinds) -> C
         belief.append(rows.filter("false_belief").select(pl.exclude("^floor_.*$")))
         sums.append(_chain_sums(with_overall(rows)))
         places.append(_chain_breaks(with_overall(rows.filter(pl.col("chain_break_kind").is_not_null()))))
-    return CountedRows(pl.concat(every), pl.concat(belief), chains(pl.concat(sums), pl.concat(places)))
+    order = ("model", "strategy", "item")  # so that sums of fractions do not depend on the files
+    return CountedRows(pl.concat(every), pl.concat(belief).sort(order), chains(pl.concat(sums), pl.concat(places)))
 
 
 def subsets(rows: pl.DataFrame) -> pl.DataFrame:
