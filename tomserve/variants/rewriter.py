@@ -47,16 +47,8 @@ REWRITTEN = (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER)
 
 NO_REPLY = "the rewriter did not reply"
 NO_LIST = "the reply is no list of sentences"
-COUNT = "the number of sentences is another"
-LENGTH = "the length is not what it should be"
-NUMBERS = "the numbers are others"
-NEGATIONS = "the negations are others"
 NAMES = "the names are others"
-LABELS = "words of the question or the choices are missing"
-PRONOUNS = "the pronouns are others"
-LOOKS = "something became or stopped being transparent, open or labelled"
 WORDS = "other words than those that should change did"
-SENTENCES = "the sentences are not those of the story"
 UNCHANGED = "nothing or not everything was changed"
 ANSWER = "the answer was not kept"
 NOT_ASKED = "the verifier did not reply"
@@ -165,15 +157,15 @@ def find_fault(job: Job, told: Sequence[str]) -> str | None:
     before, after = "\n".join(job.story), "\n".join(told)
     kind, same_count = job.kind, len(told) == len(job.story)
     if not same_count and (kind is not CONDENSED or len(told) > len(job.story)):
-        return COUNT
+        return "the number of sentences is another"
     if not _fits(job, told):
-        return LENGTH
+        return "the length is not what it should be"
     if kind is ORDER and Counter(told) != Counter(job.story):
-        return SENTENCES
+        return "the sentences are not those of the story"
     if count_numbers(before) != count_numbers(after):
-        return NUMBERS
+        return "the numbers are others"
     if count_negations(before) != count_negations(after):
-        return NEGATIONS
+        return "the negations are others"
     if kind is PERSON:
         return _fault_of_person(job, told)
     if not all(_has(word, after) for word in names.find_openers(job.story)):
@@ -184,9 +176,9 @@ def find_fault(job: Job, told: Sequence[str]) -> str | None:
     if not all(names.occurs(name, before) for name in _entities(after)):
         return NAMES
     if any(_has(label, before) and not _has(label, after) for label in _words_to_keep(job)):
-        return LABELS
+        return "words of the question or the choices are missing"
     if kind is OBJECT and _looks(before) != _looks(after):
-        return LOOKS
+        return "something became or stopped being transparent, open or labelled"
     if kind is OBJECT:
         lost, new = (
             set(_bare(one)) - set(_bare(other)) - _ARTICLES for one, other in ((before, after), (after, before))
@@ -218,7 +210,7 @@ def _fault_of_person(job: Job, told: Sequence[str]) -> str | None:
         if _entities(sentence) - set(job.old) != _entities(made) - {job.new}:
             return NAMES
         if _pronouns(sentence) != _pronouns(made):
-            return PRONOUNS
+            return "the pronouns are others"
     if not _same_besides(job, told, set(_bare(" ".join(job.old))), set(_bare(job.new))):
         return WORDS
     return None if _has_changed(job, told) else UNCHANGED
