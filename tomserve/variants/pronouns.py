@@ -50,10 +50,7 @@ _TWO_OBJECTS = re.compile(
 """Verbs after which "her" may be a person although a word follows that could be hers: "gave her stories", "saw her
 duck", "made her signature dish"."""
 
-_EITHER_WAY = frozenset(
-    ["back", "home", "right", "left", "best", "first", "last", "like", "past", "present", "most", "more", "very"]
-)
-"""Words that may be hers, or belong to the verb before: "sends her back"."""
+_EITHER_WAY = word_set("either_way")
 
 _TURN = re.compile(r"turn(?:s|ed|ing)?", re.I)
 _SAYS = word_set("says")

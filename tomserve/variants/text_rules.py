@@ -33,27 +33,8 @@ from tomserve.variants.words import NameReplacer, alternatives, article, fix_art
 COLOURS = ("red", "blue", "green", "yellow", "brown", "grey", "purple", "orange")
 """Colours that an object gets."""
 
-_MORE_COLOURS = frozenset(
-    ["gray", "pink", "black", "white", "beige", "turquoise", "violet", "crimson", "scarlet", "gold", "golden", "silver"]
-)
-_MATERIALS = frozenset(
-    [
-        "wooden",
-        "metal",
-        "metallic",
-        "plastic",
-        "leather",
-        "steel",
-        "iron",
-        "copper",
-        "brass",
-        "ceramic",
-        "stone",
-        "cotton",
-        "woollen",
-        "silk",
-    ]
-)
+_MORE_COLOURS = word_set("more_colours")
+_MATERIALS = word_set("materials")
 
 _THINGS = word_set("things")
 

@@ -22,7 +22,15 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tomserve.benchmarks.perturbed.fresh import Names, draw_names, order_by_key, other_words, read_names, scope
+from tomserve.benchmarks.perturbed.fresh import (
+    Names,
+    draw_names,
+    order_by_key,
+    other_words,
+    read_names,
+    scope,
+    sentences,
+)
 from tomserve.benchmarks.perturbed.stages import (
     QUESTIONS,
     SECOND,
@@ -34,7 +42,6 @@ from tomserve.benchmarks.perturbed.stages import (
     Sentence,
     Stage,
     Story,
-    Task,
     derive,
     fill,
     load_stages,
@@ -123,20 +130,14 @@ def read_retold(stage: Stage) -> Retold | None:
     return retold
 
 
-def sentences(task: Task) -> Iterator[tuple[str, str, Sentence]]:
-    """Every sentence of a task: STORY or the version that holds it, its name, and what is written."""
-    for name, sentence in task.story.items():
-        yield STORY, name, sentence
-    for which, version in task.versions.items():
-        for group in (version.replace, *version.insert.values()):
-            for name, sentence in group.items():
-                yield which, name, sentence
-
-
-def keys(stage: Stage, task: str, version: str) -> list[Key]:
-    """Which sentences a version of a task tells, in their order."""
-    held = {id(sentence): (task, where, name) for where, name, sentence in sentences(stage.file.tasks[task])}
-    return [held[id(sentence)] for sentence in stage.story(task, version).sentences.values()]
+def keyed_sentences(stage: Stage) -> dict[Key, Sentence]:
+    """Every sentence of a stage by what holds it."""
+    found: dict[Key, Sentence] = {}
+    for name, task in stage.file.tasks.items():
+        for place, sentence in sentences(task, ("tasks", name)):
+            where = STORY if place[2] == STORY else str(place[3])
+            found[name, where, str(place[-1])] = sentence
+    return found
 
 
 class Retold:
@@ -168,17 +169,16 @@ class Retold:
             reason = f"is {self.file.stage!r}; expected {self.stage.file.stage!r}, by which the file is named"
             yield self._fault(reason, "stage", grave=True)
             return
-        tasks = self.stage.file.tasks
-        written = {(task, where, name): one for task in tasks for where, name, one in sentences(tasks[task])}
+        written, tasks = keyed_sentences(self.stage), self.stage.file.tasks
         # One that every version replaces needs no other telling.
-        told = {key for story in self.stage.stories for key in keys(self.stage, story.task, story.version)}
+        told = {id(sentence) for story in self.stage.stories for sentence in story.sentences.values()}
         for key in self.sentences:
             if key not in written:
                 yield self._strange(key, written)
         for key, sentence in written.items():
             if key in self.sentences:
                 yield from self._sentence(key, sentence)
-            elif key in told:
+            elif id(sentence) in told:
                 yield self._fault(f"tells no {key[2]!r}, which a version uses; add it", *_place(key)[:-1])
         for task, wordings in self.file.tasks.items():
             for pair, versions in wordings.exchange.items() if task in tasks else ():
@@ -353,6 +353,7 @@ class StageRewording:
 
     def __init__(self, stage: Stage, retold: Retold | None, names: Names) -> None:
         self.stage, self.retold, self.names = stage, retold, names
+        self._keys = {id(sentence): key for key, sentence in keyed_sentences(stage).items()}
         self._ways = {
             OBJECT: self._object,
             PERSON: self._person,
@@ -434,7 +435,7 @@ class StageRewording:
     def _retold(self, story: Story) -> list[RetoldSentence | None]:
         """The other wordings of each sentence, where somebody wrote them."""
         known = self.retold.sentences if self.retold is not None else {}
-        return [known.get(key) for key in keys(self.stage, story.task, story.version)]
+        return [known.get(self._keys[id(sentence)]) for sentence in story.sentences.values()]
 
     def _not_written(self) -> InapplicableError:
         return InapplicableError(NOT_ALL_WRITTEN if self.retold is not None else NOT_WRITTEN)
