@@ -54,7 +54,7 @@ def submit(queue: Queue, *names: str, url: str = URL, **fields: Any) -> None:
 
 def test_experiments_of_a_group_are_asked_one_by_one_in_their_order(queue: Queue, workers: Workers) -> None:
     submit(queue, "r0", "r1", "r2")
-    queue.move("r2", ME, "first")
+    queue.act("move", "r2", ME, "first")
     with workers.one():
         for name in ("r2", "r0", "r1"):
             process = workers.runs(name)
@@ -82,13 +82,13 @@ def test_an_experiment_waits_for_its_server_and_others_go_on(queue: Queue, worke
     with workers.one():
         assert reaches("early", "waiting").said == workers.why
         reaches("gone", "waiting")
-        queue.cancel("gone", ME)
+        queue.act("cancel", "gone", ME)
         assert (state("gone"), workers.begun) == ("cancelled", [])
         workers.why = ""
         workers.runs("early").end()
         reaches("early", "done")
         assert [one.name for one in workers.begun] == ["early"]
-        queue.retry("gone", ME)
+        queue.act("retry", "gone", ME)
         workers.runs("gone").end()
 
 
@@ -99,10 +99,10 @@ def test_one_that_runs_is_told_to_end_and_goes_on(
     submit(queue, "r")
     with workers.one():
         first = workers.runs("r")
-        getattr(queue, how)("r", ME)
+        queue.act(how, "r", ME)
         assert reaches("r", then).state == then
         assert (first.returncode, workers.kills) == (143, [signal.SIGTERM])
-        getattr(queue, again)("r", ME)
+        queue.act(again, "r", ME)
         workers.runs("r").end()
         assert reaches("r", "done").turn > 1
 
@@ -146,7 +146,7 @@ def test_a_process_that_outlives_its_worker_is_adopted_and_can_be_ended(queue: Q
         process = workers.runs("r")
     assert (process.returncode, state("r")) == (None, "running")
     with workers.one():
-        queue.pause("r", ME)
+        queue.act("pause", "r", ME)
         reaches("r", "paused")
         assert (process.returncode, job("r").exit_code) == (143, None)
         workers.runs("next").end()
@@ -176,7 +176,7 @@ def test_an_experiment_that_this_workbench_has_not_queued_is_not_asked(queue: Qu
     with workers.one():
         assert "has not queued it" in reaches("r", "paused").said
         assert workers.begun == []
-        queue.resume("r", ME)
+        queue.act("resume", "r", ME)
         workers.runs("r").end()
 
 

@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -269,6 +269,7 @@ def is_free_name(name: str) -> bool:
         return False
 
 
+ActionName = Literal["pause", "resume", "cancel", "retry", "move"]
 Where = Literal["first", "up", "down", "last"]
 
 WAITS = (State.QUEUED, State.WAITING, State.PAUSED)
@@ -329,75 +330,46 @@ class Queue:
         then what has ended, the latest first."""
         return order_entries(self.register.lines(person))
 
-    def pause(self, name: str, person: Person) -> None:
-        """Let an experiment wait until it is resumed; one that runs ends first, and loses nothing.
+    def act(self, action: ActionName, name: str, person: Person, where: Where | None = None) -> None:
+        """Pause, resume, cancel, retry or move an experiment. One that runs and is paused or cancelled ends first; no
+        answer is lost by any of them.
 
-        Raises NoSuchRunError, NotAllowedError, and ConflictError where it has ended.
+        where: to which place among those of its group that wait one is moved. Raises NoSuchRunError, NotAllowedError,
+        ConflictError where the state does not allow it, and ConfigError where it may no longer be run as it is.
         """
+        line = self._changeable(name, person)
+        states, why = _FROM[action]
+        known = line.card.job
+        order = 0.0 if known is None else known.order
+        if known is not None and action == "retry":
+            order = self._last(known.group) + 1
+        elif known is not None and where is not None:
+            order = _order_at([one for one in self._of_group(known.group) if _job(one).state in WAITS], name, where)
 
-        def act(job: Job) -> Job:
-            if job.state is State.RUNNING:
-                return job.to(State.STOPPING, wanted=State.PAUSED)
-            if job.state in (State.QUEUED, State.WAITING):
-                return _with_state(job, State.PAUSED)
-            raise ConflictError(f"{name} is {job.state.value}, so that it cannot be paused")
+        def change(card: Card) -> Card:
+            if card.job is None:
+                raise ConflictError(f"{name} was never in the queue; start it as an experiment of that name")
+            if card.job.state not in states:
+                raise ConflictError(f"{name} is {card.job.state.value}, {why}")
+            job = _after(action, card.job, order)
+            if action in ("resume", "retry"):  # it is to be run because this person wants it: checked and sealed anew
+                job = self._seal_again(line, job, person)
+            return card.model_copy(update={"job": job})
 
-        self._act(name, person, act)
+        run_index.change_card(line.folder, change)
 
-    def resume(self, name: str, person: Person) -> None:
-        """Let a paused experiment go on when its turn comes. Raises as `pause` does."""
-
-        def act(job: Job) -> Job:
-            if job.state is not State.PAUSED:
-                raise ConflictError(f"{name} is {job.state.value}, and not paused")
-            return _with_state(job, State.QUEUED, deaths=0)
-
-        self._act(name, person, act, again=True)
-
-    def cancel(self, name: str, person: Person) -> None:
-        """End an experiment; one that runs keeps all its answers, and `retry` lets it go on. Raises as `pause` does."""
-
-        def act(job: Job) -> Job:
-            if job.runs:
-                return job.to(State.STOPPING, wanted=State.CANCELLED)
-            if job.state in WAITS:
-                return _with_state(job, State.CANCELLED, ended=utc_now())
-            raise ConflictError(f"{name} is {job.state.value}, so that there is nothing to cancel")
-
-        self._act(name, person, act)
-
-    def retry(self, name: str, person: Person) -> None:
-        """Put an experiment that has ended or was cancelled back into the queue: it goes on where it was, and asks
-        again what failed. Raises as `pause` does, and ConfigError where it may no longer be run as it is."""
-        known = self.register.line(name, person).card.job
-        last = self._last(known.group if known is not None else "")
-
-        def act(job: Job) -> Job:
-            if job.state not in ENDED:
-                raise ConflictError(f"{name} is {job.state.value}, and has not ended")
-            return _with_state(
-                job, State.QUEUED, order=last + 1, deaths=0, ended=None, exit_code=None, submitted=utc_now()
+    def _seal_again(self, line: RunEntry, job: Job, person: Person) -> Job:
+        path = line.folder / evaluate.EXPERIMENT_FILE
+        if not path.exists():
+            raise ConflictError(
+                f"{line.name} has no {evaluate.EXPERIMENT_FILE} any more; start it anew under that name"
             )
-
-        self._act(name, person, act, again=True)
-
-    def move(self, name: str, person: Person, where: Where) -> None:
-        """Move an experiment that waits, among those of its group. Raises as `pause` does."""
-        line = self.register.line(name, person)
-        group = line.card.job.group if line.card.job is not None else ""
-        orders = [
-            (one.card.job.order, one.name)
-            for one in self._of_group(group)
-            if one.card.job is not None and one.card.job.state in WAITS
-        ]
-        order = _order_at([order for order, other in orders if other != name], orders, name, where)
-
-        def act(job: Job) -> Job:
-            if job.state not in WAITS:
-                raise ConflictError(f"{name} is {job.state.value}, and has no place in the queue")
-            return _with_state(job, State.PAUSED if job.state is State.PAUSED else State.QUEUED, order=order)
-
-        self._act(name, person, act)
+        admitted = check_experiment(evaluate.read_experiment(path), person, self.register, self._settings)
+        if not is_sealed(line.name, path, job.seal):
+            check_foreign_key(admitted, self._settings)
+        with files.open_for_reading(path) as file:
+            mark = seal(line.name, file.read())
+        return job.model_copy(update={"seal": mark, "group": group_of(admitted)})
 
     def rescore(self, name: str, person: Person) -> None:
         """Score a run anew from its answers, beside everything else; see `rescored`. Raises as `pause` does."""
@@ -438,42 +410,17 @@ class Queue:
             raise NotAllowedError(f"{name} belongs to {line.card.owner or 'whoever may run experiments'}")
         return line
 
-    def _act(self, name: str, person: Person, act: Callable[[Job], Job], *, again: bool = False) -> None:
-        """Change the place of an experiment in the queue.
-
-        again: whether it is to be run from now on because this person wants it, so that it is checked and sealed anew.
-        """
-        line = self._changeable(name, person)
-
-        def change(card: Card) -> Card:
-            if card.job is None:
-                raise ConflictError(f"{name} was never in the queue; start it as an experiment of that name")
-            job = act(card.job)
-            if again:
-                path = line.folder / evaluate.EXPERIMENT_FILE
-                if not path.exists():
-                    raise ConflictError(
-                        f"{name} has no {evaluate.EXPERIMENT_FILE} any more; start it anew under that name"
-                    )
-                admitted = check_experiment(evaluate.read_experiment(path), person, self.register, self._settings)
-                if not is_sealed(name, path, job.seal):
-                    check_foreign_key(admitted, self._settings)
-                with files.open_for_reading(path) as file:
-                    mark = seal(name, file.read())
-                job = job.model_copy(update={"seal": mark, "group": group_of(admitted)})
-            return card.model_copy(update={"job": job})
-
-        run_index.change_card(line.folder, change)
-
     def _of_group(self, group: str) -> list[RunEntry]:
-        every = self.register.every()
-        return [one for one in order_entries(every) if one.card.job is not None and one.card.job.group == group]
+        return [one for one in order_entries(self.register.every()) if _job(one).group == group]
 
     def _last(self, group: str) -> float:
         """The place of the last experiment of a group that has not ended."""
-        return max(
-            (job.order for job in (one.card.job for one in self._of_group(group)) if job and job.active), default=0
-        )
+        return max((_job(one).order for one in self._of_group(group) if _job(one).active), default=0)
+
+
+def _job(line: RunEntry) -> Job:
+    assert line.card.job is not None  # of a line that was queued
+    return line.card.job
 
 
 def order_entries(lines: Sequence[RunEntry]) -> list[RunEntry]:
@@ -487,17 +434,39 @@ def order_entries(lines: Sequence[RunEntry]) -> list[RunEntry]:
     return [line for *_, line in (*active, *ended)]
 
 
-def _with_state(job: Job, state: State, **changes: Any) -> Job:
-    """The job in a state in which it does not run; entries of the queue that are older are void."""
-    return job.to(state, turn=job.turn + 1, wanted=None, **changes)
+_FROM: dict[str, tuple[tuple[State, ...], str]] = {
+    "pause": ((State.QUEUED, State.WAITING, State.RUNNING), "so that it cannot be paused"),
+    "resume": ((State.PAUSED,), "and not paused"),
+    "cancel": ((*WAITS, State.RUNNING, State.STOPPING), "so that there is nothing to cancel"),
+    "retry": (ENDED, "and has not ended"),
+    "move": (WAITS, "and has no place in the queue"),
+}
+"""From which states something can be done, and what is said otherwise."""
 
 
-def _order_at(others: Sequence[float], every: Sequence[tuple[float, str]], name: str, where: Where) -> float:
-    """The order that puts an experiment where it is to be. others: the orders of the others, sorted. every: all, with
-    the names."""
+def _after(action: ActionName, job: Job, order: float) -> Job:
+    """The job after what somebody has done; what a worker has read of it before is void."""
+    if job.runs:
+        return job.to(State.STOPPING, wanted=State.PAUSED if action == "pause" else State.CANCELLED)
+    now, changes = utc_now(), dict[str, Any]()
+    state = State.QUEUED
+    if action in ("pause", "move") and (action == "pause" or job.state is State.PAUSED):
+        state = State.PAUSED
+    elif action == "cancel":
+        state, changes = State.CANCELLED, {"ended": now}
+    elif action == "resume":
+        changes = {"deaths": 0}
+    elif action == "retry":
+        changes = {"deaths": 0, "ended": None, "exit_code": None, "submitted": now}
+    return job.to(state, turn=job.turn + 1, wanted=None, order=order, **changes)
+
+
+def _order_at(waiting: Sequence[RunEntry], name: str, where: Where) -> float:
+    """The order that puts an experiment where it is to be, among those that wait."""
+    others = [_job(one).order for one in waiting if one.name != name]
     if not others:
         return 0.0
-    here = next((place for place, (_, other) in enumerate(every) if other == name), 0)
+    here = next((place for place, one in enumerate(waiting) if one.name == name), 0)
     at = {"first": 0, "up": max(here - 1, 0), "down": min(here + 1, len(others)), "last": len(others)}[where]
     if at == 0:
         return others[0] - 1

@@ -6,7 +6,7 @@ What they take and give is described in tomserve.web.schemas, and as an OpenAPI 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
@@ -37,7 +37,7 @@ from tomserve.web.accounts import Person, secret_digest
 from tomserve.web.answer_index import Filters
 from tomserve.web.background import Result
 from tomserve.web.items import Source
-from tomserve.web.queue import Where
+from tomserve.web.queue import ActionName, Where
 from tomserve.web.routes.items import own_item
 from tomserve.web.run_index import RunEntry
 from tomserve.workflows.evaluate import Experiment
@@ -114,8 +114,6 @@ def health() -> schemas.Health:
 
 PATIENCE = 20.0  # seconds for which a plan is waited for before it is said that it is still being computed
 
-Action = Literal["pause", "resume", "cancel", "retry", "move"]
-
 
 @routes.post("/experiments", status_code=201, tags=["experiments"])
 def start(bench: Bench, person: Runner, wanted: schemas.NewExperiment) -> schemas.Started:
@@ -148,7 +146,7 @@ def queue(bench: Bench, person: Reader) -> schemas.QueueResponse:
 def act(
     bench: Bench,
     person: Runner,
-    action: Action,
+    action: ActionName,
     name: str,
     where: Annotated[Where | None, Query(description="Only for `move`: to which place.")] = None,
 ) -> schemas.RunLine:
@@ -158,10 +156,7 @@ def act(
     """
     if (action == "move") != (where is not None):
         raise HTTPException(422, "where: goes with move, which needs it: first, up, down or last")
-    if where is not None:
-        bench.queue.move(name, person, where)
-    else:
-        getattr(bench.queue, action)(name, person)
+    bench.queue.act(action, name, person, where)
     return schemas.RunLine.of(bench.register.line(name, person))
 
 

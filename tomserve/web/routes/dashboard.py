@@ -56,9 +56,8 @@ def compare_selection(
     return RedirectResponse(f"/compare?{urlencode(pairs)}", 303)
 
 
-ENDED_SHOWN = 20  # so many of the experiments that have ended last are listed
-
 Action = Literal["pause", "resume", "cancel", "retry", "first", "up", "down", "last"]
+ENDED_SHOWN = 20  # so many of the experiments that have ended last are listed
 
 
 @router.get("/queue")
@@ -80,9 +79,9 @@ def act(
     """Do something with a run in the queue, and go back to the page that the button stands on."""
     known = workbench(request).queue
     if action in ("first", "up", "down", "last"):
-        known.move(name, person, action)
+        known.act("move", name, person, action)
     else:
-        getattr(known, action)(name, person)
+        known.act(action, name, person)
     return RedirectResponse(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/queue", 303)
 
 
