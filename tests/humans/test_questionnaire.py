@@ -201,5 +201,5 @@ def test_a_broken_plan_is_named(tmp_path: Path) -> None:
         planning.read_plan(folder)
     for text, said in (('{"schema": 2}', "schema is not 1"), ("{", r"plan.json:1: not JSON")):
         (folder / "plan.json").write_text(text)
-        with pytest.raises(ContentError, match=said):
+        with pytest.raises(ConfigError, match=said):
             planning.read_plan(folder)

@@ -68,8 +68,6 @@ class _Numbered(Answer):
 
 
 class _File(BaseModel):
-    """The file that a form saves."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     schema_: Literal[1] = Field(alias="schema")
@@ -140,7 +138,6 @@ def read_answers(places: Iterable[Path], plan: Plan) -> ReturnedForms:
 
 
 def _list_files(places: Iterable[Path]) -> list[Path]:
-    """The files to read, each once, those of a folder sorted by name."""
     found: dict[Path, None] = {}
     for place in places:
         if place.is_dir():
@@ -168,7 +165,6 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
-    """The form of a JSON file."""
     content = _read_bytes(path)
     try:
         data: Any = orjson.loads(content)
@@ -258,8 +254,6 @@ def _read_csv(path: Path, plan: Plan) -> Iterator[FilledForm]:
 
 
 def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, FilledForm]) -> None:
-    """Add one row of a CSV file to what was found."""
-
     def refuse(reason: str, column: int) -> ContentError:
         return ContentError(reason, path=path, line=line, field=COLUMNS[column])
 
@@ -293,7 +287,6 @@ def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str,
 
 
 def _resolve_choice(answer: str, question: FormQuestion, refuse: Any) -> str:
-    """The choice that a letter or a label names; a choice in full comes before a letter."""
     if answer in question.choices:
         return answer
     letters = LETTERS[: len(question.choices)]
@@ -304,7 +297,6 @@ def _resolve_choice(answer: str, question: FormQuestion, refuse: Any) -> str:
 
 
 def _find_form(plan: Plan, code: str, refuse: Any) -> Form:
-    """The form of that code; otherwise what `refuse` makes of the reason is raised."""
     if (form := plan.form(code)) is None:
         known = [form.code for form in plan.forms]
         hint = nearest(code, known)
@@ -313,7 +305,6 @@ def _find_form(plan: Plan, code: str, refuse: Any) -> Form:
 
 
 def _find_question(form: Form, number: int, refuse: Any) -> FormQuestion:
-    """The question of that number; otherwise what `refuse` makes of the reason is raised."""
     if not 1 <= number <= len(form.questions):
         raise refuse(f"question {number} is none of form {form.code}; expected 1 to {len(form.questions)}")
     return form.questions[number - 1]

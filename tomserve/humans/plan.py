@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -150,16 +150,13 @@ def read_plan(folder: Path) -> tuple[Plan, dict[str, Item]]:
     """
     path = folder / PLAN
     try:
-        with files.open_for_reading(path) as file:
-            data: Any = orjson.loads(file.read())
+        data = files.read_json(path, "restore the file")
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: is missing; name the folder that `tomserve dataset questionnaire --out FOLDER` wrote"
         ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except orjson.JSONDecodeError as error:
-        raise ContentError(f"not JSON ({error.msg}); restore the file", path=path, line=error.lineno) from None
     if not isinstance(data, dict) or data.get("schema") != 1:
         raise ContentError("schema is not 1; it was written by another version of tomserve", path=path)
     plan = validate(data, Plan, path=path)

@@ -184,7 +184,6 @@ class _Draw:
                 self._swap(a, b, j, i)
 
     def _clash(self, person: int, old: int, new: int) -> bool:
-        """Whether a participant who gives up one unit already has another of the new one's cluster."""
         return bool(self.blocked[person, self.cluster[new]]) and self.cluster[new] != self.cluster[old]
 
     def _swap(self, a: int, b: int, i: int, j: int) -> None:
@@ -268,7 +267,6 @@ def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], texts: For
 
 
 def _instructions(plan: Plan, form: Form, texts: FormTexts, paper: bool = False) -> list[str]:
-    """The paragraphs of instructions that apply to this form."""
     text = list(texts.instructions.text)
     if plan.mode == "sentences" and not paper:
         text.insert(1, texts.instructions.sentences)
@@ -280,7 +278,6 @@ def _instructions(plan: Plan, form: Form, texts: FormTexts, paper: bool = False)
 
 
 def _pages(plan: Plan, form: Form, items: Mapping[str, Item]) -> list[dict[str, Any]]:
-    """What each page shows: the sentences of its story, and its numbered questions with their choices."""
     found = []
     for page in form.pages():
         shown = [_story_and_question(plan, question, items) for _, question in page]
@@ -293,7 +290,6 @@ def _pages(plan: Plan, form: Form, items: Mapping[str, Item]) -> list[dict[str, 
 
 
 def _story_and_question(plan: Plan, question: FormQuestion, items: Mapping[str, Item]) -> tuple[list[str], str]:
-    """The sentences and the question of an item or of an attention check."""
     if (check := plan.check(question.check)) is not None:
         return check.story, check.question
     item = items[question.item or ""]
@@ -318,7 +314,6 @@ def _environment() -> Environment:
 
 
 def _mark_placeholders(text: str) -> Markup:
-    """The text as HTML in which placeholders that nobody has filled in catch the eye."""
     return Markup(PLACEHOLDER.sub(lambda found: f"<mark>{found[0]}</mark>", str(escape(text))))
 
 
@@ -410,7 +405,6 @@ def make_questionnaire(
 
 
 def _forms(items: Sequence[Item], texts: FormTexts, options: QuestionnaireOptions) -> tuple[list[Form], list[str]]:
-    """The forms, and the factors that were spread over each of them."""
     units = make_units(items, options.together)
     drawn = assign_units(units, options.people, options.stories, options.seed)
     rng = random.Random(f"questionnaire {options.seed}")

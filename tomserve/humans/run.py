@@ -127,7 +127,6 @@ def write_run(folder: Path, plan: Plan, items: dict[str, Item], outcome: FormOut
 
 
 def _rows(people: Iterable[Person], plan: Plan, model: str) -> Iterator[dict[str, Any]]:
-    """The rows of these people, with the fields of the data contract Response."""
     for person in people:
         for number, question in enumerate(person.form.questions, 1):
             if question.item is not None:
@@ -167,7 +166,6 @@ def _line(row: dict[str, Any]) -> bytes:
 
 
 def _table(people: Sequence[Person], plan: Plan) -> str:
-    """Everybody whose form came back, as CSV."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["person", "counted", "reason", "medium", "answered", "left_out", "checks_wrong", *plan.about])

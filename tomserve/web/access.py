@@ -410,7 +410,6 @@ class Guard:
             await self.app(scope, receive, send)
 
     def _refuse_stranger(self, request: Request) -> Response | None:
-        """The refusal of a request that was not meant for us, or whose address is too long."""
         if not is_known_host(request.headers.get("host", ""), self.access.settings):
             said = "this workbench is not known under that name; use the address that `tomserve web` prints"
             return Response(f"{said}\n", 421, media_type="text/plain")
@@ -432,7 +431,6 @@ class Guard:
         return None
 
     def _let_in(self, request: Request) -> Response:
-        """Let in whoever has the token, which then disappears from the address."""
         if not self.access.admits(request.query_params["token"]):
             return error_response(
                 request, 401, "the token of this address is not, or no longer, that of this workbench"
@@ -445,7 +443,6 @@ class Guard:
         return response
 
     def _ask_to_sign_in(self, request: Request) -> Response:
-        """The answer to a stranger: how to get in."""
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         known = {"www-authenticate": "Bearer"}
         if not self.access.settings.auth:
@@ -472,7 +469,6 @@ class Guard:
         return None
 
     async def _refuse_unsigned(self, request: Request, body: bytes) -> Response | None:
-        """The refusal of a form of too many fields, or without what our pages put into every form."""
         fields = FormData()
         if request.headers.get("content-type", "").split(";")[0].strip().lower() in FORM:
             copy = Request(request.scope, _replay(body, request))
@@ -491,7 +487,6 @@ class Guard:
         return None
 
     async def _stream(self, request: Request, receive: Receive, send: Send) -> None:
-        """Let the application send events, unless it does so to too many already."""
         caller: Caller | None = getattr(request.state, "caller", None)
         whose = (caller.person.name if caller else "", request.client.host if request.client else "")
         if self._streams.total() >= MOST_STREAMS or self._streams[whose] >= MOST_STREAMS_EACH:

@@ -301,7 +301,6 @@ class Users:
 
 
 def _find_user(users: dict[str, User], name: str) -> User:
-    """The user of that name. Raises ConfigError where there is none."""
     if name not in users:
         raise ConfigError(one_of("user", name, users))
     return users[name]

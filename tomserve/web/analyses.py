@@ -51,7 +51,6 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
 
 
 def _with_run_names(told: Any) -> bytes:
-    """What is told as JSON, with the names of the runs in the place of their folders, by which they were found."""
     return without_paths(orjson.dumps(told).decode()).encode()
 
 
@@ -86,7 +85,6 @@ def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
 
 
 def _overall(found: comparison.Comparison) -> list[dict[str, Any]]:
-    """The effect over all questions of each strategy."""
     last = found.effects.group_by("strategy", maintain_order=True).last()
     wanted = "strategy share_control share_treated risk_difference rd_low rd_high p n gained lost"
     return last.select([name for name in wanted.split() if name in last.columns]).to_dicts()

@@ -68,12 +68,10 @@ def answers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
 
 
 def _write(table: pl.DataFrame, path: Path) -> None:
-    """Write a table whose rows can be found without reading all of it."""
     table.write_parquet(path, row_group_size=_CHUNK, compression="lz4")
 
 
 def _replies(responses: ResponseFile, ids: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """The replies that count, in the order of the score table, in pieces."""
     for rows in responses.sort_rows().iter_slices(_CHUNK):
         found: list[tuple[Any, ...]] = []
         for place, arm, offset, _ in rows.iter_rows():
@@ -86,7 +84,6 @@ def _replies(responses: ResponseFile, ids: Sequence[str]) -> Iterator[pl.DataFra
 
 
 def _items(path: Path) -> pl.DataFrame:
-    """Every item: its id, where its line stands, its original, and its words, in which one can search."""
     ids: list[str] = []
     bases: list[str | None] = []
     words: list[str] = []
@@ -156,13 +153,11 @@ def _join_scores(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) 
 
 
 def _factors(scores: pl.DataFrame) -> list[str]:
-    """The columns of a score table that describe items, and whether it is a variant."""
     own = [name for name in scores.columns if name not in COLUMNS and not name.startswith((BEGINNING, "rule_"))]
     return [name for name in own if name != ORIGINAL and not scores.schema[name].is_nested()]
 
 
 def _turns(folder: Path, manifest: Manifest | None, model: str) -> pl.DataFrame | None:
-    """Where each reply stands of the strategies that ask several requests; None where there are none."""
     assert manifest is not None
     several = {name for name, one in manifest.strategies.items() if one.turns != 1 or manifest.repeats > 1}
     if not several:
@@ -174,7 +169,6 @@ def _turns(folder: Path, manifest: Manifest | None, model: str) -> pl.DataFrame 
 
 
 def _about(table: pl.DataFrame, scores: pl.DataFrame, turns: bool) -> dict[str, Any]:
-    """What the page says of all answers, and offers to filter by."""
     names = [name for name in table.columns if name.startswith("factor:")]
     offered = {name.removeprefix("factor:"): _values(table, name) for name in names}
     return {
@@ -333,7 +327,6 @@ def open_table(path: Path) -> pl.LazyFrame:
 
 
 def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, Any]]:
-    """The answers at these places of the index, in this order."""
     shown = pl.col("reply").str.slice(0, SHOWN).alias("shown")
     long = (pl.col("reply").str.len_chars() > SHOWN).alias("long")
     found = table.filter(pl.col("place").is_in(list(places))).with_columns(shown, long).drop("reply").collect()

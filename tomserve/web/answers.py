@@ -286,7 +286,6 @@ def _none(run: str, item: str, strategy: str) -> NoSuchAnswerError:
 def _scan_journal(
     folder: Path, run: str, manifest: Manifest, asked: tuple[str, str, int], index: Result | None
 ) -> Answer:
-    """The same by reading the journal from its beginning, as far as that takes no long time."""
     item, strategy, sample = asked
     rows = [row for row in _rows(journal.journal_path(folder)) if _asks(row, item, strategy)]
     own = [row for row in rows if sample_of(row) == sample]
@@ -319,7 +318,6 @@ def _asks(row: Any, item: str, strategy: str) -> bool:
 
 
 def _rows(path: Path) -> Iterator[Any]:
-    """The lines of a journal that are JSON, as far as SCANNED bytes go."""
     if not path.exists():
         return
     read = 0
@@ -377,7 +375,6 @@ def _row_for_scoring(line: bytes, manifest: Manifest) -> dict[str, Any]:
 
 
 def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) -> dict[str, Any]:
-    """How an answer is read, for one of which the score table has no row."""
     strategy = manifest.strategies.get(str(row["strategy"]))
     rules = replace(benchmarks.scoring_of(item.benchmark), lettered=bool(strategy and strategy.lettered))
     found = score_row(run, model, item, row, bool(strategy and strategy.chain), (), rules)
@@ -385,7 +382,6 @@ def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) ->
 
 
 def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
-    """All replies to the question, of each turn and sample the last."""
     if not index.facts.get("turns"):
         return ()
     keys = [pl.col(name) == row[name] for name in ("item", "strategy", "model")]
@@ -401,7 +397,6 @@ def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
 
 
 def _versions(index: Result, row: Row) -> tuple[Row, ...]:
-    """The answers of the same strategy to versions of the same question: its original, and what was made of that."""
     base = row["base"] or row["item"]
     same = (pl.col("base") == base) | (pl.col("item") == base)
     table = open_table(index.folder / ANSWERS).drop("reply")

@@ -122,7 +122,6 @@ def hold_lock(settings: Settings) -> Iterator[Callable[[str], None]]:
 
 
 def _holder(settings: Settings) -> str:
-    """Where the workbench is that holds the lock, in words; nothing where it does not tell."""
     with contextlib.suppress(OSError, ConfigError):
         found = files.read_json(settings.folder / "lock", "")
         if isinstance(found, dict) and isinstance(pid := found.get("pid"), int):
@@ -235,8 +234,6 @@ def open_browser(settings: Settings, opened: str) -> None:
 
 
 class _MaskedLog(logging.Handler):
-    """Says what the server logs, without keys."""
-
     def __init__(self, mask: Redactor) -> None:
         super().__init__(logging.WARNING)
         self.mask = mask

@@ -231,7 +231,6 @@ class Workbench:
         return _object(self._answer_when_ready(method, path, **sent))
 
     def _answer_when_ready(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        """The answer to a request, once it has been computed. Raises ServerError where that takes too long."""
         until = time.monotonic() + PATIENCE
         while (answer := self._answer(method, path, **sent)).status_code == 202:
             if time.monotonic() > until:
@@ -249,7 +248,6 @@ class Workbench:
         return self._check(answer)
 
     def _check(self, answer: httpx.Response) -> httpx.Response:
-        """The answer, where it is none of refusal; else raises the error that it tells of."""
         if answer.is_success:
             return answer
         try:
@@ -282,7 +280,6 @@ class Workbench:
 
 
 def _fields(experiment: Asked, fields: Mapping[str, Any]) -> Facts:
-    """The fields of an experiment as they are sent: those that were set."""
     own: Mapping[str, Any] = {}
     if isinstance(experiment, Mapping):
         own = experiment

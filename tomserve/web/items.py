@@ -49,7 +49,6 @@ def index_computation(benchmark: str, gold: str, file: Path | None) -> Computati
 
 
 def _sources(benchmark: str, file: Path | None) -> Iterator[Path]:
-    """The files that items may come from: all data of the content folders, and the one that is named."""
     if file is not None:
         yield file
         yield from sorted(file.rglob("*"))[:10_000] if file.is_dir() else ()
@@ -171,7 +170,6 @@ def content_path(text: str) -> Path:
 
 
 def _open_index(found: Path) -> tuple[pl.LazyFrame, tuple[str, ...]]:
-    """The table of an index, and the names of its factors."""
     table = pl.scan_parquet(found)
     columns = table.collect_schema().names()
     return table, tuple(name.removeprefix(FACTOR) for name in columns if name.startswith(FACTOR))
@@ -219,7 +217,6 @@ def find_item(found: Path, name: str, query: ItemQuery | None = None) -> ItemPla
 
 
 def _places(table: pl.LazyFrame, query: ItemQuery, names: Sequence[str]) -> list[int]:
-    """The places of the items that are wanted, in their order."""
     chosen = table
     for condition in query.where:
         if condition == EVERY or not condition.strip():
@@ -241,7 +238,6 @@ def _places(table: pl.LazyFrame, query: ItemQuery, names: Sequence[str]) -> list
 
 
 def _items(table: pl.LazyFrame, places: Sequence[int]) -> tuple[Item, ...]:
-    """The items at these places."""
     lines = table.filter(pl.col("place").is_in(places)).select("line").collect()["line"]
     return tuple(Item.from_json(line) for line in lines)
 

@@ -231,7 +231,6 @@ def waiting_reason(experiment: Experiment, folder: Path) -> str:
 
 
 def _endpoint_reason(url: str) -> str:
-    """Why nothing can be asked at an address now; "" where something answers there, whatever it says."""
     try:
         status = send_request("GET", f"{url}/models", seconds=SECONDS).status_code
     except (ServerError, ConfigError):
@@ -240,7 +239,6 @@ def _endpoint_reason(url: str) -> str:
 
 
 def _local_reason(model: str | None, *, start: bool) -> str:
-    """Why no server of this machine can be asked now; "" where one can, or where one is started."""
     fitting = [
         one
         for one in registry.believed_records()
@@ -300,12 +298,10 @@ class Worker:
         return self.stop.is_set() or self.leave.is_set()
 
     def _jobs(self) -> list[tuple[RunEntry, Job]]:
-        """Everything that is still to be run, or runs, in its order."""
         jobs = [(line, line.card.job) for line in queue.order_entries(self.register.every())]
         return [(line, job) for line, job in jobs if job is not None and job.active]
 
     def _look(self) -> None:
-        """Adopt what runs, and have each group begin what can begin."""
         jobs = self._jobs()
         self._adopt_all(jobs)
         groups: dict[str, list[tuple[RunEntry, Job]]] = {}
@@ -320,7 +316,6 @@ class Worker:
             self._beside(self._begin_some, group, waiting)
 
     def _adopt_all(self, jobs: list[tuple[RunEntry, Job]]) -> None:
-        """Take care of experiments that run by their cards, and that no thread of this worker has begun."""
         for line, job in jobs:
             with self._lock:
                 if not job.runs or line.name in self._running or run_index.read_card(line.folder).job != job:
@@ -332,7 +327,6 @@ class Worker:
         threading.Thread(target=do, args=about, daemon=True).start()
 
     def _begin_some(self, group: str, waiting: list[tuple[RunEntry, Job]]) -> None:
-        """Begin as many experiments of a group as may run at once, in their order."""
         try:
             for line, job in waiting:
                 if self._ending or list(self._running.values()).count(group) >= self.settings.workers:
@@ -384,8 +378,6 @@ class Worker:
             self._beside(self._follow, begun)
 
     def _change(self, folder: Path, known: Job, changed: Callable[[Job], Job]) -> None:
-        """Change the place of an experiment. Raises _ChangedError where it is another one by now."""
-
         def change(card: Card) -> Card:
             job = card.job
             if job is None or job.turn != known.turn or not job.waits:
@@ -396,7 +388,6 @@ class Worker:
         run_index.change_card(folder, change)
 
     def _follow(self, process: Child) -> None:
-        """Wait for a process, end it where that is wanted, and note how it ended."""
         try:
             while process.alive:
                 if self.leave.wait(LOOK):
@@ -416,7 +407,6 @@ class Worker:
             self._running.pop(process.name, None)
 
     def _should_stop(self, folder: Path) -> bool:
-        """Whether an experiment that runs is to end."""
         try:
             job = run_index.read_card(folder).job
         except (ConfigError, OSError):  # it can be read again a moment later
@@ -424,8 +414,6 @@ class Worker:
         return job is None or job.state is not State.RUNNING
 
     def _note_end(self, folder: Path, end: ProcessEnd) -> None:
-        """Note how a process ended; its experiment is in the queue again where it goes on."""
-
         def change(card: Card) -> Card:
             job = card.job
             if job is None or not job.runs:
@@ -440,7 +428,6 @@ _STRANGE = "this workbench has not queued it; look at what it asks of whom, and 
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the journal of a run."""
     with contextlib.suppress(OSError):
         return (folder / JOURNAL).lstat().st_size
     return 0

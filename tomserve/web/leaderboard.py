@@ -361,8 +361,6 @@ _Runs = dict[str, list[tuple[str, str, Share]]]  # by column: when made, name, s
 
 
 class _Builder:
-    """Puts a board together."""
-
     def __init__(self, filters: Filters) -> None:
         self.filters = filters
         self.apart: list[UnrankedRun] = []
@@ -431,7 +429,6 @@ class _Builder:
         return Board(*shown, pending, total, self.filters, *names)
 
     def _columns(self) -> tuple[Column, ...]:
-        """The columns: benchmarks with most models first, and in each the columns with most models."""
         models = {key: sum(key in cells for cells in self.rows.values()) for key in self.asked}
         most: dict[str, int] = {}
         for key, (one, _) in self.asked.items():
@@ -478,7 +475,6 @@ class _Builder:
         return tuple(sorted(rows, key=place))
 
     def _best(self, key: str) -> float | None:
-        """The highest share of a column; None where no model has less."""
         newest = [max(cells[key])[2].estimate for row, cells in self.rows.items() if key in cells and not row[3]]
         known = [value for value in newest if value is not None]
         return max(known) if len(set(known)) > 1 else None
@@ -574,7 +570,6 @@ def _layer_records(found: Board) -> Iterator[dict[str, Any]]:
 
 
 def _paper_table(found: Board) -> pl.DataFrame:
-    """A row for each model, a share with its interval for each column."""
     rows = []
     for row in found.rows:
         cells = {"model": f"{row.model} ({row.note})" if row.note else row.model}

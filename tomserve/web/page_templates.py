@@ -89,7 +89,6 @@ NAVIGATION = (
 
 
 def _cut(text: str, most: int = 200) -> str:
-    """The beginning of a text, with a sign where something follows."""
     return text if len(text) <= most else f"{text[:most].rstrip()} …"
 
 

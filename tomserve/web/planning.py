@@ -133,7 +133,6 @@ def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str
 def _items(
     name: str | None, path: str | None, gold: str | None
 ) -> tuple[Benchmark, ItemStore, tuple[ItemStore, ItemStore]]:
-    """A benchmark, all its items, and these apart from the variants that came with them."""
     benchmark = benchmarks.get(name)
     every = ItemStore(benchmark.items(None if path is None else Path(path), gold, benchmarks.ALL))
     every.draw = benchmarks.draw_of(benchmark, every.benchmarks)

@@ -194,7 +194,6 @@ def _running(name: str) -> bool:
 
 
 def _tidy(root: Path) -> None:
-    """Remove all but the last tries, none of which is under way."""
     found = sorted(
         (path for path in root.iterdir() if _NAME.fullmatch(path.name)), key=lambda path: path.stat().st_mtime
     )
@@ -261,7 +260,6 @@ def _options(trial: Mapping[str, Any], item: Item, run: Path) -> EvalOptions:
 
 
 def _results_of(item: Item, run: Path) -> dict[str, Any]:
-    """What the folder of the try holds: rows, how they were read, and the requests."""
     manifest = Manifest.read(run)
     if manifest is None:
         return {}
@@ -284,7 +282,6 @@ def _plain(value: Any) -> bool:
 
 
 def _requests(item: Item, manifest: Manifest, rows: list[dict[str, Any]]) -> list[str]:
-    """The bodies of the requests of a conversation, in the order of its turns."""
     name = rows[0]["strategy"]
     strategy = find_same_strategy(name, manifest.strategies[name], manifest)
     made = requests_of(manifest, strategy, item, {row["turn"]: row for row in rows}) if strategy is not None else []

@@ -404,7 +404,6 @@ class Queue:
         return True
 
     def _changeable(self, name: str, person: Person) -> RunEntry:
-        """The line of a run that the person may change. Raises NoSuchRunError and NotAllowedError."""
         line = self.register.line(name, person)
         if not person.may_change(line.card.owner):
             raise NotAllowedError(f"{name} belongs to {line.card.owner or 'whoever may run experiments'}")
@@ -414,7 +413,6 @@ class Queue:
         return [one for one in order_entries(self.register.every()) if _job(one).group == group]
 
     def _last(self, group: str) -> float:
-        """The place of the last experiment of a group that has not ended."""
         return max((_job(one).order for one in self._of_group(group) if _job(one).active), default=0)
 
 
@@ -462,7 +460,6 @@ def _after(action: ActionName, job: Job, order: float) -> Job:
 
 
 def _order_at(waiting: Sequence[RunEntry], name: str, where: Where) -> float:
-    """The order that puts an experiment where it is to be, among those that wait."""
     others = [_job(one).order for one in waiting if one.name != name]
     if not others:
         return 0.0

@@ -184,8 +184,6 @@ class RunEntry:
 
 @dataclass(slots=True)
 class _Known:
-    """What was read of a run."""
-
     stamp: tuple[Any, ...] = ()  # how the files looked that its line is made of
     line: RunEntry | None = None  # what they say
     inode: int = 0  # of the journal, whose lines are counted as far as `bytes`
@@ -259,8 +257,6 @@ class RunIndex:
 
 @dataclass(frozen=True, slots=True)
 class _RunFolder:
-    """The folder of a run, and its name."""
-
     folder: Path
     name: str
 
@@ -330,7 +326,6 @@ def no_such_run(name: str) -> NoSuchRunError:
 
 
 def _read_entry(found: _RunFolder) -> RunEntry:
-    """What the files say that a line is made of."""
     folder, card = found.folder, Card()
     line: dict[str, Any] = {}
     try:

@@ -158,7 +158,6 @@ class Follower:
         return manifest is not None and bool(manifest.to_dict().get("complete"))
 
     def _rows(self) -> int:
-        """Rows of the journal, of which only what was added since the last look is counted."""
         if self._known is not None:
             return self._known
         with contextlib.suppress(OSError, ConfigError), files.open_for_reading(self.folder / JOURNALS[0]) as file:
@@ -178,7 +177,6 @@ class Follower:
         return "\n".join(self._tail(name, _log_lines))
 
     def _tail(self, name: str, read: Any) -> Any:
-        """What `read` makes of the end of a file; the same as before where the file has not grown."""
         try:
             with files.open_for_reading(self.folder / name) as file:
                 status = os.fstat(file.fileno())
@@ -228,13 +226,11 @@ def pace(folder: Path) -> float | None:
 
 
 def _log_lines(lines: list[bytes]) -> list[str]:
-    """The last lines of a log, each cut, and of each only what stands after its last return to the beginning."""
     last = (line.decode("utf-8", "replace") for line in lines[-LOG_LINES:])
     return [line[:LONGEST_TEXT] + " …" * (len(line) > LONGEST_TEXT) for line in last]
 
 
 def _latest_answers(lines: list[bytes]) -> list[LatestAnswer]:
-    """The answers in the last lines of a journal, the newest first."""
     return [_answer(row) for row in islice(last_rows(lines), ANSWERS)]
 
 

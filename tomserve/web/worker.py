@@ -85,7 +85,6 @@ class _Keeper:
             self._ending.wait(PAUSES[min(died, len(PAUSES)) - 1])
 
     def _one(self) -> None:
-        """Start a process and wait until it ends."""
         self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._settings.folder / f"{self._module}.log"
         with os.fdopen(files.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:

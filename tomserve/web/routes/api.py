@@ -209,7 +209,6 @@ def runs(
 
 
 def _states(line: RunEntry) -> set[str]:
-    """All words that say in which state a run is."""
     found = {str(line.card.job.state)} if line.card.job else set()
     if line.broken:
         return found | {"broken"}
@@ -318,7 +317,6 @@ def _require_result(line: RunEntry, result: Result | None) -> Result | None:
 
 
 def _require_answers(line: RunEntry) -> bool:
-    """Raises ConfigError where the run has nothing to show yet."""
     if line.broken:
         raise ConfigError(line.broken)
     if not line.kind:
@@ -327,7 +325,6 @@ def _require_answers(line: RunEntry) -> bool:
 
 
 def _factors(where: list[str]) -> tuple[tuple[str, str], ...]:
-    """Conditions NAME=VALUE as pairs. Raises ConfigError for one of another form."""
     pairs = [tuple(one.split("=", 1)) for one in where]
     if any(len(pair) != 2 for pair in pairs):
         raise ConfigError("where: expected conditions such as order=1")

@@ -153,7 +153,6 @@ def _pair(query: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) -
 
 
 def _several(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
-    """The differences of each of the others from the first."""
     rows: list[tuple[str, Result | None, str]] = []
     for line in lines[1:]:
         if line.name != query.a or query.strategies:
@@ -250,7 +249,6 @@ def download_leaderboard(request: Request, person: Reader, form: str, filters: A
 
 
 def _groups(found: Board, first: int) -> list[tuple[str, int]]:
-    """The benchmarks above the columns that are shown, each with how many columns stand below it."""
     groups: list[tuple[str, int]] = []
     for column in found.columns[first : first + WIDE]:
         name = column.asked.benchmark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, cast, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
@@ -16,6 +16,7 @@ from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, access, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.page_templates import render_page
+from tomserve.web.queue import ActionName, Where
 from tomserve.web.run_index import ENDED, State
 from tomserve.web.run_status import Filters, Row
 
@@ -56,7 +57,6 @@ def compare_selection(
     return RedirectResponse(f"/compare?{urlencode(pairs)}", 303)
 
 
-Action = Literal["pause", "resume", "cancel", "retry", "first", "up", "down", "last"]
 ENDED_SHOWN = 20  # so many of the experiments that have ended last are listed
 
 
@@ -74,14 +74,18 @@ def show_lists(request: Request, person: Reader) -> HTMLResponse:
 
 @router.post("/queue/{action}/{name:path}")
 def act(
-    action: Action, name: str, request: Request, person: Runner, back: Annotated[str, Form(max_length=1000)] = "/queue"
+    action: ActionName | Where,
+    name: str,
+    request: Request,
+    person: Runner,
+    back: Annotated[str, Form(max_length=1000)] = "/queue",
 ) -> RedirectResponse:
     """Do something with a run in the queue, and go back to the page that the button stands on."""
     known = workbench(request).queue
-    if action in ("first", "up", "down", "last"):
-        known.act("move", name, person, action)
+    if action in get_args(Where):
+        known.act("move", name, person, cast("Where", action))
     else:
-        known.act(action, name, person)
+        known.act(cast("ActionName", action), name, person)
     return RedirectResponse(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/queue", 303)
 
 

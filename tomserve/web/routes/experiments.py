@@ -50,10 +50,7 @@ LISTS = ("base_url", "where")  # fields with one value a line
 BOXES = ("strategy", "variants")  # fields of which any number of boxes may be checked
 
 SWITCHES = ("start", "accept_change", "faithfulness")
-ONES = (
-    *("model", "key", "benchmark", "path", "gold", "run", "limit", "revision", "max_tokens", "thinking", "temperature"),
-    *("seed", "repeats", "timeout", "concurrency", "transport", "hedge", "noise_check", "patience"),
-)
+ONES = tuple(name for name in Experiment.model_fields if name not in ("schema_", *LISTS, *BOXES, *SWITCHES))
 """Fields with one value."""
 
 LONGEST = 1 << 16  # characters of a file that somebody pastes or uploads
@@ -136,7 +133,6 @@ def form_of_request(sent: Mapping[str, Sequence[str]]) -> Form:
 
 
 def _place(form: Form, data: dict[str, Any]) -> None:
-    """Put into the data where the model is, as the form says it."""
     if form.source == "endpoint":
         data.pop("start", None)
         if not data.get("base_url"):
@@ -335,12 +331,7 @@ KNOWING = 3.0
 PLAN_PATIENCE = 0.2
 """Seconds that a page waits for the plan; where it takes longer, the page fetches it when it is there."""
 
-FIELDS = (
-    *("", "base_url", "model", "server", "preset", "key", "benchmark", "path", "gold", "where", "strategy", "run"),
-    *("limit",),
-    *("revision", "max_tokens", "thinking", "temperature", "seed", "repeats", "timeout", "concurrency", "transport"),
-    *("hedge", "noise_check", "variants", "patience"),
-)
+FIELDS = ("", "server", "preset", *ONES, *LISTS, *BOXES)
 """The fields beside which something can be said; "" is the whole form."""
 
 MORE = (
@@ -479,7 +470,6 @@ def _check(form: Form, request: Request, person: Person) -> None:
 
 
 def _plan_of(form: Form, request: Request, person: Person) -> dict[str, Any]:
-    """The plan, if it is there; whether it is being computed; and how long it would take."""
     if form.experiment is None or form.errors:
         return _NO_PLAN
     try:

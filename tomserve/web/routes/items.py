@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 import pydantic
+from annotated_types import Ge, Le, Lt
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, StringConstraints
 
 from tomserve import benchmarks
 from tomserve.errors import ConfigError, TomserveError
@@ -48,7 +50,6 @@ ItemId = Annotated[str, Query(max_length=320)]
 
 
 def _pairs(source: Source, query: ItemQuery, **more: str) -> list[tuple[str, str]]:
-    """The names and values that an address or a form needs to come back to the same items."""
     pairs = [(name, value) for name, value in {**asdict(source), "text": query.text, **more}.items() if value]
     return [*pairs, *(("where", one) for one in query.where)]
 
@@ -58,7 +59,6 @@ def _address(source: Source, query: ItemQuery, **more: str) -> str:
 
 
 def _conditions(where: list[str] | None, factor: list[str] | None) -> tuple[str, ...]:
-    """The conditions that were written, and those that were chosen from lists, whose first entry stands for any."""
     written = [one.strip() for text in where or () for one in text.split(";") if one.strip()]
     chosen = [one for one in factor or () if "=" in one]
     return tuple(dict.fromkeys((*written, *chosen)))
@@ -165,26 +165,43 @@ def show_variants(request: Request, person: Reader, source: ItemSource, id: Item
 
 HERE = "this machine"  # what the form calls a server that runs on this machine, or the embedded model
 
-Field = Annotated[str, Form(max_length=2000)]
-Name = Annotated[str, Form(max_length=200)]
-Long = Annotated[str, Form(max_length=200_000)]
+Field = Annotated[str, StringConstraints(max_length=2000)]
+Name = Annotated[str, StringConstraints(max_length=200)]
+Long = Annotated[str, StringConstraints(max_length=200_000)]
+
+
+class TrialForm(BaseModel):
+    """What is to be tried, as the form or an address says it."""
+
+    benchmark: Field = ""
+    gold: Field = ""
+    path: Field = ""
+    run: Field = ""
+    item: Field = ""
+    strategy: Name = ""
+    preset: Name = ""
+    model: Name = ""
+    base_url: Field = ""
+    key: Field = ""
+    thinking: Name = ""
+    story: Long = ""
+    question: Long = ""
+    choices: Long = ""
+    answer: Long = ""
+    temperature: Annotated[float, Ge(0), Le(2)] = 0.0
+    seed: Annotated[int, Ge(0), Lt(2**31)] = 0
+    seconds: Annotated[float, Ge(1), Le(playground.LONGEST)] = playground.DEADLINE
 
 
 @router.get("/try")
-def show_trial_form(
-    request: Request, person: Reader, benchmark: Text = "", gold: Text = "", path: Text = "", run: Text = "",
-    item: Text = "", strategy: Text = "", preset: Text = "", model: Text = "", base_url: Text = "",
-) -> HTMLResponse:  # fmt: skip
+def show_trial_form(request: Request, person: Reader, values: Annotated[TrialForm, Query()]) -> HTMLResponse:
     """The form, filled with what the address names."""
-    values = {"benchmark": benchmark, "gold": gold, "path": path, "run": run, "item": item, "strategy": strategy,
-              "preset": preset, "model": model, "base_url": base_url}  # fmt: skip
     return _form(request, person, values)
 
 
-def _form(request: Request, person: Person, values: dict[str, Any], error: str = "", status: int = 200) -> HTMLResponse:
-    bench = workbench(request)
+def _form(request: Request, person: Person, values: TrialForm, error: str = "", status: int = 200) -> HTMLResponse:
     chosen, pending = None, False
-    if values.get("item") and not error:
+    if values.item and not error:
         try:
             chosen = _item(request, person, values)
             pending = chosen is None
@@ -194,7 +211,7 @@ def _form(request: Request, person: Person, values: dict[str, Any], error: str =
         request,
         "try.html.j2",
         status=status,
-        values={**dict.fromkeys(_FIELDS, ""), "seconds": f"{playground.DEADLINE:.0f}", **values},
+        values=values.model_dump() | {"seconds": f"{values.seconds:.0f}"},
         chosen=chosen,
         pending=pending,
         error=error,
@@ -202,46 +219,31 @@ def _form(request: Request, person: Person, values: dict[str, Any], error: str =
         strategies=items.strategies(),
         presets=items.presets(),
         servers=[one.record for one in registry.believed_records() if one.state == "ready"] if person.may_run else [],
-        keys=[name for name, _ in bench.settings.keys],
+        keys=[name for name, _ in workbench(request).settings.keys],
         longest=playground.LONGEST,
     )
 
 
-_FIELDS = ("benchmark", "gold", "path", "run", "item", "strategy", "preset", "model", "base_url", "key", "thinking",
-           "story", "question", "choices", "answer", "temperature", "seed")  # fmt: skip
-
-
-def _item(request: Request, person: Person, values: dict[str, Any]) -> Item | None:
-    """The item that is named; None where the items are still being read."""
-    source = source_of(**{name: values[name] for name in ("benchmark", "gold", "path", "run")})
+def _item(request: Request, person: Person, values: TrialForm) -> Item | None:
+    source = source_of(values.benchmark, values.gold, values.path, values.run)
     index = items.find_index(source, workbench(request).register, person)
-    return None if index is None else items.find_item(index, values["item"]).item
+    return None if index is None else items.find_item(index, values.item).item
 
 
 @router.post("/try")
-def ask(
-    request: Request, person: Runner, benchmark: Field = "", gold: Field = "", path: Field = "", run: Field = "",
-    item: Field = "", strategy: Name = "", preset: Name = "", model: Name = "", base_url: Field = "",
-    key: Field = "", thinking: Name = "", story: Long = "", question: Long = "", choices: Long = "",
-    answer: Long = "", temperature: Annotated[float, Form(ge=0, le=2)] = 0.0,
-    seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
-    seconds: Annotated[float, Form(ge=1, le=playground.LONGEST)] = playground.DEADLINE,
-) -> Response:  # fmt: skip
+def ask(request: Request, person: Runner, values: Annotated[TrialForm, Form()]) -> Response:
     """Begin to ask, and go to the page of what comes of it; where that cannot be, the form with the reason."""
-    values: dict[str, Any] = {
-        "benchmark": benchmark, "gold": gold, "path": path, "run": run, "item": item, "strategy": strategy,
-        "preset": preset, "model": model, "base_url": base_url, "key": key, "thinking": thinking, "story": story,
-        "question": question, "choices": choices, "answer": answer, "temperature": temperature, "seed": seed,
-        "seconds": f"{seconds:.0f}",
-    }  # fmt: skip
     try:
-        chosen = _item(request, person, values) if item else own_item(story, question, choices, answer)
+        if values.item:
+            chosen = _item(request, person, values)
+        else:
+            chosen = own_item(values.story, values.question, values.choices, values.answer)
         if chosen is None:
             raise ConfigError("the items are still being read for the first time; ask again in a moment")
-        how = how_of(strategy, preset, model, thinking, temperature, seed)
-        settings = workbench(request).settings
+        how = How(**values.model_dump(include=set(How.model_fields)))
+        settings, address = workbench(request).settings, values.base_url.strip()
         name = playground.start_trial(
-            settings, person, chosen, how, base_url=base_url.strip(), key=key, seconds=seconds
+            settings, person, chosen, how, base_url=address, key=values.key, seconds=values.seconds
         )
     except TomserveError as refusal:
         return _form(request, person, values, str(refusal), 422)

@@ -143,7 +143,6 @@ def _analysis_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _work_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The options as the work takes them; factors are separated by spaces, crossed ones by commas."""
     by = options["by"].replace(", ", ",").split()
     return {"study": options["study"] or None, "intervals": options["intervals"] or None, "by": by}
 
@@ -174,7 +173,6 @@ def _current_sizes(line: RunEntry) -> int:
 
 
 def _again(request: Request, name: str) -> str:
-    """The address of the same page without what was asked for once."""
     kept = [(key, value) for key, value in request.query_params.items() if key not in ("again", "rescored")]
     return f"/run/{quote(name)}" + (f"?{urlencode(kept)}" if kept else "")
 
@@ -288,7 +286,6 @@ def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
 
 
 def _link(quoted: str, row: Mapping[str, Any], filters: Filters | None = None) -> str:
-    """The address of the page of one answer, with the filters that lead to the ones before and after it."""
     asked = [(name, str(row[name])) for name in ("item", "strategy", "sample", "model") if row.get(name)]
     more = [] if filters is None else [(f"in.{name}", value) for name, value in _pairs(filters)]
     return f"/answer/{quoted}?{urlencode([*asked, *more])}"
