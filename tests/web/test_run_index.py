@@ -60,7 +60,7 @@ def test_only_what_has_changed_is_read_again(runs: RunIndex, monkeypatch: pytest
         runs.lines(ME)
     facts, opened = list[str](), list[Path]()
     own, reading = run_index._read_entry, run_index.files.open_for_reading
-    monkeypatch.setattr(run_index, "_read_entry", lambda found: (facts.append(found.name), own(found))[1])
+    monkeypatch.setattr(run_index, "_read_entry", lambda name, folder: (facts.append(name), own(name, folder))[1])
     monkeypatch.setattr(run_index.files, "open_for_reading", lambda path: (opened.append(path), reading(path))[1])
     runs.lines(ME)
     assert facts == opened == []

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from pydantic import BaseModel, Field
 
 from tomserve.content import files
 from tomserve.content.text import sanitize
@@ -57,25 +58,26 @@ _NAME = re.compile(r"[a-f0-9]{16}")
 _children: dict[str, subprocess.Popen[bytes]] = {}  # the processes of this workbench's tries, by their names
 _lock = threading.Lock()
 
+Values = dict[str, Any]  # a row: the values of columns by their names
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+
+class Trial(BaseModel, frozen=True):
     """One question to one model, and what came of it."""
 
     name: str
-    state: str  # "running", "done" or "failed"
+    state: Annotated[str, Field(description="`running`, `done` or `failed`.")]
     item: Item
     how: How
-    where: str = ""  # the address that was asked
-    begun: str = ""  # when, in UTC
-    said: str = ""  # why it failed
-    model: str = ""  # of whoever answered, as is `revision`
+    where: Annotated[str, Field(description="The address that was asked.")] = ""
+    begun: Annotated[str, Field(description="When, in UTC.")] = ""
+    said: Annotated[str, Field(description="Why it failed.")] = ""
+    model: str = ""
     revision: str = ""
-    rows: tuple[Mapping[str, Any], ...] = ()  # the lines of the journal, one for each request
-    score: Mapping[str, Any] = field(default_factory=dict)  # how the reply was read: columns of the score table
-    headings: tuple[str, ...] = ()  # of the story beside the reply, as are `sentences`
-    sentences: tuple[Sentence, ...] = ()
-    requests: tuple[str, ...] = ()  # the bodies that were sent, as JSON with indents
+    rows: Annotated[list[Values], Field(description="The lines of the journal, one for each request.")] = []
+    score: Annotated[Values, Field(description="How the reply was read.")] = {}
+    headings: Annotated[tuple[str, ...], Field(description="Of `more` of each sentence.")] = ()
+    sentences: Annotated[list[Sentence], Field(description="The story beside the reply.")] = []
+    requests: Annotated[list[str], Field(description="The bodies that were sent.")] = []
 
 
 def start_trial(
@@ -159,7 +161,14 @@ def read_trial(settings: Settings, person: Person, name: str) -> Trial:
         item, how = Item.from_json(asked["item"]), How(**asked["how"])
     except (OSError, ValueError, TypeError, KeyError):
         raise missing from None
-    trial = Trial(name, "running", item, how, str(asked.get("base_url") or ""), str(asked.get("begun") or ""))
+    trial = Trial(
+        name=name,
+        state="running",
+        item=item,
+        how=how,
+        where=str(asked.get("base_url") or ""),
+        begun=str(asked.get("begun") or ""),
+    )
     running = _running(name)
     try:
         result = files.read_json(folder / RESULT, "try it again")
@@ -175,18 +184,18 @@ def read_trial(settings: Settings, person: Person, name: str) -> Trial:
 def _with_result(trial: Trial, result: Mapping[str, Any]) -> Trial:
     score = result.get("score") or {}
     headings, story = sentences(trial.item, score)
-    return replace(
-        trial,
-        state="failed" if result.get("error") else "done",
-        said=sanitize(str(result.get("error") or "")),
-        model=str(result.get("model") or ""),
-        revision=str(result.get("revision") or ""),
-        rows=tuple(result.get("rows") or ()),
-        score=score,
-        headings=headings,
-        sentences=tuple(replace(one, verdict=one.verdict.replace("_", " ")) for one in story),
-        requests=tuple(result.get("requests") or ()),
-    )
+    found = {
+        "state": "failed" if result.get("error") else "done",
+        "said": sanitize(str(result.get("error") or "")),
+        "model": str(result.get("model") or ""),
+        "revision": str(result.get("revision") or ""),
+        "rows": list(result.get("rows") or ()),
+        "score": score,
+        "headings": headings,
+        "sentences": [replace(one, verdict=one.verdict.replace("_", " ")) for one in story],
+        "requests": list(result.get("requests") or ()),
+    }
+    return trial.model_copy(update=found)
 
 
 def _running(name: str) -> bool:

@@ -208,7 +208,7 @@ class RunIndex:
         """A line for each run, whoever may see it, the newest first."""
         with self._lock:
             self._left = AT_ONCE
-            found = {line.name: line for line in map(self._line, _folders(absolute_runs_root()))}
+            found = {name: self._line(name, folder) for name, folder in _folders(absolute_runs_root())}
             self._known = {name: known for name, known in self._known.items() if name in found}
         return sorted((_inherit_owner(line, found.get(line.of)) for line in found.values()), key=_age, reverse=True)
 
@@ -216,31 +216,31 @@ class RunIndex:
         """The line of one run. Raises NoSuchRunError."""
         with self._lock:
             self._left = AT_ONCE
-            line = self._line(_RunFolder(safe_path(name), name))
+            line = self._line(name, safe_path(name))
             if line.of:
                 with contextlib.suppress(NoSuchRunError):
-                    line = _inherit_owner(line, self._line(_RunFolder(safe_path(line.of), line.of)))
+                    line = _inherit_owner(line, self._line(line.of, safe_path(line.of)))
         if not person.may_see(line.card.owner, private=line.card.private):
             raise no_such_run(name)
         return line
 
-    def _line(self, found: _RunFolder) -> RunEntry:
-        looks = found.files()
-        stamp = tuple((name, *looks[name]) for name in READ_FILES if name in looks)
-        known = self._known.setdefault(found.name, _Known())
+    def _line(self, name: str, folder: Path) -> RunEntry:
+        looks = _files(folder)
+        stamp = tuple((one, *looks[one]) for one in READ_FILES if one in looks)
+        known = self._known.setdefault(name, _Known())
         if known.line is None or known.stamp != stamp:
-            known.line = _read_entry(found)
+            known.line = _read_entry(name, folder)
             newest = max((part[-1] for part in stamp), default=0)
             known.stamp = stamp if time.time_ns() - newest > SETTLED else ()
         journal = looks.get(JOURNAL)
         return replace(
             known.line,
-            running=".lock" in looks and is_locked(found.folder),
-            rows=count_packed_lines(found.folder) if journal is None else self._count(known, found.folder, journal),
+            running=".lock" in looks and is_locked(folder),
+            rows=count_packed_lines(folder) if journal is None else self._count(known, folder, journal),
             size=sum(file[1] for file in looks.values()),
         )
 
-    def _count(self, known: _Known, folder: Path, journal: tuple[int, int, int, int]) -> int:
+    def _count(self, known: _Known, folder: Path, journal: Look) -> int:
         """How many lines a journal has, by those that were counted; of what is new, a part is counted at a time."""
         inode, size = journal[:2]
         if known.inode != inode or known.bytes > size:
@@ -255,27 +255,22 @@ class RunIndex:
         return known.lines if known.bytes >= size or not known.bytes else known.lines * size // known.bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _RunFolder:
-    folder: Path
-    name: str
-
-    def files(self) -> dict[str, tuple[int, int, int, int]]:
-        """Its files by their names: inode, size, and the times of the last change of content and of the file."""
-        found = {}
-        try:
-            with os.scandir(self.folder) as entries:
-                for entry in entries:
-                    status = entry.stat(follow_symlinks=False)
-                    found[entry.name] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        except OSError:
-            pass
-        return found
+Look = tuple[int, int, int, int]  # inode, size, and the times of the last change of content and of the file
 
 
-def _folders(root: Path, above: str = "", depth: int = 0) -> Iterator[_RunFolder]:
-    """The folders of all runs, and of experiments that only wait. Links, hidden folders, and names that cannot be shown
-    are passed over."""
+def _files(folder: Path) -> dict[str, Look]:
+    """How the files of a folder look, by their names."""
+    found = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            found[entry.name] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return found
+
+
+def _folders(root: Path, above: str = "", depth: int = 0) -> Iterator[tuple[str, Path]]:
+    """The names and folders of all runs, and of experiments that only wait. Links, hidden folders, and names that
+    cannot be shown are passed over."""
     try:
         with os.scandir(root) as entries:
             inside = [one for one in entries if one.is_dir(follow_symlinks=False) and _is_part(one.name)]
@@ -284,7 +279,7 @@ def _folders(root: Path, above: str = "", depth: int = 0) -> Iterator[_RunFolder
     for entry in inside:
         folder, name = root / entry.name, f"{above}{entry.name}"
         if is_run(folder):
-            yield _RunFolder(folder, name)
+            yield name, folder
         elif depth < DEEPEST:
             yield from _folders(folder, f"{name}/", depth + 1)
 
@@ -325,8 +320,8 @@ def no_such_run(name: str) -> NoSuchRunError:
     return NoSuchRunError(f"there is no run {name[:LONGEST]!r}")
 
 
-def _read_entry(found: _RunFolder) -> RunEntry:
-    folder, card = found.folder, Card()
+def _read_entry(name: str, folder: Path) -> RunEntry:
+    card = Card()
     line: dict[str, Any] = {}
     try:
         card = read_card(folder)
@@ -336,7 +331,7 @@ def _read_entry(found: _RunFolder) -> RunEntry:
             line = _of_experiment(evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE))
     except (ConfigError, OSError) as error:
         line = {"broken": str(error).replace(f"{folder}/", "")[:LONGEST]}
-    return RunEntry(name=found.name, folder=folder, card=card, **line)
+    return RunEntry(name=name, folder=folder, card=card, **line)
 
 
 def _of_manifest(manifest: Manifest | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from tomserve.web import playground
 from tomserve.web.analyses import Flips
 from tomserve.web.answers import Prompt
 from tomserve.web.items import How, Sentence
+from tomserve.web.playground import Values
 from tomserve.web.run_index import LONGEST_NOTE, RunEntry, State
 from tomserve.workflows.evaluate import Experiment
 
@@ -184,8 +185,6 @@ class Server(ResponseModel):
     state: Annotated[str, Field(description="`ready`, `loading`, or `silent` where it does not answer now.")]
 
 
-Values = dict[str, Any]  # a row: the values of columns by their names
-
 Page = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
@@ -354,20 +353,3 @@ class TrialRequest(How):
     base_url: Annotated[Text, Field(description="The endpoint; left out for a server of this machine.")] = ""
     key: Annotated[Word, Field(description="The variable that holds the endpoint's key.")] = ""
     seconds: Annotated[float, Field(ge=1, le=playground.LONGEST)] = playground.DEADLINE
-
-
-class TrialResponse(ResponseModel):
-    """What came of a try."""
-
-    name: str
-    state: Annotated[str, Field(description="`running`, `done` or `failed`.")]
-    said: Annotated[str, Field(description="Why it failed.")]
-    item: Item
-    where: str
-    begun: str
-    model: str
-    revision: str
-    rows: Annotated[list[Values], Field(description="The lines of the journal, one for each request.")]
-    score: Annotated[Values, Field(description="How the reply was read.")]
-    sentences: Annotated[list[Sentence], Field(description="The story beside the reply.")]
-    requests: Annotated[list[str], Field(description="The bodies that were sent.")]

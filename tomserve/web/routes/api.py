@@ -389,9 +389,9 @@ def ask(bench: Bench, person: Runner, body: schemas.TrialRequest) -> schemas.Sta
 
 
 @routes.get("/try/{name}", tags=["items"])
-def tried(bench: Bench, person: Reader, name: str) -> schemas.TrialResponse:
+def tried(bench: Bench, person: Reader, name: str) -> playground.Trial:
     """What came of a try: the raw reply, how it was read, and what was sent."""
-    return schemas.TrialResponse.model_validate(playground.read_trial(bench.settings, person, name))
+    return playground.read_trial(bench.settings, person, name)
 
 
 @routes.get("/servers", tags=["workbench"])
