@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 import polars as pl
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from annotated_types import Ge, Le, MaxLen
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
+from pydantic import BaseModel, StringConstraints
 
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.reporting import tables as forms
@@ -27,22 +29,65 @@ from tomserve.web.run_index import RunEntry, RunIndex
 
 router = APIRouter(include_in_schema=False)
 
-Text = Annotated[str, Query(max_length=300)]
-LongText = Annotated[str, Query(max_length=2000)]
+Text = Annotated[str, StringConstraints(max_length=300)]
+LongText = Annotated[str, StringConstraints(max_length=2000)]
+MOST = 40  # runs that are compared with one in a table
 
 
-class FlipQuery:
-    """Which flips are wanted: a page (from 1) of those gained or lost, with a part of an item's id, by a strategy."""
+class ComparisonQuery(BaseModel):
+    """What is to be compared, and what of it is shown, as the address says it."""
 
-    def __init__(
-        self,
-        page: Annotated[int, Query(ge=1, le=10**7)] = 1,
-        flip: Annotated[str, Query(max_length=10)] = "",
-        item: Text = "",
-        strategy: Text = "",
-    ) -> None:
-        self.page, self.item, self.strategy = page, item.strip(), strategy
-        self.kind = flip if flip in ("gained", "lost") else ""
+    a: Text = ""
+    b: Annotated[list[str], MaxLen(MOST)] = []  # the runs that are compared with a
+    sa: Text = ""  # strategies of a, and of b
+    sb: Text = ""
+    common: bool = False  # whether only what both were asked is compared
+    margin: Text = ""  # the largest difference that does not matter, a share
+    again: bool = False
+    page: Annotated[int, Ge(1), Le(10**7)] = 1  # of the questions that only one side has right
+    flip: Annotated[str, StringConstraints(max_length=10)] = ""
+    item: Annotated[LongText, StringConstraints(strip_whitespace=True)] = ""
+    strategy: LongText = ""
+    what: Text = "effects"
+    form: Text = "csv"
+
+    @property
+    def others(self) -> list[str]:
+        """The runs that are compared with the first."""
+        return list(dict.fromkeys(one for one in self.b if one))
+
+    @property
+    def strategies(self) -> tuple[str, str] | None:
+        """A strategy of a and one of b; None where they are not compared by strategies."""
+        return (self.sa, self.sb) if self.sa and self.sb else None
+
+    @property
+    def kind(self) -> str:
+        """Which flips are wanted, "" for all."""
+        return self.flip if self.flip in ("gained", "lost") else ""
+
+    def text(self, b: str | None = None, **more: str) -> str:
+        """The query of an address. b: for one of the others alone."""
+        pairs = [("a", self.a), *(("b", one) for one in ([b] if b is not None else self.others))]
+        if self.strategies:
+            pairs += [("sa", self.sa), ("sb", self.sb)]
+        if self.margin.strip():
+            pairs.append(("margin", self.margin.strip()))
+        return urlencode([*pairs, *([("common", "1")] if self.common else []), *more.items()])
+
+    def lines(self, register: RunIndex, person: Person) -> list[RunEntry]:
+        """The lines of the first run and of the others. Raises NoSuchRunError."""
+        return [register.line(name, person) for name in (self.a, *self.others) if name]
+
+    def compare(self, a: RunEntry, b: RunEntry) -> Result | None:
+        """The comparison of the first with one of the others, or with itself; None while it is made. Raises ConfigError
+        for a margin that is none."""
+        return analyses.comparison_of(
+            a.folder, b.folder, self.strategies, common=self.common, margin=margin_of(self.margin), again=self.again
+        )
+
+
+Asked = Annotated[ComparisonQuery, Query()]
 
 
 def find_answer(run: Path, item: str, strategy: str) -> Answer:
@@ -59,54 +104,9 @@ def find_answer(run: Path, item: str, strategy: str) -> Answer:
         return answers.answer(run, found, strategy)
 
 
-MOST = 40  # runs that are compared with one in a table
-
-
-class ComparisonQuery:
-    """What is to be compared, as the address says it."""
-
-    def __init__(
-        self,
-        a: Text = "",
-        b: Annotated[list[str] | None, Query(max_length=MOST)] = None,
-        sa: Text = "",
-        sb: Text = "",
-        common: Text = "",
-        margin: Text = "",
-        again: Text = "",
-    ) -> None:
-        """a: the first run. b: the runs that are compared with it. sa, sb: strategies of a and of b. common: "1" for
-        what both were asked. margin: the largest difference that does not matter, a share. again: "1" to try once
-        more. Raises ConfigError for a margin that is none."""
-        self.a, self.others = a, list(dict.fromkeys(one for one in b or () if one))
-        self.strategies = (sa, sb) if sa and sb else None
-        self.common, self.again = common == "1", again == "1"
-        self.margin_text = margin.strip()
-        self.margin = margin_of(self.margin_text)
-
-    def text(self, b: str | None = None, **more: str) -> str:
-        """The query of an address. b: for one of the others alone."""
-        pairs = [("a", self.a), *(("b", one) for one in ([b] if b is not None else self.others))]
-        if self.strategies:
-            pairs += [("sa", self.strategies[0]), ("sb", self.strategies[1])]
-        if self.margin is not None:
-            pairs.append(("margin", self.margin_text))
-        return urlencode([*pairs, *([("common", "1")] if self.common else []), *more.items()])
-
-    def lines(self, register: RunIndex, person: Person) -> list[RunEntry]:
-        """The lines of the first run and of the others. Raises NoSuchRunError."""
-        return [register.line(name, person) for name in (self.a, *self.others) if name]
-
-    def compare(self, a: RunEntry, b: RunEntry) -> Result | None:
-        """The comparison of the first with one of the others, or with itself; None while it is made."""
-        return analyses.comparison_of(
-            a.folder, b.folder, self.strategies, common=self.common, margin=self.margin, again=self.again
-        )
-
-
 def margin_of(text: str) -> float | None:
     """The margin that somebody typed, None for none. Raises ConfigError for what is no share above 0 and below 1."""
-    if not text:
+    if not (text := text.strip()):
         return None
     try:
         margin = float(text)
@@ -118,25 +118,20 @@ def margin_of(text: str) -> float | None:
 
 
 @router.get("/compare")
-def show_comparison(
-    request: Request,
-    bench: Bench,
-    person: Reader,
-    query: Annotated[ComparisonQuery, Depends()],
-    flips: Annotated[FlipQuery, Depends()],
-) -> HTMLResponse:
+def show_comparison(request: Request, bench: Bench, person: Reader, query: Asked) -> HTMLResponse:
     """Choose what to compare, and what came of it; asked by htmx, the result alone."""
     lines = [line for line in bench.register.lines(person) if line.kind == "answers" and not line.broken]
-    shown: dict[str, Any] = {"query": query, "lines": lines, "kind": "choose", "quote": quote, "flip_query": flips}
+    margin_of(query.margin)
+    shown: dict[str, Any] = {"query": query, "lines": lines, "kind": "choose", "quote": quote}
     chosen = query.lines(bench.register, person)
     shown["strategies"] = sorted({name for line in chosen for name in line.strategies})
     if query.a and (query.others or query.strategies):
-        shown |= _several(query, chosen) if len(query.others) > 1 else _pair(query, flips, chosen)
+        shown |= _several(query, chosen) if len(query.others) > 1 else _pair(query, chosen)
     part = request.headers.get("HX-Request")
     return render_page(request, "compare-part.html.j2" if part else "compare.html.j2", **shown)
 
 
-def _pair(query: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
+def _pair(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
     other = lines[-1].name
     result = query.compare(lines[0], lines[-1])
     found: dict[str, Any] = {"kind": "pair", "result": result, "other": other, "b": other}
@@ -147,7 +142,7 @@ def _pair(query: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) -
         found["item_query"] = query.text(**more)
         found["tables"] = analyses.comparison_tables(result)
         found["flips"] = analyses.flips_page(
-            result, flips.page, kind=flips.kind, item=flips.item, strategy=flips.strategy
+            result, query.page, kind=query.kind, item=query.item, strategy=query.strategy
         )
     return found
 
@@ -162,10 +157,9 @@ def _several(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any
 
 
 @router.get("/compare/download")
-def download(
-    bench: Bench, person: Reader, query: Annotated[ComparisonQuery, Depends()], what: str = "effects", form: str = "csv"
-) -> Response:
+def download(bench: Bench, person: Reader, query: Asked) -> Response:
     """The effects or the flips of a comparison as CSV, LaTeX, Markdown or Parquet."""
+    what, form = query.what, query.form
     if not query.a:
         raise HTTPException(404, "There is no such comparison.")
     lines = query.lines(bench.register, person)
@@ -187,27 +181,22 @@ def download(
 
 
 @router.get("/compare/item")
-def show_question(
-    request: Request,
-    bench: Bench,
-    person: Reader,
-    query: Annotated[ComparisonQuery, Depends()],
-    item: LongText = "",
-    strategy: LongText = "",
-) -> HTMLResponse:
+def show_question(request: Request, bench: Bench, person: Reader, query: Asked) -> HTMLResponse:
     """One question, with the answers of both sides beside each other."""
     other = query.others[0] if query.others else query.a
     lines = bench.register.line(query.a, person), bench.register.line(other, person)
     sides: list[tuple[RunEntry, Answer | None, str]] = []
-    for line, own in zip(lines, query.strategies or (strategy, strategy), strict=True):
+    for line, own in zip(lines, query.strategies or (query.strategy, query.strategy), strict=True):
         try:
-            sides.append((line, find_answer(line.folder, item, own), ""))
+            sides.append((line, find_answer(line.folder, query.item, own), ""))
         except ConfigError as error:
             sides.append((line, None, without_paths(str(error))))
     back = f"/compare?{query.text()}"
     found = any(one is not None for _, one, _ in sides)
     status = 200 if found else 404
-    return render_page(request, "compare-item.html.j2", status=status, sides=sides, back=back, quote=quote, item=item)
+    return render_page(
+        request, "compare-item.html.j2", status=status, sides=sides, back=back, quote=quote, item=query.item
+    )
 
 
 WIDE = 12  # how many columns stand side by side
