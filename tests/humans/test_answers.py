@@ -254,14 +254,6 @@ def test_a_key_given_twice_and_no_word_of_consent_are_refused(study: Path, tmp_p
         read(study, tmp_path / "in.json")
 
 
-def test_two_different_sets_of_answers_of_one_person_are_refused(study: Path, tmp_path: Path) -> None:
-    fill(study, tmp_path / "a")
-    fill(study, tmp_path / "b", careless)
-    with pytest.raises(ContentError, match=r"has answers in .*a/.*json already, and they differ"):
-        read(study, tmp_path / "a", tmp_path / "b")
-    assert len(read(study, tmp_path / "a", tmp_path / "a").people) == 4
-
-
 NO_FORM = [b"", b"{", b"\xff", b"[]", b"null", b'{"schema": 1}', b"[" * 5000]
 NO_FORM += [b'{"schema": ' + b"9" * 1_500_000, b" " * 2_000_001]
 

@@ -64,26 +64,6 @@ def links(page: str, begin: str) -> list[str]:
     return [html.unescape(link) for link in re.findall(rf'href="({begin}[^"]+)"', page)]
 
 
-@pytest.mark.system
-def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path) -> None:
-    hostile(tmp_path)
-    me = client()
-    pages = {address: settled(me, address).text for address in PAGES.values()}
-    answers, compared = "/answers/hostile", "/compare?a=hostile&sa=vanilla&sb=cot"
-    found = [*links(pages[answers], "/answer/"), *links(settled(me, compared).text, "/compare/item")]
-    assert len(found) > 2 * len(PAYLOADS)
-    pages |= {address: me.get(address).text for address in found}
-    for address, page in pages.items():
-        assert not re.search(r"<(script(?! src=\"/static/)|img|iframe|style|base|object|svg/)", page), address
-        tags = "".join(re.findall(r"<[a-zA-Z][^>]*>", page))
-        assert not re.search(r"\son\w+\s*=", re.sub(r'"[^"]*"', '""', tags)), address
-        assert 'href="javascript:' not in page, address
-        assert 'href="http' not in page, address
-    shown = html.unescape(re.sub(r"<[^>]*>", " ", " ".join(pages.values())))
-    assert all(payload in shown for payload in PAYLOADS if payload.isprintable())
-    assert "sk-verysecret" not in shown
-
-
 LINK, PIPE = "a link", "a pipe"
 BROKEN: dict[str, dict[str, str | bytes]] = {
     "types": {"manifest.json": b'{"schema": 1, "benchmark": 5, "model": ["x"], "strategies": 7}'},
@@ -140,6 +120,13 @@ def test_nothing_of_a_hostile_run_does_anything_in_a_browser(browser: Any, tmp_p
                 name
             )  # that a page is missing is said there
             me.wrong.clear()
+        compared = settled(client(), "/compare?a=hostile&sa=vanilla&sb=cot").text
+        found = [*links(settled(client(), PAGES["answers"]).text, "/answer/"), *links(compared, "/compare/item")]
+        assert len(found) > 2 * len(PAYLOADS)
+        for address in found[:: len(found) // 12]:
+            me.open(address)
+            assert not me.active(), address
+        assert "sk-verysecret" not in me.page.content()
         for name, text in (("answer", PAYLOADS[0]), ("item", PAYLOADS[0]), ("leaderboard", EVIL)):
             me.open(PAGES[name])
             assert text in me.text, "it is seen as text"

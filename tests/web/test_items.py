@@ -10,17 +10,15 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, Outcome, make_item, running
 from tests.helpers.examples import copied_run
-from tests.helpers.workbenches import client, lab, member, settled
+from tests.helpers.workbenches import client, settled
 from tomserve import benchmarks
 from tomserve.content.paths import runs_root
-from tomserve.errors import ConfigError, NoSuchRunError
+from tomserve.errors import ConfigError
 from tomserve.items import Item, where
 from tomserve.runs.scores import scores_of
-from tomserve.web import items, run_index
+from tomserve.web import items
 from tomserve.web import items as web_items
-from tomserve.web.accounts import Person
-from tomserve.web.items import SIZE, How, ItemQuery, Source, preview
-from tomserve.web.run_index import Card, RunIndex
+from tomserve.web.items import SIZE, How, ItemQuery, preview
 
 SOME = [
     make_item(number, factors={"kind": "abc"[number % 3], "deep": number % 2 == 0, "n": number, "gap": None})
@@ -92,16 +90,6 @@ def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
     for name in ("dataset/link.jsonl", *outside):
         with pytest.raises(ConfigError, match="is no file below dataset/"):
             items.content_path(name)
-
-
-def test_items_of_a_private_run_are_nobody_elses() -> None:
-    run_index.write_card(copied_run(runs_root() / "mine"), Card(owner="ada", private=True))
-    register = RunIndex()
-    with pytest.raises(NoSuchRunError):
-        items.find_index(Source(run="mine"), register, Person("ben"))
-    app = lab()
-    assert member(app, "ben").get("/items?run=mine").text.count("there is no run") == 1
-    assert "176 of 176 items" in settled(member(app, "ada"), "/items?run=mine").text
 
 
 def test_a_benchmark_is_read_beside_and_browsed_in_pages() -> None:

@@ -83,16 +83,6 @@ def test_two_strategies_are_compared_as_in_python(app: FastAPI) -> None:
     assert person.get("/api/v1/compare", params={"a": "example", "b": "none"}).status_code == 404
 
 
-def test_items_and_prompts_are_told(app: FastAPI) -> None:
-    person = client(app)
-    told = asked(person, "items/perturbed", text="").json()
-    assert told["total"] == len(tomserve.load("perturbed", where="all"))
-    name = told["items"][0]["id"]
-    sent = asked(person, "items/perturbed/prompt", item=name, strategy="vanilla", model="tiny").json()
-    assert '"model":"tiny"' in sent["bodies"][0]
-    assert asked(person, "items/none").status_code == 422
-
-
 def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint: Endpoint) -> None:
     person, item = client(app), make_item(1)
     own = {"story": item.story, "question": item.question, "choices": item.choices, "answer": "tea"}
@@ -105,11 +95,3 @@ def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint: Endpoint) -> No
     assert len(endpoint.requests) == 1
     assert person.post("/api/v1/try", json={}).status_code == 422
     assert person.get("/api/v1/try/none").status_code == 404
-
-
-def test_the_leaderboard_and_the_servers_are_told(app: FastAPI) -> None:
-    person = client(app)
-    told = until(lambda: not (now := person.get("/api/v1/leaderboard").json())["pending"] and now)
-    assert told["total"] == 1
-    assert [row["model"] for row in told["rows"]]
-    assert person.get("/api/v1/servers").json() == []
