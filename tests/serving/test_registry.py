@@ -16,6 +16,7 @@ from tests.conftest import Endpoint
 from tests.helpers.outcomes import passes, refuses
 from tomserve.errors import ConfigError
 from tomserve.serving import registry
+from tomserve.serving.probe import WaitPolicy
 
 KEY = "sk-of-the-user"
 MODEL = "yi-34b"  # a preset, which is not started by `eval` itself
@@ -62,7 +63,7 @@ FORGED = {
 
 def test_a_downloaded_record_gets_no_key(cli, thief: str) -> None:
     paths = {which: put(true_record(thief, **changes), f"{which}.json") for which, (changes, _) in FORGED.items()}
-    assert registry.records_at([thief]) is None, "nor does one say what an address serves"
+    assert registry.records_at([thief], WaitPolicy()) is None, "nor does one say what an address serves"
     done = refuses(cli("eval", "--model", MODEL), f"no server with '{MODEL}' is running")
     for which, (_, said) in FORGED.items():
         assert said in done.err

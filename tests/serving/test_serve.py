@@ -20,6 +20,7 @@ from tomserve.serving import install, provenance, registry, sizing
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
+from tomserve.serving.probe import WaitPolicy
 from tomserve.serving.provenance import flag_value
 from tomserve.serving.serve import ServeOptions, plan_replicas
 from tomserve.serving.server import Server, free_port, reserve_port, wait_healthy
@@ -263,9 +264,9 @@ def test_a_record_of_another_is_not_removed(endpoint: Endpoint) -> None:
         path.write_bytes(orjson.dumps({**told, "pid": other.pid, "born": registry.process_birth(other.pid)}))
         registry.remove_record(path)
         assert path.exists()
-        assert registry.records_at([endpoint.url]) is not None
+        assert registry.records_at([endpoint.url], WaitPolicy()) is not None
     path.write_bytes(orjson.dumps({**told, "host": "elsewhere"}))
-    assert registry.records_at([endpoint.url]) is None  # its 127.0.0.1 is not ours
+    assert registry.records_at([endpoint.url], WaitPolicy()) is None  # its 127.0.0.1 is not ours
 
 
 def test_a_server_that_lives_but_does_not_answer_is_not_forgotten() -> None:

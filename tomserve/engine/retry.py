@@ -109,7 +109,7 @@ class FirstRefusals:
         self._held.append(row)
         if row["status"] not in REFUSED or not same:
             self.decided = True
-            return self._release()
+            return self.give_up()
         if self._questions() >= LIMIT:
             self._end()
         return []
@@ -119,16 +119,13 @@ class FirstRefusals:
         were refused for the same reason."""
         if self._questions() > 1:
             self._end()
-        return self._release()
-
-    def give_up(self) -> list[Row]:
-        """The rows still held back when the run is stopped; they are kept, as everything that completed."""
-        return self._release()
+        return self.give_up()
 
     def _questions(self) -> int:
         return len({held["key"] for held in self._held})
 
-    def _release(self) -> list[Row]:
+    def give_up(self) -> list[Row]:
+        """The rows still held back when the run is stopped; they are kept, as everything that completed."""
         held, self._held = self._held, []
         return held
 

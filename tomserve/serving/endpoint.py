@@ -128,8 +128,7 @@ def choose_target(
         endpoints = list(dict.fromkeys(map(normalize_url, base_urls)))
         for warning in find_plain_http(endpoints, api_key()):
             say(f"warning: {warning}", error=True)
-        registry.wait_for_addresses(endpoints, waiting)
-        ours = registry.records_at(endpoints)
+        ours = registry.records_at(endpoints, waiting)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
         return _with_records(target, ours) if ours else target
     if model is not None and "/" in model and Path(model).is_dir():

@@ -135,13 +135,6 @@ def describe_doubts() -> list[str]:
     return [f"{files.one_line(judged.path.name)}: {judged.doubt}" for judged in _judge_all() if judged.doubt]
 
 
-def records_at(urls: Sequence[str]) -> list[Record] | None:
-    """The records of the servers at these addresses, in their order; None unless every one has a believed record."""
-    believed = {_place(judged.record.url): judged.record for judged in _judge_all() if judged.record is not None}
-    places = [_place(url) for url in urls]
-    return [believed[place] for place in places] if places and all(place in believed for place in places) else None
-
-
 def remove_record(path: Path) -> None:
     """Remove a record that this process wrote; the record of another process is left alone."""
     record = _read(path)
@@ -281,11 +274,14 @@ def model_argument(record: Record) -> str | None:
     return words[words.index("serve") + 1] if "serve" in words[:-1] else None
 
 
-def wait_for_addresses(urls: Sequence[str], waiting: WaitPolicy) -> None:
-    """Wait for the servers at these addresses whose records say that they load. Raises as `wait_until_ready` does."""
-    loading = [one for one in believed_records(urls) if one.state == "loading"]
-    if loading:
-        _wait(loading, waiting, urls)
+def records_at(urls: Sequence[str], waiting: WaitPolicy) -> list[Record] | None:
+    """The records of the servers at these addresses, in their order, once those that load are ready; None unless every
+    one has a believed record. Raises as `wait_until_ready` does."""
+    known = believed_records(urls)
+    if loading := [one for one in known if one.state == "loading"]:
+        known = _wait(loading, waiting, urls)
+    believed, places = {_place(one.record.url): one.record for one in known}, [_place(url) for url in urls]
+    return [believed[place] for place in places] if places and all(place in believed for place in places) else None
 
 
 def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str] | None = None) -> list[LiveRecord]:
