@@ -144,8 +144,8 @@ def run_to_end(run: Callable[[], int]) -> None:
     code, line = 0, ""
     try:
         try:
+            guard_streams()  # first, as a pipe would get the number of a stream that is closed
             SIGNALS.listen()
-            guard_streams()
             code = run()
             sys.stdout.flush()  # what it cannot write any more is told as whatever else fails
         except Interrupted:
