@@ -16,16 +16,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tomserve.scoring.grades import GraderChoices
 from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.score import Answers, Columns, build_frame, pause_gc
+from tomserve.scoring.score import Answers, TableSpec, build_frame, pause_gc
 
 MANY = 30_000
 """From how many rows on a second process is started; fewer are scored in about the time that it takes to start."""
@@ -33,22 +32,18 @@ MANY = 30_000
 
 @dataclass
 class ScoringWork:
-    """What is scored. The other fields are the parameters of tomserve.scoring.table.write_score_table."""
+    """What is scored, which a second process can share."""
 
-    run: str
     items: ItemFile
     responses: ResponseFile
     order: pl.DataFrame  # the responses that count, as ResponseFile.sort_rows gives them
-    chains: Collection[str]
-    lettered: Collection[str]
-    columns: Columns
+    spec: TableSpec
     noise: NoiseFile | None = None
-    reader: GraderChoices | None = None
 
     def frame(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The score table of these rows of `order`."""
         with pause_gc():
-            return build_frame(self.run, self._iterate(rows), self.chains, self.lettered, self.columns, self.reader)
+            return build_frame(self._iterate(rows), self.spec)
 
     def _iterate(self, rows: pl.DataFrame) -> Iterator[Answers]:
         read, item, others, noise = self.responses.row, self.items.item, self.items.others, self.noise
@@ -62,15 +57,15 @@ class ScoringWork:
     def descriptors(self) -> list[int]:
         """The open files that a second process has to inherit."""
         read = [file.file for file in (self.items, self.responses, self.noise) if file is not None]
-        return [file.descriptor for file in (*read, *(self.reader.files if self.reader is not None else ()))]
+        return [file.descriptor for file in (*read, *(self.spec.reader.files if self.spec.reader is not None else ()))]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "order": None, "columns": replace(self.columns, original=None)}
+        return {**vars(self), "order": None, "spec": replace(self.spec, original=None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         if self.items.varied:
-            self.columns = replace(self.columns, original=self.items.original)
+            self.spec = replace(self.spec, original=self.items.original)
 
 
 def score_parts(work: ScoringWork, scratch: Path, parts: list[pl.DataFrame]) -> list[Path]:
@@ -79,9 +74,7 @@ def score_parts(work: ScoringWork, scratch: Path, parts: list[pl.DataFrame]) -> 
     paths = [scratch / f"{number:06d}.parquet" for number in range(len(parts))]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # Another process would not find the rules of a user's own benchmark.
-    alone = (
-        len(work.order) < MANY or cores == 1 or not all(work.columns.rules(n).shipped for n in work.items.benchmarks)
-    )
+    alone = len(work.order) < MANY or cores == 1 or not all(work.spec.rules(n).shipped for n in work.items.benchmarks)
     with contextlib.nullcontext() if alone else _helper(work, [*zip(paths, parts, strict=True)][::-1]):
         _score(work, zip(paths, parts, strict=True), skip=True)
     return paths

@@ -8,7 +8,7 @@ import contextlib
 import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -267,44 +267,49 @@ and the replies that came when it was asked again, each with the number of reque
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns of a table besides the standard ones, with their types. items, replies: what their benchmarks compute
-    once for each item, and from each reply. original: gives the original of a variant, where some items are variants;
-    None where none is."""
+class TableSpec:
+    """What a score table is made by: the run, how its replies are scored, and the columns besides the standard ones."""
 
-    factors: Mapping[str, Kind]  # the factors of the items
-    items: Mapping[str, Kind]
-    replies: Mapping[str, Kind]
+    run: str
+    chains: Collection[str]  # the strategies that ask for a chain of beliefs
+    lettered: Collection[str]  # the strategies that show the choices as A, B, C
     rules: ScoringLookup  # what each benchmark adds
-    samples: Mapping[str, Kind]  # those of questions that were asked several times
-    original: metrics.Original | None = None
-    given: int | None = None  # how many questions there were, where another tool answered some of them; else None
-    grades: Mapping[str, Kind] = field(default_factory=dict)  # those of another tool's grades, where some reply has one
-
-    def with_originals(self, original: metrics.Original) -> Columns:
-        """The columns with those of variants. original: gives the original of a variant."""
-        items, replies = {**metrics.ORIGINAL_ITEM, **self.items}, {**metrics.ORIGINAL_REPLY, **self.replies}
-        return replace(self, items=items, replies=replies, original=original)
+    factors: Mapping[str, Kind]  # the factors of the items
+    items: Mapping[str, Kind]  # what their benchmarks compute once for each item
+    replies: Mapping[str, Kind]  # and from each reply
+    answers: Mapping[str, Kind]  # those of several samples, of people, and of another tool's grades
+    reader: GraderChoices | None = None  # the choices of a model that has read what the rules could not
+    original: metrics.Original | None = None  # gives the original of a variant, where some items are variants
+    given: int | None = None  # how many questions there were, where another tool answered some of them
 
     @classmethod
     def of(
         cls,
+        run: str,
         factors: Mapping[str, set[type]],
         benchmarks: Collection[str],
         rules: ScoringLookup,
-        sampled: bool = False,
-        people: bool = False,
-    ) -> Columns:
-        """The columns for items with these factors (each with the types of its values) and these benchmarks. Raises
-        ConfigError where a metric's column is also a factor, or where two metrics differ about a column's type."""
-        metrics: list[Metric] = [metric for name in sorted(benchmarks) for metric in rules(name).metrics]
-        columns_of(metrics)
-        items, replies = (columns_of(one for one in metrics if one.of_item is whose) for whose in (True, False))
+        answers: Mapping[str, Kind],
+        *,
+        original: metrics.Original | None = None,
+        given: int | None = None,
+        **more: Any,
+    ) -> TableSpec:
+        """The spec for items with these factors (each with the types of its values) and these benchmarks. more: chains,
+        lettered and reader. Raises ConfigError where a metric's column is also a factor, or where two metrics differ
+        about a column's type."""
+        added: list[Metric] = [metric for name in sorted(benchmarks) for metric in rules(name).metrics]
+        columns_of(added)
+        items, replies = (columns_of(one for one in added if one.of_item is whose) for whose in (True, False))
         items |= {rule.column: pl.Boolean for name in sorted(benchmarks) for rule in rules(name).rules}
         if clash := sorted(set(factors) & {*items, *replies}):
             raise ConfigError(f"items: factor {clash[0]!r} has the name of a column of their benchmark; rename it")
-        samples = {**(SAMPLED if sampled or people else {}), **(PEOPLE if people else {})}
-        return cls({name: _kind(kinds) for name, kinds in factors.items()}, items, replies, rules, samples)
+        if original is not None:
+            items, replies = {**metrics.ORIGINAL_ITEM, **items}, {**metrics.ORIGINAL_REPLY, **replies}
+        items |= PARTIAL if given is not None else {}
+        kinds = {name: _kind(found) for name, found in factors.items()}
+        own: dict[str, Any] = {"factors": kinds, "items": items, "replies": replies, "answers": answers}
+        return cls(run=run, rules=rules, original=original, given=given, **own, **more)
 
 
 def _kind(kinds: set[type]) -> type[pl.DataType]:
@@ -330,30 +335,22 @@ def pause_gc() -> Iterator[None]:
             gc.enable()
 
 
-def build_frame(
-    run: str,
-    answered: Iterable[Answers],
-    chains: Collection[str],
-    lettered: Collection[str],
-    columns: Columns,
-    reader: GraderChoices | None = None,
-) -> pl.DataFrame:
+def build_frame(answered: Iterable[Answers], spec: TableSpec) -> pl.DataFrame:
     """The score table of items with their responses. Columns that belong to the item are half of all and most of the
-    work, so they are computed once for each item. chains, lettered: the strategies that ask for a chain of beliefs, and
-    those that show the choices as A, B, C."""
+    work, so they are computed once for each item."""
     places: dict[str, int] = {}
     fields: list[dict[str, Any]] = []
     place_of: list[int] = []
     records: list[dict[str, Any]] = []
-    replies = _Replies(run, chains, lettered, columns, reader)
+    replies = _Replies(spec)
     for item, rows, others, again in answered:
         if item is not replies.item:
             replies.turn_to(item, others)
             place = places.setdefault(item.id, len(fields))
             if place == len(fields):
                 scoring = replies.scoring(rows[0]["strategy"])
-                fields.append({**item_fields(item, scoring), **dict.fromkeys(PARTIAL, columns.given)})
-                if columns.original is not None:
+                fields.append({**item_fields(item, scoring), **dict.fromkeys(PARTIAL, spec.given)})
+                if spec.original is not None:
                     fields[-1].update(metrics.original_item_fields(item, replies.original, scoring))
         place_of.append(place)
         scored = [replies.score(row) for row in rows]
@@ -363,23 +360,23 @@ def build_frame(
         if again:
             same = [(level, other) for level, other in again if sample_of(other) == sample_of(row)]
             more.update(noise_fields(item, row, same, replies.scoring(row["strategy"]).lettered))
-        if columns.original is not None:
+        if spec.original is not None:
             more.update(metrics.original_reply_fields(item, replies.original, record["answer"]))
-        if columns.samples:
+        if "sample" in spec.answers:
             more.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
             more.update(people_fields(scored, rows))
-        if columns.grades:
+        if "graded_by" in spec.answers:
             more.update(grade_fields(row, rows))
         records.append({**record, **more} if more else record)
-    own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
+    own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**spec.factors, **spec.items}
     per_item = _frame(([values.get(name) for values in fields] for name in own), own)
     rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
     per_row = _frame(zip(*map(itemgetter(*rest), records), strict=True) if records else [()] * len(rest), rest)
-    further = {**columns.samples, **columns.grades, **columns.replies}
+    further = {**spec.answers, **spec.replies}
     computed = _frame(([record.get(name) for record in records] for name in further), further)
     per_item = per_item[pl.Series(place_of, dtype=pl.UInt32)]
     wide = pl.concat([per_row, computed, per_item], how="horizontal")
-    return wide.select(*COLUMNS, *columns.samples, *columns.grades, *columns.factors, *columns.items, *columns.replies)
+    return wide.select(*COLUMNS, *spec.answers, *spec.factors, *spec.items, *spec.replies)
 
 
 _REPEATED = 4096  # how many replies are kept of one item, so that an item that is asked very often needs no more memory
@@ -390,15 +387,8 @@ class _Replies:
     the item whose replies are scored now. original: what it is a variant of, None for any other item, and where that is
     not at hand."""
 
-    def __init__(
-        self,
-        run: str,
-        chains: Collection[str],
-        lettered: Collection[str],
-        columns: Columns,
-        reader: GraderChoices | None,
-    ) -> None:
-        self._given = (run, chains, lettered, columns, reader)
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
         self._scorings: dict[tuple[str, bool], Scoring] = {}
         self._known: dict[Any, dict[str, Any]] = {}
         self.item: Item | None = None
@@ -407,7 +397,7 @@ class _Replies:
 
     def turn_to(self, item: Item, others: Sequence[Automaton]) -> None:
         """From now on score replies to that item. others: as in score_row."""
-        original = self._given[3].original
+        original = self._spec.original
         self.item, self._others = item, others
         self.original = original(item) if original is not None else None
         self._known.clear()
@@ -415,9 +405,9 @@ class _Replies:
     def scoring(self, strategy: str) -> Scoring:
         """What the benchmark of the item adds, for replies to that strategy."""
         assert self.item is not None
-        name, shown = self.item.benchmark, strategy in self._given[2]
+        name, shown = self.item.benchmark, strategy in self._spec.lettered
         if (found := self._scorings.get((name, shown))) is None:
-            found = self._given[3].rules(name)
+            found = self._spec.rules(name)
             found = replace(found, lettered=True) if shown and not found.lettered else found
             self._scorings[name, shown] = found
         return found
@@ -425,7 +415,7 @@ class _Replies:
     def score(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The scored row of one reply to the item (see score_row)."""
         assert self.item is not None
-        run, chains, _, _, reader = self._given
+        spec = self._spec
         strategy, text, error = row["strategy"], row.get("text"), row.get("error")
         odd = (text is not None and type(text) is not str) or (error is not None and type(error) is not str)
         if odd or FIELD in row or ASKED in row:
@@ -435,7 +425,14 @@ class _Replies:
             if (known := self._known.get(key)) is not None:
                 return {**known, "model": row["model"]}
         found = score_row(
-            run, row["model"], self.item, row, strategy in chains, self._others, self.scoring(strategy), reader=reader
+            spec.run,
+            row["model"],
+            self.item,
+            row,
+            strategy in spec.chains,
+            self._others,
+            self.scoring(strategy),
+            reader=spec.reader,
         )
         if key is not None:
             if len(self._known) >= _REPEATED:

@@ -8,7 +8,6 @@ benchmark adds is handed in as rules (see tomserve.scoring.metrics); tomserve.ru
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -21,10 +20,10 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring import score
 from tomserve.scoring.grades import FIELD, GRADED, GraderChoices
-from tomserve.scoring.metrics import ScoringLookup, plain_scoring
+from tomserve.scoring.metrics import Kind, ScoringLookup, plain_scoring
 from tomserve.scoring.parallel import ScoringWork, score_parts
 from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.score import PARTIAL, PEOPLE, SAMPLED, Answers, Columns, build_frame, sample_of
+from tomserve.scoring.score import PEOPLE, SAMPLED, Answers, TableSpec, build_frame, sample_of
 from tomserve.status import KNOWN, inert, known, unknown
 
 TABLES = (".parquet", ".jsonl", ".csv")  # the suffixes of files that can hold a score table
@@ -57,15 +56,23 @@ def write_score_table(
     there a missing chain scores 0, elsewhere it is null. lettered: those that show the choices as A, B, C. rules: what
     the benchmarks add. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
     ContentError where a metric of a benchmark fails, OSError where the file cannot be written."""
-    columns = Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
-    columns = columns.with_originals(items.original) if items.varied else columns
-    if responses.foreign and len(responses.places) < len(items.ids):
-        columns = replace(columns, items={**columns.items, **PARTIAL}, given=len(items.ids))
-    columns = replace(columns, grades=GRADED) if responses.graded else columns
+    partly = responses.foreign and len(responses.places) < len(items.ids)
+    spec = TableSpec.of(
+        run,
+        items.factors,
+        items.benchmarks,
+        rules,
+        _answer_columns(responses.sampled, responses.of_people, responses.graded),
+        original=items.original if items.varied else None,
+        given=len(items.ids) if partly else None,
+        chains=chains,
+        lettered=lettered,
+        reader=reader,
+    )
     if noise is not None:
         for compared in (responses, noise):
             compared.key_by_first_turn(noise.places)
-    work = ScoringWork(run, items, responses, responses.sort_rows(), chains, lettered, columns, noise, reader)
+    work = ScoringWork(items, responses, responses.sort_rows(), spec, noise)
     ends = (work.order["question"] // PART).rle().struct.field("len").cum_sum().to_list()
     parts = [work.order[start:end] for start, end in pairwise((0, *ends))]
     try:
@@ -79,6 +86,10 @@ def write_score_table(
         raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 
 
+def _answer_columns(sampled: bool, people: bool, graded: bool) -> dict[str, Kind]:
+    return {**(SAMPLED if sampled or people else {}), **(PEOPLE if people else {}), **(GRADED if graded else {})}
+
+
 def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
     """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
     for file in files:
@@ -88,7 +99,7 @@ def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
 
 def empty_table(run: str) -> pl.DataFrame:
     """The score table of a run in which nothing was answered."""
-    return build_frame(run, (), (), (), Columns.of({}, (), plain_scoring))
+    return build_frame((), TableSpec.of(run, {}, (), plain_scoring, {}, chains=(), lettered=()))
 
 
 def score_table(
@@ -112,13 +123,19 @@ def score_table(
         for name, value in item.factors.items():
             factors.setdefault(name, set()).add(type(value))
     pairs: list[Answers] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
-    columns = Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled)
-    if any(type(row.get(FIELD)) is dict for _, row in rows):
-        columns = replace(columns, grades=GRADED)
-    if any(item.base is not None for item, *_ in pairs):
-        known = {item.id: item for item, *_ in pairs}
-        columns = columns.with_originals(lambda item: known.get(item.base) if item.base is not None else None)
-    return build_frame(run, pairs, chains, lettered, columns)
+    known = {item.id: item for item, *_ in pairs}
+    graded, varied = (any(type(row.get(FIELD)) is dict for _, row in rows), any(item.base for item in known.values()))
+    spec = TableSpec.of(
+        run,
+        factors,
+        {item.benchmark for item in known.values()},
+        rules,
+        _answer_columns(sampled, False, graded),
+        original=(lambda item: known.get(item.base or "")) if varied else None,
+        chains=chains,
+        lettered=lettered,
+    )
+    return build_frame(pairs, spec)
 
 
 def status_column(frame: pl.DataFrame, path: str) -> pl.Series:
