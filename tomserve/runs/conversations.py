@@ -13,7 +13,7 @@ import contextlib
 from array import array
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -147,6 +147,18 @@ class Conversations:
         if entry.program:
             self._ended += 1
             self._extra += entry.conversation.count - 1
+
+
+class Asking(Protocol):
+    """Something that asks, such as an evaluation."""
+
+    async def ask(self) -> None:
+        """Ask everything that is left."""
+
+
+def run_asking(asking: Asking) -> None:
+    """Ask in an event loop of its own; the calling thread must have none that runs."""
+    transports.run_loop(asking.ask())
 
 
 def replay_conversation(

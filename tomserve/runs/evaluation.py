@@ -20,14 +20,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tomserve.engine import transports
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import ModelGuard
 from tomserve.errors import RunMismatchError
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import planning, runfolder
-from tomserve.runs.conversations import Phase, PhaseRunner, Questions, count_requests, has_begun, is_finished
+from tomserve.runs.conversations import (
+    Phase,
+    PhaseRunner,
+    Questions,
+    count_requests,
+    has_begun,
+    is_finished,
+    run_asking,
+)
 from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
@@ -482,7 +489,7 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> Non
 def evaluate(
     options: EvalOptions,
     listener: Listener | None = None,
-    drive: Callable[[Evaluation], None] = lambda evaluation: transports.run_loop(evaluation.ask()),
+    drive: Callable[[Evaluation], None] = run_asking,
     stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:

@@ -27,14 +27,13 @@ from tomserve import benchmarks
 from tomserve import content as contents
 from tomserve._version import __version__
 from tomserve.content import files
-from tomserve.engine import transports
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question
+from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, run_asking
 from tomserve.runs.journal import Journal, Row
 from tomserve.runs.manifest import make_portable
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -376,12 +375,7 @@ class ReadingJob:
             check_other(self.reader, [*self.evaluated, *self.survey.models], self.named)
 
 
-def _drive(job: ReadingJob) -> None:
-    """Ask in an event loop of its own; the calling thread must have none that runs."""
-    transports.run_loop(job.ask())
-
-
-def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = _drive) -> ReadingOutcome:
+def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = run_asking) -> ReadingOutcome:
     """Have the reader read what the rules cannot; until all was asked, the choices that were used before stay in use.
     drive: runs `ReadingJob.ask` to its end. Raises ConfigError where the reader is the evaluated model, and
     TomserveErrors as an evaluation does."""
@@ -408,7 +402,7 @@ def read_run(
     own: bool = False,
     listener: Listener | None = None,
     stop: Stop | None = None,
-    drive: Callable[[ReadingJob], None] = _drive,
+    drive: Callable[[ReadingJob], None] = run_asking,
 ) -> ReadingOutcome:
     """Have the reader read what the rules cannot read of a run, which is locked meanwhile; its scores are made with the
     choices from then on. sample: how many replies that the rules have read are read, too. Raises as `read_replies`

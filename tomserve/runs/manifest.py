@@ -168,6 +168,14 @@ def refuse_closed(folder: Path, measured: bool, foreign: ForeignRecord | None) -
         raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
 
 
+def refuse_difference(folder: Path, before: Mapping[str, Any], wanted: Mapping[str, Any], way_out: str) -> None:
+    """Raise RunMismatchError at the first field of a run that is to have another value than before."""
+    for name in dict.fromkeys((*wanted, *before)):
+        if before.get(name) != wanted.get(name):
+            was, is_now = (short_text(one[name]) if name in one else "not set" for one in (before, wanted))
+            raise RunMismatchError(f"{folder}: {name} of this run is {was}, now it would be {is_now}; {way_out}")
+
+
 WAY_OUT = "restore the file, or use --run NEW"  # what a user can do about a manifest that is broken
 
 FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
@@ -347,11 +355,8 @@ class Manifest(ManifestPart):
     def _check_same(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
         """Raise RunMismatchError at the first difference to the old manifest that a run may not have."""
         way_out = "use --run NEW for a new run (make: RUN=NEW)"
-        for name in FIXED:
-            before, wanted = getattr(old, name), getattr(self, name)
-            if before != wanted:
-                difference = f"{name} of this run is {short_text(before)}, now it would be {short_text(wanted)}"
-                raise RunMismatchError(f"{folder}: {difference}; {way_out}")
+        before, wanted = ({name: getattr(one, name) for name in FIXED} for one in (old, self))
+        refuse_difference(folder, before, wanted, way_out)
         for name, strategy in self.strategies.items():
             former = old.strategies.get(name)
             if name not in asked or former is None:

@@ -36,7 +36,7 @@ from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import Item, write_items
 from tomserve.runs import runfolder
-from tomserve.runs.manifest import Manifest, Session, TableRecord, make_portable, short_text
+from tomserve.runs.manifest import Manifest, Session, TableRecord, make_portable, refuse_difference, short_text
 from tomserve.runs.runfolder import CARD, RunFolder, check_files
 from tomserve.scoring.table import MEASURED, check_columns
 
@@ -290,16 +290,12 @@ def _check_same(folder: Path, old: Manifest, new: Manifest) -> None:
         raise RunMismatchError(f"{folder}: holds a model's answers and no measurement; {NEW}")
     if not _has_begun(folder):
         return  # nothing was measured yet, so that nothing can be mixed
-    before = {**{name: getattr(old, name) for name in FIXED}, **_settings(old)}
-    wanted = {**{name: getattr(new, name) for name in FIXED}, **_settings(new)}
-    for name in dict.fromkeys((*wanted, *before)):
-        if before.get(name) != wanted.get(name):
-            was, is_now = (short_text(one[name]) if name in one else "not set" for one in (before, wanted))
-            raise RunMismatchError(f"{folder}: {name} of this run is {was}, now it would be {is_now}; {NEW}")
-
-
-def _settings(manifest: Manifest) -> dict[str, Any]:
-    return {f"settings.{name}": value for name, value in manifest.settings.items()}
+    before, wanted = (
+        {name: getattr(one, name) for name in FIXED}
+        | {f"settings.{name}": value for name, value in one.settings.items()}
+        for one in (old, new)
+    )
+    refuse_difference(folder, before, wanted, NEW)
 
 
 def _is_table(path: Path, table: TableRecord) -> bool:

@@ -88,18 +88,16 @@ class SilentListener:
 
 
 class RowCounter:
-    """Counts the rows of one phase and passes everything on to a listener; it is the runner's Observer. written: how
-    many rows were written. reused: how many of them repeat the answer to an equal request. statuses: how many rows have
-    which status. masked: how many of them are replies in which the API key stood. strange: how many whole texts ended
-    for which reason of a name that is not known; of many names only the first. now: the last status of the run that was
-    reported."""
+    """Counts the rows of one phase and passes everything on to a listener; it is the runner's Observer."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self.written = self.reused = self.masked = 0
+        self.written = 0
+        self.reused = 0  # rows that repeat the answer to an equal request
+        self.masked = 0  # replies in which the API key stood
         self.statuses: Counter[str] = Counter()
-        self.strange: Counter[str] = Counter()
-        self.now = RunStatus()
+        self.strange: Counter[str] = Counter()  # whole texts by the unknown reasons for which they ended, at most KINDS
+        self.now = RunStatus()  # the last that was reported
 
     def row(self, row: dict[str, Any]) -> None:
         """Count a row that was written, and pass it on."""

@@ -17,12 +17,11 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files, output_path
-from tomserve.engine import transports
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
-from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question
+from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, run_asking
 from tomserve.runs.grader import Reader, check_chat, reader_at
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -180,11 +179,6 @@ def _answer(item: Item, reply: str | None) -> str | None:
     return item.meaning(found) if found in item.choices else None
 
 
-def _drive(job: RewritingJob) -> None:
-    """Ask in an event loop of its own; the calling thread must have none that runs."""
-    transports.run_loop(job.ask())
-
-
 def write_variants(
     items: Sequence[Item],
     kinds: Sequence[Kind],
@@ -196,7 +190,7 @@ def write_variants(
     verifier: Reader | None = None,
     stop: Stop | None = None,
     policy: RetryPolicy | None = None,
-    drive: Callable[[RewritingJob], None] = _drive,
+    drive: Callable[[RewritingJob], None] = run_asking,
 ) -> RewritingReport:
     """Write the items and their variants of these kinds to a file of items, once everything was asked; replies are kept
     beside it (see `rewriting_journal`). retelling: gives the function that retells the items of a benchmark. rewriter:
