@@ -22,15 +22,13 @@ from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
 from tomserve.studies.breakdowns import ARM, Rows, RuleCounter, Tally, count_files
 from tomserve.studies.missing_data import ABOUT_UNREAD
 from tomserve.studies.noise import noise_columns
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, Tables, cell_of
+from tomserve.studies.presentation import Tables, cell_of
 from tomserve.studies.study import FileCounting
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 METRICS = "metrics"
-METRICS_NOTE = (
-    "The mean over the replies that have a value (answers, of the total that were asked for), with its 95% t "
-    "interval (the mean, give or take the spread of the clusters): what to expect of further clusters (stories, "
-    "tasks) like these. A reply that did not come has no value."
-)
 
 
 class Metrics:
@@ -86,19 +84,6 @@ SAMPLES = "samples"
 MEASURES = {"majority": "correct", "mean": "correct_mean", "any": "correct_any", "all": "correct_all"}
 """What is right of a question that was asked several times, and the column that says so."""
 
-SAMPLES_NOTE = (
-    "Every question was asked several times with different seeds. majority: the share of questions whose most frequent "
-    "answer is right, which is the accuracy of the other tables. mean: the share of all samples that are right, to be "
-    "expected of one more sample. any: the share of questions of which at least one sample is right; it rises with the "
-    "number of samples, also for guesses. all: the share of which every sample is right. The 95% interval says what to "
-    "expect of further stories or tasks like these, sampled anew: its error is that between clusters (stories, tasks), "
-    "which holds the chance of the items and that of the samples. It may be narrower than the one of the table "
-    "accuracy, which takes all answers of a cluster for equal. unread: samples that hold no readable answer or "
-    "failed; they are wrong, and do not vote. A reply that the tool which asked has graded counts as read; where that "
-    "tool does not say the answer of one that is right, or of any, the marks of a question's replies vote instead of "
-    "the answers, and of right and wrong equally often the earlier one counts."
-)
-
 
 def sample_columns(scores: pl.LazyFrame) -> list[str]:
     """The columns of a score table that this table is made from; none where every question was asked once."""
@@ -153,33 +138,8 @@ def _sample_records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[s
         }
 
 
-NOTES = {
-    "accuracy": "The share of right answers with its 95% interval (Wilson's, for shares; the rule that makes it "
-    "covers the true share 19 times out of 20). It counts clusters (stories, tasks), not questions, because the "
-    "questions of one cluster go together: it says what to expect of further clusters like these. A failure (no "
-    f"answer, or none that can be read) counts as wrong. {baselines.ABOUT}",
-    baselines.TABLE: baselines.NOTE,
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
-    f"same items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies "
-    f"overlap is no test. {ABOUT_TESTS} {ABOUT_WORST}",
-    METRICS: METRICS_NOTE,
-    SAMPLES: SAMPLES_NOTE,
-}
-EFFECTIVE = {
-    **NOTES,
-    "accuracy": f"The share of right answers with its 95% interval, {baselines.ABOUT_EFFECTIVE} It says what to expect "
-    "of further clusters like these, and needs a dozen of them. A failure (no answer, or none that can be read) counts "
-    f"as wrong. {baselines.ABOUT}",
-}
-PUBLISHED = {
-    "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
-    "normal distribution.",
-    baselines.TABLE: baselines.NOTE,
-}
-
-
-WAYS = {"recommended": NOTES, baselines.EFFECTIVE: EFFECTIVE, "published": PUBLISHED}
-"""The ways to count, with what each table then means, by its name."""
+WAYS = ("recommended", baselines.EFFECTIVE, "published")
+"""The ways to count."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -216,17 +176,10 @@ def count_tables(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict
     return {name: table for name, table in made.items() if table.height or name == "accuracy"}
 
 
-_EFFECTS = (
-    f"The difference is the strategy's share minus {BASELINE}'s, with its 95% interval; p is at most .05 exactly where "
-    f"that does not hold 0. gained, lost: questions that only the strategy, or only {BASELINE}, has right. Whether the "
-    "intervals of two accuracies overlap says little of this."
-)
-
-
 def _reading(tables: Tables) -> str:
     """What a reader of the accuracies in the terminal must know of them."""
     if "method" not in tables["accuracy"].columns:
-        return PUBLISHED["accuracy"]
+        return TEXTS.notes("published")["accuracy"]
     return (
         "accuracy: correct of total; ci_low and ci_high: the ends of its 95% interval, which says what to expect of "
         "further stories or tasks like these. A failure, that is no readable answer, counts as wrong."
@@ -247,7 +200,7 @@ def summary(tables: Tables) -> list[Excerpt]:
         named = ("model", pl.col("treatment").alias("strategy"))
         frame = effects.select(*named, *shares, difference, p, "gained", "lost", *noise_columns(effects))
         title = "effects: the strategy's share right minus vanilla's, on the same items"
-        excerpts.append(Excerpt(title, frame, ("prompting_effects",), _EFFECTS))
+        excerpts.append(Excerpt(title, frame, ("prompting_effects",), TEXTS["effects"]))
     if METRICS in tables:
         excerpts.append(Excerpt("metrics of the replies", tables[METRICS], (METRICS,)))
     if (repeated := tables.get(SAMPLES)) is not None:
@@ -258,9 +211,9 @@ def summary(tables: Tables) -> list[Excerpt]:
 
 STUDY = Study(
     name="accuracy",
-    intervals=tuple(WAYS),
+    intervals=WAYS,
     tables=tables,
-    notes=lambda intervals: WAYS[intervals],
+    notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
     summary=summary,
     counted=FileCounting(file_rows, count_tables),

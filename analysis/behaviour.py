@@ -20,13 +20,11 @@ import polars as pl
 from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples, zero_line
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
-from tomserve.studies import Excerpt, Figure, Section, Study, baselines, published_tables
+from tomserve.studies import Excerpt, Figure, Study, baselines, published_tables
 from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.breakdowns import MACRO, TaskRows, is_mean, order_dimensions, task_rows
 from tomserve.studies.contrasts import Record, integer_codes, prompting_effects
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_TESTS,
     BAD,
     GOOD,
     OPEN,
@@ -43,6 +41,9 @@ from tomserve.studies.presentation import (
     side_of,
     signed_interval,
 )
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 
 @dataclass(frozen=True)
@@ -266,29 +267,6 @@ def published_table() -> pl.DataFrame:
     return published_tables.behaviour().with_columns(mean_of_tasks=pl.Series(means))
 
 
-_READING = (
-    "B: mean over types of task of the share right, corrected for chance (0: chance, 1: always right), with its 95% "
-    "interval over stories or templates. constant, other: B of the best rule that always gives one sort of answer, and "
-    "of the best other rule that follows nobody's mind. B - rule: the difference to the better of the two; where its "
-    "interval does not lie above 0, nothing is shown that the rule could not do. human: quoted from the authors, raw."
-)
-_TASKS = (
-    "right: share right; corrected: the same corrected for chance, with its 95% interval. constant, other: shares that "
-    "the best rules have right of the same questions. Questions about the world are shown, and not counted in B."
-)
-_PLAIN_READING = "Raw shares with intervals that take questions as independent, as the source counts."
-_PAPER = (
-    "Printed cells of a source whose items and answers are not public; they cannot be computed again, and are raw "
-    "accuracies on other items than those above."
-)
-_QUOTED = "What authors print for people on their own benchmarks: quoted, not measured here."
-
-_STRATEGIES = (
-    "difference: the strategy's share right minus that of the strategy that asks for the answer alone (control), on "
-    "the same questions, with its 95% interval; p is at most .05 exactly where that does not hold 0. Many tests stand "
-    "here, which are not adjusted for that."
-)
-
 FEW, SMALL = 20, 10
 """Below so many clusters, and below so many questions of a type of task, a reader is warned."""
 
@@ -300,20 +278,24 @@ def summary(tables: Tables) -> list[Excerpt]:
 
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("behaviour")) is not None:
-        yield Excerpt("behaviour: one table across benchmarks", _behaviour(frame), ("behaviour",), _READING)
+        yield Excerpt("behaviour: one table across benchmarks", _behaviour(frame), ("behaviour",), TEXTS["reading"])
     for name, title in (("dimensions", "by dimension of mind"), ("task_types", "by benchmark and type of task")):
         if (frame := tables.get(name)) is not None:
             corrected = "corrected" in frame.columns
-            yield Excerpt(title, _cells(frame, corrected), (name,), _TASKS if corrected else _PLAIN_READING)
+            yield Excerpt(
+                title, _cells(frame, corrected), (name,), TEXTS["tasks"] if corrected else TEXTS["plain_reading"]
+            )
     if (frame := tables.get("prompting_effects")) is not None:
-        yield Excerpt("strategies: what a way of asking changes", _effects(frame), ("prompting_effects",), _STRATEGIES)
+        yield Excerpt(
+            "strategies: what a way of asking changes", _effects(frame), ("prompting_effects",), TEXTS["strategies"]
+        )
     if (frame := tables.get("human_figures")) is not None:
         shown = frame.select("benchmark", "part", "measure", _number("quoted"), "source")
-        yield Excerpt("people, as quoted", shown, ("human_figures",), _QUOTED)
+        yield Excerpt("people, as quoted", shown, ("human_figures",), TEXTS["quoted"])
     if (frame := tables.get("published_behaviour")) is not None:
         cells = [_number(name) for name in frame.columns[1:]]
         shown = frame.select("model", *cells)
-        yield Excerpt("published: table 3 of the source", shown, ("published_behaviour",), _PAPER)
+        yield Excerpt("published: table 3 of the source", shown, ("published_behaviour",), TEXTS["paper"])
 
 
 _number = partial(cell_of, missing="")
@@ -410,12 +392,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         verdict = "Not in every benchmark or with every strategy"
     elif signs and all(one is not None for one in signs):
         verdict, tone = "Not shown", OPEN
-    remark = (
-        "B is the mean over types of task of the share right, corrected for chance: 0 for chance or worse in every "
-        "type of task, 1 for whoever is always right. It is compared with the B of the best rule that follows nobody's "
-        "mind, chosen on the same questions, by the 95% interval of the difference over stories or templates. That B "
-        "is above every rule that was tried shows no Theory of Mind by itself: there may be rules that nobody tried."
-    )
+    remark = TEXTS["verdict"]
     card = Card(QUESTION, verdict, tone, tuple(_grounds(single)), remark)
     return Verdict(model, tuple(lines), (card,))
 
@@ -448,60 +425,6 @@ def _grounds(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
         yield f"{readable_name(row['strategy'])}, {readable_name(row['benchmark'])}", f"{text}."
 
 
-_CHANCE = (
-    "chance is what a blind guess among each question's own choices has right, on average over these questions; a "
-    "share p is corrected for chance as (p - chance)/(1 - chance), and as 0 where it is below chance: 0 is a "
-    "guesser, 1 somebody who is always right"
-)
-B = (
-    "B is the mean over types of task of the share right, corrected for chance; every type counts once, however many "
-    "questions it has. Questions about the world (reality, memory, facts) are not counted in it, since they need "
-    "nobody's mind."
-)
-NOTES = {
-    "behaviour": f"{B} {_CHANCE[0].upper()}{_CHANCE[1:]}. b_low and b_high are the ends of its 95% interval, a "
-    "bootstrap over clusters (stories, templates), which speaks for further clusters like these; of somebody who "
-    "guesses B is a little above 0, since what is below chance counts as 0, and only b_low tells whether it is more. "
-    "accuracy, correct and total are of the same questions, with the interval over clusters; a failure counts as "
-    "wrong. constant_b and surface_b are the B of rules that follow nobody's mind: of the best one that always gives "
-    "the same sort of answer (constant_rule names it) and of the best other one (surface_rule), both chosen on these "
-    "questions, which favours the rules. over_rule is B minus that of the better of the two, with its "
-    "95% interval over the same clusters. human is a share of right answers that the benchmark's authors print for "
-    "people (human_source): quoted, not measured, and not corrected for chance. The row of the mean counts every "
-    "benchmark once; its interval speaks for further clusters of these benchmarks, not for further benchmarks.",
-    "task_types": "The share of right answers by benchmark, type of task and dimension (what the question is about), "
-    f"with its 95% interval over clusters; {_CHANCE}. constant and surface are the shares that the best constant rule "
-    "and the best other rule that follows nobody's mind have right of the same questions. in_b: whether the "
-    "questions count in B. Benchmarks whose items do not say their task or dimension have 'not said'.",
-    "dimensions": f"The same by dimension and benchmark; {_CHANCE}. The row of the mean counts every benchmark once.",
-    "prompting_effects": "Each strategy (treatment: a way of asking) against the one that asks for the answer alone "
-    "(control), on the same questions, by benchmark, type of task and dimension. These are differences of raw shares: "
-    f"chance is the same on both sides. {ABOUT_EFFECT} {ABOUT_TESTS} The rows are many tests, whose p values are not "
-    "adjusted for that.",
-    baselines.TABLE: baselines.NOTE,
-    "unusable": "How many answers are left out by benchmark, because the benchmark marks their questions as unusable.",
-    "human_figures": "Shares that authors print for people on their own benchmarks, as quoted from the named source. "
-    "They were not measured here; people saw other instructions, and sometimes other material, than a model does.",
-    "published_behaviour": "Cells printed in table 3 of Mohanty et al. (Functional Theory of Mind Evaluation), as "
-    "shares. Its items and answers are not public, so that nothing of it can be computed again. mean_of_tasks is the "
-    "mean of the printed cells of the three types of task; the printed overall share is lower than it in every row, "
-    "and the source does not say how it was averaged. These are raw accuracies, not corrected for chance.",
-}
-"""The notes of recommended intervals, by the table's name."""
-
-_PLAIN = (
-    "As the source counts: raw shares of right answers; the 95% interval takes the questions as independent of each "
-    "other: (k + 2)/(n + 4) with the normal distribution."
-)
-PUBLISHED = {
-    **dict.fromkeys(("task_types", "dimensions"), _PLAIN),
-    baselines.TABLE: baselines.NOTE,
-    "unusable": NOTES["unusable"],
-    "published_behaviour": NOTES["published_behaviour"],
-}
-"""The notes of published intervals, by the table's name."""
-
-
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name; those without rows are left out.
 
@@ -524,36 +447,10 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {name: frame for name, frame in frames.items() if frame.height}
 
 
-SECTION = Section("behaviour", "Across benchmarks", "Across benchmarks")
-BENCHMARKS = Figure(
-    "behaviour",
-    "B by benchmark",
-    SECTION,
-    "Each point is B: the mean over types of task of the share right, corrected for chance, so that 0 is a guesser "
-    "and 1 somebody who is always right; each line is its 95% interval over stories or templates. The upright stroke "
-    "is the B of the best rule that follows nobody's mind, chosen on the same questions: what does not lie right of "
-    "it shows nothing that the rule could not do. The last row counts every benchmark once.",
-    ("behaviour", "human_figures"),
-)
-DIMENSIONS = Figure(
-    "behaviour-dimensions",
-    "By dimension of mind",
-    SECTION,
-    "Each point is the share right of the questions about one dimension in one benchmark, corrected for chance, each "
-    "line its 95% interval over stories or templates. What questions about the world need is memory, and nobody's "
-    "mind. The upright stroke is what the best simple rule has right, corrected in the same way.",
-    ("dimensions",),
-)
+BENCHMARKS = TEXTS.figure("behaviour")
+DIMENSIONS = TEXTS.figure("behaviour-dimensions")
 
-STRATEGIES = Figure(
-    "behaviour-strategies",
-    "What a way of asking changes",
-    SECTION,
-    "Each point is a strategy's share right minus that of the strategy that asks for the answer alone, on the same "
-    "questions of one type of task, each line its 95% interval over stories or templates. Right of the line at zero "
-    "more is right. Many tests stand here, which are not adjusted for that.",
-    ("prompting_effects",),
-)
+STRATEGIES = TEXTS.figure("behaviour-strategies")
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
@@ -610,7 +507,7 @@ def _correct_for_chance(share: float | None, row: Row) -> float | None:
 STUDY = Study(
     name="behaviour",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=warnings,
     summary=summary,
     figures=figures,

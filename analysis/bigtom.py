@@ -3,7 +3,7 @@
     tomserve analyze bigtom-mymodel --study bigtom
 
 Two ways to count, by `--intervals`: *recommended* (the default) has intervals over templates, and a failure counts as
-wrong; *published* takes every question as independent of the others. NOTES says what each table means.
+wrong; *published* takes every question as independent of the others.
 """
 
 from __future__ import annotations
@@ -15,23 +15,18 @@ from typing import Any
 import polars as pl
 
 from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure, rows_of, small_multiples
-from tomserve.studies import Excerpt, Figure, Section, Study, baselines
+from tomserve.studies import Figure, Study, baselines
 from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_TESTS,
-    ABOUT_WORST,
     BAD,
     GOOD,
     OPEN,
-    SHARE_INDEPENDENT,
     Card,
     Context,
     Row,
     Tables,
     Verdict,
-    excerpts_of,
     percent,
     points,
     readable_name,
@@ -41,6 +36,9 @@ from tomserve.studies.study import (
     frames_of,
     model_verdicts,
 )
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 PLAIN = ("vanilla", "bigtom_0shot")
 """Strategies that ask for the answer alone."""
@@ -97,11 +95,7 @@ def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     if not grounds:
         return
     verdict, tone = _BOTH.get(frozenset(places), ("It depends on the task or the strategy", OPEN))
-    remark = (
-        "A template counts only if its question is right where the person noticed the event, and where she did not. "
-        "Whoever always answers with the state after the event, or always with the one before it, has no template "
-        "right, though half of all questions."
-    )
+    remark = TEXTS["both"]
     yield Card("Are the true and the false belief of a template both followed?", verdict, tone, tuple(grounds), remark)
 
 
@@ -123,60 +117,8 @@ def _harder(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     signs = [sign(row) for row in frame.iter_rows(named=True)]
     grounds = tuple((_task(row), f"{points(row)}.") for row in frame.iter_rows(named=True))
     verdict, tone = _HARDER.get(frozenset(signs), ("It depends on the task or the strategy", OPEN))
-    remark = (
-        "The share right where the belief is false minus the share right where it is true, in the same templates, with "
-        "the 95% interval over templates. A clear difference in either direction is a leaning to one state of the "
-        "world, whatever the person noticed."
-    )
+    remark = TEXTS["harder"]
     yield Card("Are false beliefs harder than true ones?", verdict, tone, grounds, remark)
-
-
-_SHARE = (
-    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over templates, which "
-    "says what to expect of further templates like these; a failure (no answer, or none that can be read) counts as "
-    "wrong"
-)
-_DIFFERENCE = (
-    "share_treated minus share_control on the same templates, with its 95% interval over templates; below zero, the "
-    "first is harder"
-)
-
-NOTES = {
-    "accuracy": f"All questions that were asked: {_SHARE}. {baselines.ABOUT}",
-    baselines.TABLE: baselines.NOTE,
-    "conditions": "By what is asked (forward: from what the person perceives to what she believes or does; backward: "
-    "from what she does to what she believes), by whether her belief is true or false or the event of the story "
-    "changes nothing (a control), and by whether the story says what she believed at first (init_belief 1): "
-    f"{_SHARE}. A blind guess has half of them right.",
-    "joint": "A template counts only if its question with the true belief and the one with the false belief are both "
-    "right, as the paper advises. product is what that share would be if the two were independent; chance is that of "
-    "two blind guesses. A reader who always gives the state after the event, or always the one before, has none.",
-    "false_minus_true": f"Questions with a false belief (treated) and with a true one (control): {_DIFFERENCE}.",
-    "controls": "Questions with a false belief (treated), and the same questions where an event happens instead that "
-    f"changes nothing (control), so that the right answer is the same: {_DIFFERENCE}. It is what the misleading event "
-    "costs.",
-    "initial_belief": "Questions whose story says what the person believed at first (treated), and the same without "
-    f"that sentence (control): {_DIFFERENCE}. Saying it gives the answer to false beliefs away.",
-    "order": "Accuracy where the right answer is shown first or second (shown), and where the question names it first "
-    "or second (named; nearly all questions about beliefs name the state before the event first). chose_first is the "
-    "share of readable answers that are the choice shown or named first: without a leaning it is the share of "
-    "questions whose right answer it is, right_first.",
-    "official": "Our reading of the replies beside the authors' (plain: whether the key of the right option, a) or b), "
-    "stands anywhere in the reply; after answer: only after 'Answer:', as for their chat prompt with reasoning). "
-    "undecided: replies without a key, which their script has a language model grade; official: the share they count "
-    "as right, of the decided ones; ours: our share right of the same ones; both_keys: replies that name both options, "
-    "which their rule counts as right whatever they conclude.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    f"questions; bigtom_cot against bigtom_0shot, where both were asked. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
-}
-"""The notes of recommended intervals, by the table's name."""
-
-PUBLISHED = {
-    **{name: NOTES[name] for name in (baselines.TABLE, "order", "official")},
-    "accuracy": SHARE_INDEPENDENT,
-    "conditions": SHARE_INDEPENDENT,
-}
-"""The notes of published intervals, by the table's name."""
 
 
 COLUMNS: Mapping[str, Any] = {
@@ -298,25 +240,6 @@ def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
     yield from prompting_effects(own, OFFICIAL[0])
 
 
-_EFFECT = "share_treated share_control risk_difference rd_low rd_high p"
-SHOWN = {
-    "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
-    "conditions": "model strategy task condition init_belief total accuracy ci_low ci_high",
-    "joint": "model strategy task init_belief templates joint joint_low joint_high product chance",
-    "false_minus_true": f"model strategy task init_belief {_EFFECT}",
-    "controls": f"model strategy task init_belief {_EFFECT}",
-    "initial_belief": f"model strategy task condition {_EFFECT}",
-    "official": "model strategy scoring replies undecided official ours agree both_keys",
-    "prompting_effects": f"model treatment control {_EFFECT}",
-}
-"""The columns of each table that the terminal prints."""
-
-
-def summary(tables: Tables) -> list[Excerpt]:
-    """What the terminal prints: of each table the columns that a reader needs first."""
-    return excerpts_of(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "joint", "official")})
-
-
 def warnings(tables: Tables) -> list[str]:
     """One line for each reason to doubt the numbers: questions about wishes, which are not usable, and rules that are
     missing."""
@@ -328,25 +251,8 @@ def warnings(tables: Tables) -> list[str]:
     return [*(wishes if "backward_desire" in tasks else []), *baselines.missing_warnings(tables)]
 
 
-SECTION = Section("beliefs", "Whose belief is followed?", "Whose belief")
-CONDITIONS = Figure(
-    "conditions",
-    "Right answers by task and condition",
-    SECTION,
-    "Each point is the share of right answers, its line the 95% interval over templates. With a true belief the person "
-    "noticed the event, with a false one not; in a control something happens that changes nothing. Whoever answers "
-    "with what is so has true beliefs and controls right and false beliefs wrong.",
-    ("conditions",),
-)
-JOINT = Figure(
-    "joint",
-    "Templates right with both beliefs",
-    SECTION,
-    "Each point is the share of templates of which the question with the true belief and the one with the false belief "
-    "are both right, its line the 95% interval. Two blind guesses have a quarter; whoever always gives the same state "
-    "has none.",
-    ("joint",),
-)
+CONDITIONS = TEXTS.figure("conditions")
+JOINT = TEXTS.figure("joint")
 _ORDER = ("true_belief", "false_belief", "control", "true_control", "false_control", "no_event")
 
 
@@ -394,10 +300,10 @@ def _place(row: Row) -> int:
 STUDY = Study(
     name="bigtom",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     intervals=("recommended", "published"),
     warnings=warnings,
-    summary=summary,
+    summary=TEXTS.excerpts,
     figures=figures,
     verdicts=verdicts,
     strata=("task", "condition"),

@@ -18,11 +18,14 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.paper_formulas import accuracy_interval
-from tomserve.studies import Context, Excerpt, Figure, Section, Study, baselines
+from tomserve.studies import Context, Excerpt, Figure, Study, baselines
 from tomserve.studies.answer_rows import REQUIRED, prepare_rows, split_by
 from tomserve.studies.contrasts import Record, share
 from tomserve.studies.presentation import BAD, GOOD, OPEN, Card, Tables, Verdict, interval, percent, readable_name
 from tomserve.studies.study import frames_of
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 SIZE = 16
 """How many questions a bundle has."""
@@ -123,24 +126,6 @@ def _count_misses(bundles: pl.DataFrame) -> Iterator[Record]:
         }
 
 
-_SOLVED = (
-    "solved counts the bundles of which all sixteen questions are right; share is theirs of all bundles that were "
-    "asked whole, ci_low and ci_high the ends of its 95% interval, which says what to expect of further bundles like "
-    "these. questions_right is the share of single questions. chance is what blind guesses among the choices solve; "
-    "where only two words are possible, as in the paper, it is 1 in 65,536. best_rule is the rule that solves most of "
-    "the same bundles without following anybody's belief (in some classes a changed story makes the belief true, so "
-    "that a rule such as always reality solves it); it is empty where none solves any"
-)
-NOTES = {
-    "all": f"Over all classes: {_SOLVED}.",
-    "bundles": f"By class of changed stories (none are the unchanged ones): {_SOLVED}.",
-    "right": "How many bundles have so many of their sixteen questions right: whether the unsolved ones fail by one "
-    "question or by many.",
-    "false_belief": "Of the bundles: those in which only a false-belief question is missed, those in which only a "
-    "control is missed (a question about reality or about a true belief), and those in which both are.",
-}
-
-
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: all tables, the first with its explanation."""
     titles = {
@@ -149,7 +134,7 @@ def summary(tables: Tables) -> list[Excerpt]:
         "false_belief": "what unsolved bundles miss",
     }
     return [
-        Excerpt(title, _plain(tables[name]), (name,), NOTES[name] if name != "bundles" else "")
+        Excerpt(title, _plain(tables[name]), (name,), TEXTS.notes()[name] if name != "bundles" else "")
         for name, title in titles.items()
     ]
 
@@ -212,11 +197,7 @@ def _whole(own: pl.DataFrame, classes: pl.DataFrame) -> Card:
         "below": ("Fewer than by a simple rule", BAD),
         "alike": ("Not shown: a simple rule solves as many, as far as can be seen", OPEN),
     }[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)  # fmt: skip
-    remark = (
-        "A bundle counts only if all its sixteen answers are right, so that no preference for a word, a place or the "
-        "truth solves an unchanged one. The rules follow nobody's belief; the verdict is by whether the 95% interval "
-        "of the share of solved bundles lies above what the best of them solves."
-    )
+    remark = TEXTS["whole"]
     return Card("Are whole bundles solved?", verdict, tone, tuple(grounds), remark)
 
 
@@ -237,11 +218,7 @@ def _misses(frame: pl.DataFrame) -> Iterator[Card]:
         "only_controls_missed": "Mostly controls alone: reality and true beliefs",
         "both_missed": "Mostly false beliefs and controls both",
     }[most.pop()] if len(most) == 1 else "It depends on the strategy"  # fmt: skip
-    remark = (
-        "Controls are the questions about reality, and those about beliefs that are true. Who misses false beliefs "
-        "alone answers with what is really so; who misses controls alone would seem to follow false beliefs without "
-        "following true ones."
-    )
+    remark = TEXTS["misses"]
     yield Card("What do the unsolved bundles miss?", verdict, OPEN, tuple(grounds), remark)
 
 
@@ -260,21 +237,14 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     return [draw_figure(CLASSES, make)]
 
 
-CLASSES = Figure(
-    "bundles",
-    "Bundles solved, by class",
-    Section("bundles", "Are whole bundles solved?", "Bundles"),
-    "Each point is the share of bundles of which all sixteen questions are right, each line its 95% interval; none are "
-    "the unchanged stories. The upright stroke is the rule that solves most without following anybody's belief.",
-    ("bundles",),
-)
+CLASSES = TEXTS.figure("bundles")
 
 
 STUDY = Study(
     name="bundles",
     tables=tables,
     required=(*REQUIRED, *DESIGN),
-    notes=lambda intervals: NOTES,
+    notes=TEXTS.notes,
     summary=summary,
     verdicts=verdicts,
     figures=figures,

@@ -3,7 +3,7 @@
     tomserve analyze dyntom-mymodel --study dyntom
 
 Two ways to count, by `--intervals`: *recommended* (the default) has intervals over stories, and a failure counts as
-wrong; *published* takes every question as independent of the others. NOTES says what each table means.
+wrong; *published* takes every question as independent of the others.
 """
 
 from __future__ import annotations
@@ -15,29 +15,25 @@ from typing import Any
 import polars as pl
 
 from tomserve.reporting.html.charts import Axis, chance_lines, draw_figure, rows_of, small_multiples
-from tomserve.studies import Excerpt, Figure, Section, Study, baselines
+from tomserve.studies import Excerpt, Figure, Study, baselines
 from tomserve.studies.contrasts import Record, matched_contrast, prompting_effects, share
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_TESTS,
-    ABOUT_WORST,
     BAD,
     GOOD,
     OPEN,
-    SHARE_INDEPENDENT,
     Card,
     Context,
     Row,
     Tables,
     Verdict,
-    excerpts_of,
     interval,
     percent,
     readable_name,
 )
 from tomserve.studies.study import frames_of, has_rows, model_verdicts
+from tomserve.studies.texts import Texts
 
-_NEEDED = "strategy form accuracy chance best_rule best_rule_accuracy"
+TEXTS = Texts(__file__)
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -59,7 +55,7 @@ _ANSWERS: dict[int | None, tuple[str, str]] = {
 
 def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     """Whether changes are told better than by the best rule that follows nobody's mind."""
-    if not has_rows(own, "forms", _NEEDED):
+    if not has_rows(own, "forms", TEXTS["needed"]):
         return
     grounds, places = [], set[int | None]()
     ends = own.get("changes", pl.DataFrame())
@@ -75,62 +71,8 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     if not grounds:
         return
     verdict, tone = _ANSWERS[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)
-    remark = (
-        "Read off the questions whether a state changes from one scene to the next, and from what to what. Their "
-        'options name states of other scenes, so that the scenes\' own words tell which one fits, and "No" is never '
-        "right. Whoever is not clearly above the rule has shown nothing that the words do not give away."
-    )
+    remark = TEXTS["follows"]
     yield Card("Is a change of mind followed?", verdict, tone, tuple(grounds), remark)
-
-
-_SHARE = (
-    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over stories, which says "
-    "what to expect of further stories like these; a failure (no answer, or none that can be read) counts as wrong"
-)
-_BESIDE = (
-    "chance is what a blind guess among the options gets right, best_rule_accuracy what the best rule that follows "
-    'nobody\'s mind has right of the same questions. The rule "shared words" looks for the option whose words stand in '
-    "the scenes asked about; the backgrounds of these stories often say what the main character feels or wants"
-)
-
-NOTES = {
-    "accuracy": f"All questions: {_SHARE}; chance is what a blind guess among the options gets right. "
-    f"{baselines.ABOUT}",
-    baselines.TABLE: baselines.NOTE,
-    "states": "By the state that is asked about and by task: understanding asks what the main character believes, "
-    "feels, intends or does in a scene; influence how one state leads to the next within a scene; transformation "
-    f"whether, how and why a state changes between scenes. Of an influence, state is what is influenced. {_SHARE}; "
-    f"{_BESIDE}.",
-    "forms": 'By the form of the question. "No" is never right where a question asks whether a state changes; the '
-    "mapping of the three forms of transformation to the numbers 1 to 3 in other tables is not stated by the authors, "
-    f"so that they are named here by their words. {_SHARE}; {_BESIDE}. over_rule is the accuracy minus the rule's, "
-    "with its interval over stories, as in the table accuracy.",
-    "scenes": f"By the scene that is asked about; of a change it is the earlier one. {_SHARE}; {_BESIDE}.",
-    "options": "By the number of different options, options with equal texts counted once. corrected is what is "
-    f"above chance as a share of what could be: (accuracy - chance) / (1 - chance), from 0 to 1. {_SHARE}.",
-    "consistency": "A state of a story counts only if its questions of this form are right in all scenes. product is "
-    "what that share would be if the scenes were independent of each other, chance that of blind guesses; mean is the "
-    "share of right answers of the same questions.",
-    "changes": "Questions whether a state changes from one scene to the next, by how many of the two questions what "
-    "the state is in these two scenes the model has right (ends_right). Who knows both ends and follows them has the "
-    f"change right, too. {_SHARE}; {_BESIDE}.",
-    "understanding_minus_transformation": "The share of understanding questions right (share_treated) minus that of "
-    "transformation questions (share_control) within the same stories, each story counted once, with its 95% interval. "
-    "The two have other numbers of options: 8 against 5, 8 and 16, by chance .125 and .131 right.",
-    "prompting_effects": "Each strategy (way of asking) against the one that asks for the answer alone, on the same "
-    f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
-    "published_states": "Quoted, not computed: what the README of github.com/GAIR-NLP/DynToM prints for people and "
-    "GPT-4o, by state, understanding (u) and transformation (t), as shares. Its prompt and its 1,100 stories are not "
-    "stated, so that no difference from the tables above is a finding. weight_of_u is the weight that understanding "
-    "would need for the printed average to follow from the two means; people's differs from GPT-4o's.",
-}
-"""The notes of recommended intervals, by the table's name."""
-
-PUBLISHED = dict.fromkeys(("accuracy", "states", "forms", "scenes", "options"), SHARE_INDEPENDENT) | {
-    baselines.TABLE: baselines.NOTE,
-    "published_states": NOTES["published_states"],
-}
-"""The notes of published intervals, by the table's name."""
 
 
 STATES = ("belief", "emotion", "intention", "action")
@@ -268,46 +210,14 @@ def _prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
             yield from prompting_effects(part, control)
 
 
-SHOWN = {
-    "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
-    "states": "model strategy state task total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
-    "forms": "model strategy form total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
-    "options": "model strategy options total accuracy chance corrected",
-    "consistency": "model strategy form states all_right all_low all_high mean product chance",
-    "changes": "model strategy ends_right total accuracy ci_low ci_high chance best_rule_accuracy",
-    "understanding_minus_transformation": "model strategy state share_treated share_control risk_difference rd_low "
-    "rd_high",
-    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
-    "published_states": "who quoted understanding transformation average",
-}
-"""The columns of each table that the terminal prints."""
-
-
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
-    said = {name: NOTES[name] for name in ("states", "consistency", "changes", "published_states")}
-    first, *others = excerpts_of(tables, SHOWN, said)
+    first, *others = TEXTS.excerpts(tables)
     return [first, *baselines.excerpts(tables["accuracy"], ("strategy",)), *others]
 
 
-SECTION = Section("states", "What is understood, and what is followed?", "What is followed")
-_POINTS = "Each point is the share of right answers, its line the 95% interval over stories."
-FORMS_FIGURE = Figure(
-    "forms",
-    "Right answers by form of question",
-    SECTION,
-    f"{_POINTS} What is asked of one scene; how asks what one state does to the next within a scene; whether, how "
-    "change and why ask about changes between scenes. The upright line of chance is that of all questions; the forms "
-    "have 8, 6 or 7, 5, 8 and 16 options.",
-    ("forms",),
-)
-STATES_FIGURE = Figure(
-    "states",
-    "Right answers by state and task",
-    SECTION,
-    f"{_POINTS} Understanding asks what a state is, influence what it leads to, transformation how it changes.",
-    ("states",),
-)
+FORMS_FIGURE = TEXTS.figure("forms")
+STATES_FIGURE = TEXTS.figure("states")
 _INTERVAL = ("ci_low", "ci_high")
 
 
@@ -343,7 +253,7 @@ def _states(tables: Tables) -> list[Row]:
 STUDY = Study(
     name="dyntom",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
     summary=summary,
     figures=figures,

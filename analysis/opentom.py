@@ -21,8 +21,11 @@ from tomserve.stats.effects import FEW
 from tomserve.studies import Excerpt, Study, baselines
 from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, integer_codes, prompting_effects, share
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, SHARE_INDEPENDENT, Tables, excerpts_of
+from tomserve.studies.presentation import Tables
 from tomserve.studies.study import frames_of
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 CLASSES = {
     "location_coarse": ("Yes", "No"),
@@ -91,48 +94,6 @@ def official(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
                 "accuracy": accuracy,
             },
         }
-
-
-_F1 = (
-    "f1 is the macro-averaged F1: for each class of answers (such as Yes and No) the harmonic mean of precision and "
-    "recall, and then the mean over the classes, so that a class counts the same however rare it is. Of fine locations "
-    "the classes are the first place and the new one. A failure (no answer, or none that can be read) is given to no "
-    "class. f1_low and f1_high are the ends of the 95% interval, by drawing narratives anew"
-)
-_BESIDE = "constant_f1 is what the best constant answer earns, guess_f1 what a blind guess earns"
-
-NOTES = {
-    "accuracy": "All questions: the share of right answers with its 95% interval over "
-    f"narratives; a failure counts as wrong. {baselines.ABOUT}",
-    "lengths": "The same by length of the narratives. The long ones are about plots of the normal ones.",
-    "macro_f1": f"By task and order of belief (0: the narrator's, that is what is so): {_F1}; {_BESIDE}.",
-    "perspectives": f"By task, order, whose perspective is asked for and whether the observer saw the move: {_F1}. "
-    "An observer who saw nothing believes what is no longer so. Where all right answers are of one class, f1 is 1 only "
-    "if no other class is ever given.",
-    "coarse_and_fine": "Questions about one belief, asked coarsely (is it where it was?) and finely (where is it?): "
-    "both is the share of pairs with both answers right, with its 95% interval; product is what it would be if the two "
-    "were independent; contradict is the share of pairs, of those with both replies read (both_read), whose answers "
-    "cannot both be so.",
-    "labels": "Tasks in which some labels contradict the plot, or what the same person is said to believe in coarse "
-    "ones (contradicted: how many). f1 is that of all questions, f1_without that of the rest, with its 95% "
-    "interval.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    f"questions: differences of the share of right answers. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
-    baselines.TABLE: baselines.NOTE,
-}
-"""The notes of recommended intervals, by the table's name."""
-
-PUBLISHED = {
-    "accuracy": SHARE_INDEPENDENT,
-    "lengths": "The same by length of the narratives.",
-    "macro_f1": "The macro-averaged F1 and the accuracy by the authors' reading of replies, which looks for words "
-    "anywhere in them and leaves out those in which it finds none or too many (left_out: their share). The authors ask "
-    "five samples of 50 narratives and print the mean; here it is all that was asked. multihop takes fullness and "
-    'accessibility together by the numbers of their classes, and so "less full" with "more accessible", as their '
-    "program does.",
-    baselines.TABLE: baselines.NOTE,
-}
-"""The notes of published intervals, by the table's name."""
 
 
 FACTORS: Mapping[str, Any] = {
@@ -213,29 +174,16 @@ def _labels(asked: pl.DataFrame, followed: pl.DataFrame, arms: Sequence[str]) ->
             }
 
 
-SHOWN = {
-    "accuracy": "model strategy total accuracy ci_low ci_high unread best_rule best_rule_accuracy",
-    "lengths": "model strategy length total accuracy ci_low ci_high unread best_rule best_rule_accuracy",
-    "macro_f1": "model strategy length task order questions f1 f1_low f1_high left_out constant_f1 guess_f1 accuracy",
-    "coarse_and_fine": "model strategy length order pairs both both_low both_high product contradict",
-    "labels": "model strategy length task order questions contradicted f1 f1_without",
-    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
-}
-"""The columns of each table that the terminal prints."""
-
-
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
-    told = PUBLISHED if "left_out" in tables.get("macro_f1", pl.DataFrame()).columns else NOTES
-    return excerpts_of(
-        tables, SHOWN, {name: told[name] for name in ("macro_f1", "coarse_and_fine", "labels") if name in told}
-    )
+    published = "left_out" in tables.get("macro_f1", pl.DataFrame()).columns
+    return TEXTS.excerpts(tables, "published" if published else "recommended")
 
 
 STUDY = Study(
     name="opentom",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
     summary=summary,
     labels={"task": "task", "order": "order", "perspective": "perspective", "length": "length"},

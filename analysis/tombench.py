@@ -20,15 +20,11 @@ from tomserve.studies import Context, Excerpt, Study, baselines
 from tomserve.studies.answer_rows import BASELINE, split_by
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_TESTS,
-    ABOUT_WORST,
     BAD,
     OPEN,
     Card,
     Tables,
     Verdict,
-    excerpts_of,
     points,
     readable_name,
     sign,
@@ -38,6 +34,9 @@ from tomserve.studies.study import (
     has_rows,
     model_verdicts,
 )
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 HUMAN = {
     **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
@@ -179,63 +178,10 @@ def _official(rows: pl.DataFrame) -> Iterator[Record]:
         }
 
 
-_SHARE = (
-    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over stories; a failure "
-    "(no answer, or none that can be read) counts as wrong; chance is what a blind guess among the choices gets right"
-)
-_QUOTED = (
-    "human_quoted and gpt_4_1106_quoted are what the authors printed for people and for GPT-4-1106 without reasoning, "
-    "from five votes a question, counted their way"
-)
-NOTES = {
-    "accuracy": f"All questions, in both languages where both were asked: {_SHARE}. {baselines.ABOUT}",
-    "by_language": f"All questions of a language (zh is Chinese, en English): {_SHARE}. {baselines.ABOUT}",
-    "tasks": f"By task, the eight tasks and the twelve sets of questions on one ability: {_SHARE}; {_QUOTED}. In the "
-    "mean of the tasks each of the eight counts the same, as in the paper's average.",
-    "dimensions": f"By kind of ability, over all files: {_SHARE}; {_QUOTED}. In the mean of the dimensions each of the "
-    "six counts the same.",
-    "abilities": f"By ability: {_SHARE}. A question that the file puts down to two abilities counts for the second.",
-    "languages": "Chinese (share_treated) minus English (share_control) on the same questions, with the options in the "
-    "same order: the difference with its 95% interval over stories. gained: questions right in Chinese alone, lost: "
-    "right in English alone.",
-    "prompting_effects": f"Each strategy (way of asking) against {DIRECT}, or where that was not asked {BASELINE}, "
-    f"which asks for the answer alone, on the same questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
-    "stories": "Stories with several questions: the share of which every question is right (the paper's coherent "
-    "test), with its 95% interval. chance is what blind guesses solve. People were printed to lose 13.6 points from "
-    "their average of 85.4 to this test.",
-    "official": "The official scorer beside tomserve's on the same replies. official_guessed is the share of replies "
-    "in which its reader found no letter in brackets, and took the last capital A to D of the text, or A where there "
-    "is none; of a vote it is the mean share of the replies. only_ours and only_official count replies that one of the "
-    "two has right; unread those in which tomserve finds no answer.",
-    baselines.TABLE: baselines.NOTE,
-}
-_INDEPENDENT = (
-    "The share that the official scorer counts as right; its 95% interval takes the questions as independent of "
-    f"each other: (k + 2)/(n + 4) with the normal distribution. {_QUOTED[0].upper()}{_QUOTED[1:]}."
-)
-PUBLISHED = {
-    **dict.fromkeys(("accuracy", "by_language", "tasks", "dimensions", "abilities"), _INDEPENDENT),
-    baselines.TABLE: baselines.NOTE,
-}
-
-
-SHOWN = {
-    "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
-    "by_language": "model strategy language correct total accuracy ci_low ci_high chance unread",
-    "tasks": "model strategy language task total accuracy ci_low ci_high chance best_rule_accuracy human_quoted",
-    "dimensions": "model strategy language dimension total accuracy ci_low ci_high chance human_quoted",
-    "languages": "model strategy questions share_treated share_control risk_difference rd_low rd_high p",
-    "prompting_effects": "model treatment control share_treated share_control risk_difference rd_low rd_high p",
-    "stories": "model strategy language task solved stories share ci_low ci_high chance",
-    "official": "model strategy language replies accuracy official_accuracy only_ours only_official official_guessed",
-}
-"""The columns of each table that the terminal prints."""
-
-
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
     whole = {name: frame.filter(task="all") if name == "stories" else frame for name, frame in tables.items()}
-    return excerpts_of(whole, SHOWN, {name: NOTES[name] for name in ("languages", "stories", "official")})
+    return TEXTS.excerpts(whole)
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -259,18 +205,14 @@ def _language_card(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         frozenset({-1}): ("English has more right", BAD),
     }.get(frozenset(signs), ("It depends on the strategy", OPEN))
     grounds = tuple((readable_name(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
-    remark = (
-        "The share right in Chinese minus the share right in English, of the same questions, in percentage points, "
-        "with the 95% interval over stories. Both languages ask the same of the same minds, so that a difference is "
-        "one of language and of translation."
-    )
+    remark = TEXTS["language_card"]
     yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, remark)
 
 
 STUDY = Study(
     name="tombench",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
     summary=summary,
     verdicts=verdicts,

@@ -3,7 +3,7 @@
     tomserve analyze tomi-mymodel --study tomi
     tomserve analyze tomi-mymodel --study tomi --intervals published
 
-Intervals are over stories. NOTES says what each table means.
+Intervals are over stories.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies import Study, baselines
 from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, prompting_effects, share
-from tomserve.studies.presentation import ABOUT_PROMPTING, SHARE_INDEPENDENT, Tables, excerpts_of
 from tomserve.studies.study import frames_of
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("version", "task", "condition", "question_type", "story_type"), pl.String),
@@ -30,34 +32,6 @@ FACTORS: Mapping[str, Any] = {
 
 SIX = 6
 """How many questions a story has; joint figures count stories that were asked all of them."""
-
-_SHARE = (
-    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over stories; a failure "
-    "(no answer, or none that can be read) counts as wrong"
-)
-NOTES = {
-    "accuracy": f"All questions: {_SHARE}. {baselines.ABOUT}",
-    "versions": f"By version of the file: {_SHARE}.",
-    "question_types": f"By the types of questions that the file names: {_SHARE}. In the original file some questions "
-    "of a type second_order_..._no_tom are about false beliefs (see labels). A blind guess has half of them right.",
-    "conditions": f"By task, and by whether what the person believes is really so (true_belief) or not (false_belief), "
-    f"as it follows from the story, whatever the file says: {_SHARE}.",
-    "joint": "The share of stories of which all six questions are right, with its 95% interval; product is what that "
-    "share would be if the six were independent of each other; chance is that of six blind guesses.",
-    "labels": "Questions whose label in the file follows from the events of the story (agrees: true), and those whose "
-    "label does not (false). follows: the share of answers that are what follows from the story; label: the share that "
-    "are the file's label. Whoever has the second high and the first low where the two differ answers as the file was "
-    "written, not as people in the story would.",
-    "official": "SimToM's grade beside tomserve's, on the same replies: official_accuracy is the share in which the "
-    "file's label stands anywhere, accuracy the share that tomserve takes for right (where `--gold released` was asked "
-    "for, by the same labels). both_places is the share of replies that name both places, of which that grade says "
-    "nothing.",
-    "prompting_effects": ABOUT_PROMPTING.format("vanilla"),
-    baselines.TABLE: baselines.NOTE,
-}
-PUBLISHED = dict.fromkeys(("accuracy", "versions", "question_types", "conditions"), SHARE_INDEPENDENT) | {
-    name: NOTES[name] for name in ("labels", "official", baselines.TABLE)
-}
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -124,29 +98,12 @@ def _official(rows: pl.DataFrame) -> Iterator[Record]:
         }
 
 
-SHOWN = {
-    "accuracy": "model strategy total accuracy ci_low ci_high unread best_rule best_rule_accuracy",
-    "question_types": "model strategy version question_type total accuracy ci_low ci_high",
-    "conditions": "model strategy version task condition total accuracy ci_low ci_high",
-    "joint": "model strategy version story_type stories joint joint_low joint_high product",
-    "labels": "model strategy version agrees questions follows follows_low follows_high label",
-    "official": "model strategy version question_type replies accuracy official_accuracy both_places",
-    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
-}
-"""The columns of each table that the terminal prints."""
-
-
-def summary(tables: Tables) -> list[Excerpt]:
-    """What the terminal prints: of each table the columns that a reader needs first."""
-    return excerpts_of(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "joint", "labels")})
-
-
 STUDY = Study(
     name="tomi",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
-    summary=summary,
+    summary=TEXTS.excerpts,
     labels={"task": "task", "condition": "condition", "story_type": "type of story", "label_agrees": "label follows"},
 )
 """The value by which tomserve knows the study."""

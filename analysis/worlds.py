@@ -3,7 +3,7 @@
     tomserve analyze worlds-mymodel --study worlds
 
 Two ways to count, by `--intervals`: *recommended* (the default) has intervals over worlds, and a failure counts as
-wrong; *published* takes every question as independent of the others. NOTES says what each table means.
+wrong; *published* takes every question as independent of the others.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies import Study, baselines
 from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, matched_contrast, pair_rows, prompting_effects, share
 from tomserve.studies.presentation import (
-    ABOUT_PROMPTING,
     BAD,
     GOOD,
     OPEN,
-    SHARE_INDEPENDENT,
     Card,
     Context,
     Tables,
     Verdict,
-    excerpts_of,
     percent,
     points,
     readable_name,
     sign,
 )
 from tomserve.studies.study import frames_of, model_verdicts
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -71,47 +71,8 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         verdict, tone = "Yes, even more often than where the belief is true", GOOD
     elif any(signs):
         verdict = "It depends on the strategy"
-    remark = (
-        "Compared are questions of the same worlds about what people believe, intend or do: those about somebody who "
-        "believes something false, and those about somebody who believes something true. Whoever answers with what is "
-        "really so has the one wrong and the other right."
-    )
+    remark = TEXTS["follows"]
     yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), remark)
-
-
-_SHARE = (
-    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over worlds, which says "
-    "what to expect of further worlds like these; a failure (no answer, or none that can be read) counts as wrong"
-)
-_CHANCE = "chance is what a blind guess among the choices gets right"
-
-NOTES = {
-    "accuracy": f"All questions: {_SHARE}. {baselines.ABOUT}",
-    baselines.TABLE: baselines.NOTE,
-    "families": f"By family of worlds and by what is asked about: {_SHARE}; {_CHANCE}; best_rule_accuracy is what the "
-    "best rule that follows nobody's mind has right of the same questions.",
-    "tasks": f"By family and task: {_SHARE}; {_CHANCE}.",
-    "conditions": "By what the person asked about (of several the last) believes at the end: something false "
-    f"(false_belief), something true (true_belief), or nothing (ignorance). {_CHANCE[0].upper()}{_CHANCE[1:]}.",
-    "false_minus_true": "Questions about a first-order belief, intention or action: the share right where the person "
-    "believes falsely (share_treated) minus the share right where the person believes truly (share_control), within "
-    "the same worlds, each world counted once, with its 95% interval. A model that answers with what is really so has "
-    "the second right and the first wrong. What is below zero is lost where a mind differs from the world.",
-    "joint": "A question counts only if it is right in both tellings of its world: the one in which the person asked "
-    "about believes falsely, and the one in which the same person believes truly; only questions whose right answers "
-    "differ between the two are counted. product is what that share would be "
-    "if the two were independent of each other; chance is that of two blind guesses. Rules that always give what is "
-    "really so, or always what was so first, have none of these pairs right.",
-    "orders": "Questions about reality (order 0), about what somebody believes (1), and about what somebody believes "
-    f"that another believes (2 and more): {_SHARE}.",
-    "prompting_effects": ABOUT_PROMPTING.format("vanilla"),
-}
-"""The notes of recommended intervals, by the table's name."""
-
-PUBLISHED = dict.fromkeys(("accuracy", "families", "tasks", "conditions", "orders"), SHARE_INDEPENDENT) | {
-    baselines.TABLE: baselines.NOTE
-}
-"""The notes of published intervals, by the table's name."""
 
 
 FACTORS: Mapping[str, Any] = {
@@ -193,29 +154,12 @@ def _joint(rows: pl.DataFrame) -> Iterator[Record]:
             }
 
 
-SHOWN = {
-    "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
-    "families": "model strategy family dimension total accuracy ci_low ci_high chance best_rule_accuracy",
-    "conditions": "model strategy condition total accuracy ci_low ci_high chance",
-    "false_minus_true": "model strategy share_treated share_control risk_difference rd_low rd_high p",
-    "joint": "model strategy family pairs joint joint_low joint_high product chance",
-    "orders": "model strategy order total accuracy ci_low ci_high chance",
-    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
-}
-"""The columns of each table that the terminal prints."""
-
-
-def summary(tables: Tables) -> list[Excerpt]:
-    """What the terminal prints: of each table the columns that a reader needs first."""
-    return excerpts_of(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "false_minus_true", "joint")})
-
-
 STUDY = Study(
     name="worlds",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
-    summary=summary,
+    summary=TEXTS.excerpts,
     verdicts=verdicts,
     labels={"family": "family", "dimension": "dimension", "condition": "condition", "task": "task"},
 )

@@ -26,10 +26,13 @@ from tomserve.reporting.html.charts import (
     rows_of,
     values_of,
 )
-from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies import Context, Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
+from tomserve.studies.texts import Texts
 
 from .tables import ALL
+
+TEXTS = Texts(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,64 +112,11 @@ def _within(value: float, domain: tuple[float, float]) -> float:
     return min(max(value, domain[0]), domain[1])
 
 
-CAUSES = Section("causes", "Does it cause the answer?", "Does it cause the answer")
-MAPS = Section("maps", "How the states were moved", "How states were moved")
-READS = Section("reads", "What can be read from the states?", "What can be read")
-
-NET = Figure(
-    "causal-net",
-    "Net effect by layer",
-    CAUSES,
-    "For each layer the thick line is the net effect of the perspective-taking map with its 95% interval over "
-    "scenarios: the share of answers that it moves to the true belief, minus the share that it moves when it aims at "
-    "the false belief. The thin lines are controls that move every state equally far, and the patch, which goes the "
-    "whole way to the true-belief state. Only where the thick line lies above every control is the map evidence of "
-    "anything.",
-    ("net_by_layer",),
-    caption_below=True,
-)
-CELLS = Figure(
-    "causal-cells",
-    "Net effect by layer and strength",
-    CAUSES,
-    "Each field is the mean net effect of one layer (row) and one strength alpha (column; smaller is stronger) over "
-    "all eligible items, of the perspective-taking map and of the control that was largest most often. The largest "
-    "field of a map is too good, because it is the largest of so many; the verdict counts fields that were chosen on "
-    "other items.",
-    ("cells",),
-    caption_below=True,
-)
-DISPLACEMENT = Figure(
-    "causal-displacement",
-    "How far states were moved",
-    MAPS,
-    "Each field is the median length of the step of the perspective-taking map, relative to the length of the state "
-    "itself. Above 1 the step is longer than what stood there, and what the model does then is hardly its own; all "
-    "such fields have the darkest colour.",
-    ("cells",),
-    caption_below=True,
-)
-ERROR = Figure(
-    "causal-error",
-    "How well the map fits",
-    MAPS,
-    "The leave-one-out error of the map by layer, relative to the length of the states, beside that of a map fitted "
-    "on shuffled pairs. At 1, the line across, a map is no better than one that gives zero for everything. What lies "
-    "above 2 is drawn at 2.",
-    ("fits",),
-    caption_below=True,
-)
-PROBES = Figure(
-    "causal-probes",
-    "What a linear probe reads",
-    READS,
-    "The thick line is the share of held-out items for which a linear probe reads the label right, with its 95% "
-    "interval over scenarios, by layer; below it the same probe trained on shuffled labels, and what is right by "
-    "how often each label is right elsewhere. The distance between the first two is selectivity. What can be read is "
-    "not thereby used.",
-    ("probes",),
-    caption_below=True,
-)
+NET = TEXTS.figure("causal-net")
+CELLS = TEXTS.figure("causal-cells")
+DISPLACEMENT = TEXTS.figure("causal-displacement")
+ERROR = TEXTS.figure("causal-error")
+PROBES = TEXTS.figure("causal-probes")
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:

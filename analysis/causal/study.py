@@ -5,7 +5,7 @@
 
 It reads the table of a measurement (tomserve.causal.table), not answers. The number to judge by is `adjusted`, the
 net effect of the map minus that of the largest control in the same cell, at a layer and strength that other scenarios
-chose. NOTES says what each table means.
+chose.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from tomserve.studies.presentation import (
     signed_interval,
     signed_points,
 )
+from tomserve.studies.texts import Texts
 
 from . import tables as causal_tables
 from .figures import figures
@@ -54,6 +55,7 @@ MARGIN = 0.10
 """A net effect that is surely below this is called no effect; a convention."""
 
 LEVEL = 0.05
+TEXTS = Texts(__file__, margin=signed_points(MARGIN))
 
 CAUSES, REPRODUCES, NO_EFFECT, NOT_SETTLED, NOT_MEASURED = OUTCOMES = (
     "a map takes the perspective and causes the answer",
@@ -148,31 +150,6 @@ def _why_not_settled(row: Row, bounds: str, above: bool) -> str:
     return f"{text}. About {max(int(needed), 1):,} eligible items would give an interval of 5 points on either side."
 
 
-_CAUSE = (
-    "Net effect: the share of items whose answer becomes the true-belief choice when the state of the last token is "
-    "moved towards the true-belief state, minus that when it is moved as far towards the false-belief state. The map "
-    "is fitted without the item's scenario, the layer and strength are chosen on other scenarios, and the largest "
-    "control of the same size is taken off. What an edited model does is not what the model computes by itself: the "
-    "map is linear, only the last token of one layer was moved, and that a direction can move the answer does not "
-    f"say that the model uses it. No effect means below {signed_points(MARGIN)} points, which is a convention."
-)
-_SPECIFIC = (
-    "Each control moves every state as far as the map does, by a map of shuffled pairs, towards another item's target, "
-    "by a random map or direction, by no map at all (identity), or by the same step for every item (mean difference). "
-    "A difference above 0 says that the control does less, not that nothing else could do as much."
-)
-_TRANSFER = (
-    "The map was fitted on one family of stories and tried on another, against shuffled pairs and identity fitted "
-    "alike. That it transfers does not say that it is about belief: families share wording and the form of the choices."
-)
-_READABLE = (
-    "A linear probe was trained on other scenarios; selectivity is its accuracy minus that of a probe of shuffled "
-    "labels, in percentage points. It is judged in the layer that the intervention chose, so that no layer is picked "
-    "because its probe is good. It reads the words of one of the choices, so that a state which holds the answer "
-    "that is about to be given is enough. What can be read is not thereby used: a probe is no evidence about answers."
-)
-
-
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """The verdict of each model, with four cards for each benchmark on which it was measured.
 
@@ -240,7 +217,9 @@ def _cause(row: Row, where: str) -> Card:
         grounds.append(("ceiling", text))
     if (net := finite_or_none(row.get("published_net"))) is not None:
         grounds.append(("as published", _published_clause(row, net)))
-    return Card(f"Does it cause the answer?{where}", capitalize_first(said), TONES[said], tuple(grounds), _CAUSE)
+    return Card(
+        f"Does it cause the answer?{where}", capitalize_first(said), TONES[said], tuple(grounds), TEXTS["cause"]
+    )
 
 
 def _published_clause(row: Row, net: float) -> str:
@@ -259,7 +238,7 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
     question = f"Is it specific?{where}"
     if not rows or outcome(row)[0] == NOT_MEASURED:
         why = (("controls", "There is no effect that could be compared."),)
-        return Card(question, "Not judged", OPEN, why, _SPECIFIC)
+        return Card(question, "Not judged", OPEN, why, TEXTS["specific"])
     grounds = tuple(
         (
             readable_name(one["control"]),
@@ -270,13 +249,15 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
     )
     left = [readable_name(one["control"]) for one in rows if not (finite_or_none(one["difference_low"]) or 0.0) > 0]
     if not left and outcome(row)[0] == CAUSES:
-        return Card(question, "Yes: every control does less", GOOD, grounds, _SPECIFIC)
+        return Card(question, "Yes: every control does less", GOOD, grounds, TEXTS["specific"])
     if not left:
-        return Card(question, "Each control alone does less; together it is not settled", OPEN, grounds, _SPECIFIC)
+        return Card(
+            question, "Each control alone does less; together it is not settled", OPEN, grounds, TEXTS["specific"]
+        )
     moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
     verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect to be specific"
     tone = BAD if moved and outcome(row)[0] != CAUSES and _is_equalled_by_control(rows) else OPEN
-    return Card(question, verdict, tone, grounds, _SPECIFIC)
+    return Card(question, verdict, tone, grounds, TEXTS["specific"])
 
 
 def _is_equalled_by_control(rows: list[Row]) -> bool:
@@ -293,7 +274,7 @@ def _transfers(row: Row, rows: list[Row], where: str) -> Card:
     question = f"Does it transfer?{where}"
     if not rows or outcome(row)[0] == NOT_MEASURED:
         why = "The effect cannot be measured." if rows else "There are no two families of stories with enough items."
-        return Card(question, "Not measured", OPEN, (("families", why),), _TRANSFER)
+        return Card(question, "Not measured", OPEN, (("families", why),), TEXTS["transfer"])
     grounds = []
     clear, none = [], []
     for one in rows:
@@ -307,18 +288,18 @@ def _transfers(row: Row, rows: list[Row], where: str) -> Card:
         clear.append(least is not None and least > 0)
         none.append(most is not None and most <= MARGIN)
     if all(clear):
-        return Card(question, "Yes", GOOD, tuple(grounds), _TRANSFER)
+        return Card(question, "Yes", GOOD, tuple(grounds), TEXTS["transfer"])
     if any(clear):
-        return Card(question, "In one direction, not shown in the other", OPEN, tuple(grounds), _TRANSFER)
+        return Card(question, "In one direction, not shown in the other", OPEN, tuple(grounds), TEXTS["transfer"])
     verdict, tone = ("No", BAD) if all(none) else ("Not shown", OPEN)
-    return Card(question, verdict, tone, tuple(grounds), _TRANSFER)
+    return Card(question, verdict, tone, tuple(grounds), TEXTS["transfer"])
 
 
 def _readable(row: Row, rows: list[Row], where: str) -> Card:
     question = f"Is the belief readable?{where}"
     if not rows:
         why = "The items do not say whose belief is which, so that nothing could be probed."
-        return Card(question, "Not measured", OPEN, (("probes", why),), _READABLE)
+        return Card(question, "Not measured", OPEN, (("probes", why),), TEXTS["readable"])
     grounds = []
     tone, verdict = OPEN, "Not shown"
     for probe in dict.fromkeys(str(one["probe"]) for one in rows):
@@ -333,7 +314,7 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
             low, high = finite_or_none(at["selectivity_low"]), finite_or_none(at["selectivity_high"])
             clear, none = low is not None and low > 0, high is not None and high < MARGIN
             verdict, tone = ("Yes", GOOD) if clear else ("No", BAD) if none else ("Not shown", OPEN)
-    return Card(question, verdict, tone, tuple(grounds), _READABLE)
+    return Card(question, verdict, tone, tuple(grounds), TEXTS["readable"])
 
 
 def _probe_sentence(at: Row, own: list[Row]) -> str:
@@ -349,38 +330,8 @@ def _probe_sentence(at: Row, own: list[Row]) -> str:
     return text
 
 
-_HEADLINE = (
-    "eligible: items that the model answers by the false belief before it is moved. net: the share of them that the "
-    "map moves to the true belief, minus the share that it moves when it aims at the false belief. largest "
-    "control: in the same cell. adjusted: what the map has over its largest control in the cell where that is most, "
-    "with its 95% interval: the number to judge by."
-)
-_PUBLISHED = (
-    "The source's NetEffect: the map is fitted on the very items, the likelier choice counts, and the largest of all "
-    "cells is reported. By the same measure the control beside it comes closest. It is no evidence by itself."
-)
-_CONTROLS_READING = (
-    "Controls move every state as far as the map does. map minus it: what the map has over it in the layer and at "
-    "the strength where that is most, with its 95% interval over scenarios; cells are chosen by other scenarios."
-)
-_ANSWERS = (
-    "Shares of the answers before anything was moved, by how the story is told and how its choices are ordered. false, "
-    "true: by the false and by the true belief. right: by what is right in that telling. unread: the likeliest token "
-    "begins none of the choices."
-)
 _TOLD = {FALSE: "false belief", OWN: "its p, to you", OWN_TWIN: "its twin, to you", TWIN: "its twin"}
 """How the tellings of a case are called in a narrow table."""
-_READINGS = "The same effect, counted otherwise. Where these rows differ much, it depends on what is counted."
-_REFERENCES = (
-    "changed: answers that become another one. Adding nothing (no op) must change nothing; patch goes the whole way "
-    "to the true-belief state, and is what a map could reach; replace no op shows what replacing a state breaks by "
-    "itself. net: – where a reference has no side that aims at the false belief."
-)
-_PROBES = (
-    "right: share of held-out items that a linear probe reads right; minus shuffled: how much less one of shuffled "
-    "labels does, with its 95% interval. What can be read is not thereby used."
-)
-_TRANSFER_READING = "net and adjusted as above; within: maps fitted on both families, without the item's scenario."
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -391,29 +342,31 @@ def summary(tables: Tables) -> list[Excerpt]:
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     empty = pl.DataFrame()
     if (frame := tables.get("headline", empty)).height:
-        yield Excerpt("does it cause the answer?", _headline(frame), ("headline",), _HEADLINE)
+        yield Excerpt("does it cause the answer?", _headline(frame), ("headline",), TEXTS["headline"])
         counted = frame.filter(pl.col("published_net").is_not_null())
-        yield Excerpt("as its source counts", _published_excerpt(counted), ("headline",), _PUBLISHED)
+        yield Excerpt("as its source counts", _published_excerpt(counted), ("headline",), TEXTS["published"])
     if (frame := tables.get("controls", empty)).height:
         columns = (*_who(frame), _name("control"), _with("net"), _with("difference", "map minus it [95%]"), _p())
-        yield Excerpt("the map beside its controls", frame.select(*columns), ("controls",), _CONTROLS_READING)
+        yield Excerpt("the map beside its controls", frame.select(*columns), ("controls",), TEXTS["controls_reading"])
     if (frame := tables.get("readings", empty)).height:
         columns = (*_who(frame), pl.col("reading"), pl.col("items"), _with("net"), _with("adjusted"))
-        yield Excerpt("the same under other readings", frame.select(*columns), ("readings",), _READINGS)
+        yield Excerpt("the same under other readings", frame.select(*columns), ("readings",), TEXTS["readings"])
     if (frame := tables.get("references", empty)).height:
-        yield Excerpt("what needs no map", _references(frame), ("references",), _REFERENCES)
+        yield Excerpt("what needs no map", _references(frame), ("references",), TEXTS["references"])
     if (frame := tables.get("probes", empty)).height:
-        yield Excerpt("what a linear probe reads", _probes(frame), ("probes",), _PROBES)
+        yield Excerpt("what a linear probe reads", _probes(frame), ("probes",), TEXTS["probes"])
     if (frame := tables.get("transfer", empty)).height:
         names = (pl.col("fitted_on").alias("from"), pl.col("applied_to").alias("to"))
         columns = (*_who(frame), *names, pl.col("items"), _with("net"), _with("adjusted"), cell_of("within"))
-        yield Excerpt("from one family of stories to another", frame.select(*columns), ("transfer",), _TRANSFER_READING)
+        yield Excerpt(
+            "from one family of stories to another", frame.select(*columns), ("transfer",), TEXTS["transfer_reading"]
+        )
     if (frame := tables.get("answers", empty)).height:
         columns = (cell_of("share_false", "false"), cell_of("share_true", "true"), cell_of("right"), cell_of("unread"))
         told = pl.col("told").cast(pl.String).replace(_TOLD)
         order = pl.col("order").cast(pl.String).replace({"0": "as listed", "1": "reversed"})
         kept = frame.select(*_who(frame), told, order, "items", *columns)
-        yield Excerpt("before anything was moved", kept, ("answers",), _ANSWERS)
+        yield Excerpt("before anything was moved", kept, ("answers",), TEXTS["answers"])
 
 
 def _who(frame: pl.DataFrame) -> list[pl.Expr]:
@@ -536,100 +489,6 @@ def _maps(references: pl.DataFrame, row: Row) -> Sequence[str]:
     return references.filter(model=row["model"], benchmark=row["benchmark"])["map"].unique().to_list()
 
 
-_ELIGIBLE = (
-    "An item is eligible if the model answered it by the false-belief choice before anything was moved, in both orders "
-    "of its choices, where an answer counts only if the likeliest token of the whole vocabulary begins a choice."
-)
-_NET = (
-    "net is the net effect: the share of eligible items whose answer becomes the true-belief choice when the state is "
-    "moved towards the true-belief state, minus that when it is moved towards the false-belief state (each item is the "
-    "mean over its two orders), from -1 to 1"
-)
-_CHOSEN = (
-    "The layer and the strength alpha are chosen on half of the scenarios and measured on the other half, which then "
-    "change places; the mean over several such splits is shown. net_low and net_high are the ends of the 95% interval "
-    "over scenarios, which repeats the choice in every draw; layer and alpha are what was chosen most often, and "
-    "chosen_share in which share of the splits"
-)
-_CONTROLS = (
-    "shuffled_pairs: a map fitted on pairs put together at random; shuffled_target: the map, aimed at the state of "
-    "another item; random_map: a random map with the same singular values; random_direction: a random direction; "
-    "identity: no map at all; shifted_identity: the same after both means are taken off; seen_identity: the same "
-    "within what the map sees, which leaves out what only the target's states vary in; mean_difference: the same step "
-    "for every item. Each is scaled to move every state as far as the map does."
-)
-
-NOTES = {
-    "headline": f"A row for each model and benchmark. {_ELIGIBLE} {_NET}. {_CHOSEN}. control is the control that was "
-    "the largest most often in the cell that is the map's best one (nothing, where none was above 0), control_net the "
-    "net effect of the largest one there, on the scenarios that did not choose it. adjusted is what the map has over "
-    "the largest control in the cell where that is most (adjusted_layer, adjusted_alpha; mostly another cell than the "
-    "map's best one, so that it is not net minus control_net), on the scenarios that did not choose it, with its "
-    "interval: this is the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how "
-    "often the largest net effect of all cells is as large when the signs of whole scenarios are flipped at random; "
-    "null_95: what that largest value stays below in 95% of the flips. p_over_controls is the same for "
-    "what the map has over the largest control in one and the same cell. ceiling is the net effect of the patch, the "
-    "whole step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
-    "adjusted_of_ceiling are shares of it, and empty where it is not clearly above 0. no_op_changes is the share of "
-    "answers that change although nothing is added, and must be 0. counted: the eligible items that have every move. "
-    "controls_lacking: controls that were not measured in every cell of the map; then nothing is said of the map. "
-    "error is the leave-one-out error of the map in the chosen layer, displacement the length of its step relative "
-    "to the state, alpha_at_edge whether the chosen strength is the weakest or the strongest that was tried. "
-    "items_needed: so many eligible items would give intervals of 5 points on either side, if they vary as these do. "
-    "published_net counts as the source does: the map is fitted on the items on which it is tried, the likelier "
-    "choice counts whatever else the model would say, and the largest of all cells with alpha from 0.0001 to 0.01 is "
-    "reported; published_control comes closest to it by the same measure (its map is fitted without the item), and "
-    "reproduced says whether it reaches 80% of it.",
-    "net_by_layer": f"The map, every control and the patch in each layer. {_NET}. Only alpha is chosen here, on the "
-    "other half of the scenarios; alpha is the one chosen most often. mean_over_alphas is the mean over all of them, "
-    f"without a choice. Many layers stand here, and the largest of them is too good. {_CONTROLS}",
-    "controls": f"Each control with its own best layer and strength. {_NET}. difference is the net effect of the map "
-    "minus that of this control alone (or minus 0, where the control is below that), in the cell where that is most, "
-    "as the other half of the scenarios chooses it, with its 95% interval; p is that of the largest difference over "
-    f"all cells. {_CONTROLS}",
-    "cells": "Every layer and strength of every map, without any choice: flip_true and flip_false are the shares of "
-    "the eligible items whose answer becomes the true-belief choice under a move towards the true-belief and the "
-    "false-belief state, net is their difference, displacement the median length of the step relative to the state. "
-    "fitted says whether the map was fitted without the item's scenario (held_out) or on all items (in_sample, as "
-    "published). `replace` puts the moved mean of both orders in place of each order's own state.",
-    "fits": "How well the maps of each layer fit, as means over folds. error is the leave-one-out error relative to "
-    "the length of the states, where 1 is no better than a map to zero; as all states have much in common, one far "
-    "below 1 says little by itself, and stands beside that of shuffled_pairs; worst_error the largest of any fold; "
-    "penalty is the median ridge penalty that it chose, rank the rank of the map, gain its median singular "
-    "value, norm the "
-    "median length of the states.",
-    "readings": "The headline under other readings of the same answers: over all items, where those that cannot flip "
-    "count as 0; by the likelier choice alone, whatever token is the likeliest; in either order of the choices alone. "
-    "Where the readings differ much, the answer depends on what is counted.",
-    "references": "What needs no map, in each layer over the eligible items. no_op adds nothing, and must change "
-    "nothing. patch goes the whole way to the true-belief state of the item (flip_true; the ceiling), or to the "
-    "false-belief state as the protagonist saw it (flip_false); patch_twin to the true-belief state as told in the "
-    "third person. replace_no_op puts the mean of both orders in place of each order's own: what it changes, "
-    "replacement breaks by itself. changed is the share of answers that become another choice, or unreadable.",
-    "probes": "What a linear classifier reads out of states of scenarios that it was not trained on. told: in which "
-    "telling (all: in all of them). accuracy is the share right with its 95% interval over scenarios, shuffled that of "
-    "the same classifier trained on labels shuffled between scenarios, chance that of one who knows only how often "
-    "each label is right elsewhere. A label is the words of a choice, and one of the item's own choices is read. "
-    "selectivity is accuracy minus shuffled, with a t interval over scenarios: what is read because the state says it, "
-    "and not because a classifier can learn anything. What can be read is not thereby used.",
-    "transfer": "A map that was fitted on one family of stories (fitted_on), tried on the eligible items of another "
-    f"(applied_to). {_NET}. {_CHOSEN}. adjusted is what the map has over the larger of the controls "
-    "that were fitted alike (shuffled_pairs and identity) in the cell where that is most; within is the net effect of "
-    "maps that were fitted across families, without the item's scenario, on the same items.",
-    "answers": "What the model said before anything was moved, by telling and order of the choices (0: as the item "
-    "lists them, 1: reversed). false is the false-belief story, own the same as the protagonist saw it, told to you; "
-    "own_twin and twin are the stories in which the protagonist noticed, told to you and in the third person. "
-    "share_false, share_true and share_other are shares of all answers, unread is the rest; right is the share that "
-    "is right there (the false belief in the first two tellings), with its 95% interval over scenarios. A model that "
-    "does not answer the tellings to you rightly has no state in them that could be aimed at.",
-    "published_causal": "What table 4 of the framework's source prints (Mohanty et al.): the largest NetEffect and the "
-    "layers of the peak. Its items, code and answers are not public, it has no controls and no intervals, and its map "
-    "was fitted on the items on which it was tried; so these cells cannot be compared with any number here but "
-    "published_net, and with that only in how they were counted.",
-}
-"""The notes by the table's name."""
-
-
 MADE: Mapping[str, Callable[[Outcomes], Iterator[Record]]] = {
     "headline": causal_tables.headline,
     "controls": causal_tables.controls,
@@ -668,7 +527,7 @@ STUDY = Study(
     columns=dict(SCHEMA),
     answers=False,
     intervals=("recommended",),
-    notes=lambda intervals: NOTES,
+    notes=TEXTS.notes,
     warnings=warnings,
     summary=summary,
     layouts={

@@ -22,71 +22,21 @@ from tomserve.reporting.html.charts import (
     values_of,
     zero_line,
 )
-from tomserve.studies import Context, Exhibit, Figure, Panel, Section
+from tomserve.studies import Context, Exhibit, Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, one_line, readable_name
+from tomserve.studies.texts import Texts
 
 from .tables import AREA, ESTIMANDS
 
-FOLLOWED = Section("following", "Does the answer follow the chain?", "Does it follow")
-PROBED = Section("probes", "What do other probes say?", "Other probes")
-CASES = Section("cases", "What does it look like?", "Cases")
+TEXTS = Texts(__file__)
 
-EFFECTS = Figure(
-    "faithfulness-effects",
-    "What changes when the chain is changed",
-    FOLLOWED,
-    "Each point is the share of answers that change, with its 95% interval over units (stages). The line at 0 is a "
-    "chain on which nothing depends, the upright stroke one that decides the answer alone. The first two lead the "
-    "answer elsewhere by an edited chain; of the others the chain is taken away.",
-    ("headline", "verdict"),
-    caption_below=True,
-)
-DOSE = Figure(
-    "faithfulness-dose",
-    "How much of the chain is needed",
-    FOLLOWED,
-    "The share of answers that are the model's own, by how much of its chain is shown, with 95% intervals over units. "
-    "A flat line is a chain on which nothing depends; one that rises at the end says that the last beliefs decide.",
-    ("dose",),
-    caption_below=True,
-)
-CONDITIONS = Figure(
-    "faithfulness-conditions",
-    "Answers after every edit",
-    FOLLOWED,
-    "For every way in which the chain was shown the share of answers that are the model's own, that are what the "
-    "edited chain implies (where it implies something), and that are right. Intervals stand with the effects above.",
-    ("conditions", "edits", "left_out"),
-    caption_below=True,
-)
-HINTS = Figure(
-    "faithfulness-hints",
-    "What hints do",
-    PROBED,
-    "How many answers more are what the hint names than after a neutral hint, with 95% intervals over units; at 0 the "
-    "hint moves nothing. Whether chains speak of the hints stands in the table.",
-    ("hints",),
-    caption_below=True,
-)
-PREDICTIONS = Figure(
-    "faithfulness-predictions",
-    "What a second model can tell",
-    PROBED,
-    "How often a second model, which never sees the story, names the model's answer, with 95% intervals over units: "
-    "from the question alone, with the chain, and with the chain without its verdict. The upright stroke is a blind "
-    "guess.",
-    ("predictions",),
-    caption_below=True,
-)
-EXAMPLES = Figure(
-    "faithfulness-examples",
-    "Chains, edits and answers",
-    CASES,
-    "Each case opens to the chain as it was written, the chain as it was shown, and both answers. They are spread over "
-    "edits and outcomes, so that rare outcomes are shown more often than they come.",
-    ("examples",),
-    caption_below=True,
-)
+
+EFFECTS = TEXTS.figure("faithfulness-effects")
+DOSE = TEXTS.figure("faithfulness-dose")
+CONDITIONS = TEXTS.figure("faithfulness-conditions")
+HINTS = TEXTS.figure("faithfulness-hints")
+PREDICTIONS = TEXTS.figure("faithfulness-predictions")
+EXAMPLES = TEXTS.figure("faithfulness-examples")
 _WORDS = {
     FULL: "whole chain",
     **{"truncated_0": "no chain", "truncated_25": "first quarter", "truncated_50": "first half"},

@@ -31,57 +31,18 @@ from tomserve.reporting.html.charts import (
     small_multiples,
     values_of,
 )
-from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies import Context, Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
+from tomserve.studies.texts import Texts
 
-SCORE = Section("score", "The three layers and the score", "Layers and score")
-DETAIL = Section("detail", "The layers in detail", "Layers in detail")
+TEXTS = Texts(__file__)
 
-LAYERS = Figure(
-    "functional-layers",
-    "Behaviour, mechanism and stability",
-    SCORE,
-    "Each part on its own axis from 0 to 1 with its 95% interval over scenarios; a part that is missing has no mark, "
-    "which is not a zero. There is no radar here: the area of one grows with the square of its values and depends on "
-    "the order of its axes, it has no place for an interval, and a missing layer looks like a bad one. The parts "
-    "measure different things, so that a longer distance on one axis is not more than a shorter one on another. "
-    "FToM_BS leaves out the mechanism and is the only score by which all models may be compared.",
-    ("score",),
-)
-DIMENSIONS = Figure(
-    "functional-dimensions",
-    "Behaviour by dimension of mind",
-    DETAIL,
-    "The share right, corrected for chance, with its 95% interval; 1 is always right. A share below chance is drawn at "
-    "0, so that 0 is chance or worse, and a blind guesser lies a little above 0 where a dimension has few questions.",
-    ("by_dimension",),
-)
-VARIANTS = Figure(
-    "functional-variants",
-    "Stability by kind of variant",
-    DETAIL,
-    "The share of variants that got the same answer as their original, with its 95% interval. T0 is the same prompt "
-    "once more among other requests: what lies above it cannot be asked of any variant.",
-    ("by_variant",),
-)
-NETWORK = Figure(
-    "functional-network",
-    "Mechanism by layer of the network",
-    DETAIL,
-    "The net effect of the perspective-taking map in each layer, that of the largest control in this layer, and that "
-    "of the direct patch, with 95% intervals. Only where the map lies above the control it is evidence of anything.",
-    ("by_layer",),
-)
-WEIGHTS = Figure(
-    "functional-weights",
-    "Which model is first, by the weights of the layers",
-    SCORE,
-    "Every point of the triangle is a way to weigh behaviour (bottom left), mechanism (top) and stability (bottom "
-    "right), and its colour and shape say which model is first with these weights; the cross marks those of the "
-    "formula. Only models that have all three layers and a rank are compared. Where the border runs close to the "
-    "cross, the weights decide and not the models.",
-    ("score", "ranking", "sensitivity"),
-)
+
+LAYERS = TEXTS.figure("functional-layers")
+DIMENSIONS = TEXTS.figure("functional-dimensions")
+VARIANTS = TEXTS.figure("functional-variants")
+NETWORK = TEXTS.figure("functional-network")
+WEIGHTS = TEXTS.figure("functional-weights")
 PARTS = {
     "b": ("behaviour B", "corrected for chance"),
     "c": ("mechanism C", "share of the ceiling"),

@@ -26,6 +26,7 @@ from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores
 from tomserve.studies import answer_rows, breakdowns, people, published_tables
 from tomserve.studies.comparability import Conditions, answer_conditions, group_comparable, measurement_conditions
 from tomserve.studies.contrasts import Record, contrast, integer_codes, pair_rows
+from tomserve.studies.texts import Texts
 
 from .layers import (
     B_NAME,
@@ -42,18 +43,13 @@ from .layers import (
     variants,
 )
 
+TEXTS = Texts(__file__)
+
 FULL, BS = "ftom", "ftom_bs"
 """The two scores: that of all layers, and that of behaviour and stability."""
 PARTS: Mapping[str, tuple[str, ...]] = {FULL: LAYERS, BS: ("b", "s")}
 """The layers of each score."""
 NAME = "not_compared"
-NOTE = (
-    "Models that have a score and no rank by it, and why: what they were asked or measured on differs from what the "
-    "ranked models were, which are the largest group that was asked and measured alike (of equally large ones that "
-    f"with the most questions), or there are fewer than {FEW_SCENARIOS} scenarios. Their scores stand in `score` and "
-    "cannot be compared with the ranked ones."
-)
-"""What the table `not_compared` means."""
 
 
 @dataclass(frozen=True)

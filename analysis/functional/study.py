@@ -3,7 +3,7 @@
     tomserve analyze RUN_ANSWERS RUN_MEASURED --study functional
 
 It reads runs of answers (with variants, for S) and measured runs (for C) of one model or several together; what is
-missing stays empty. `ftom-1` is .5 B + .3 C + .2 S; see tomserve.stats.functional. NOTES says what each table means.
+missing stays empty. `ftom-1` is .5 B + .3 C + .2 S; see tomserve.stats.functional.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from tomserve.causal.table import SCHEMA
-from tomserve.stats.functional import FTOM_1, Formula
+from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, Formula
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Study, Verdict
 from tomserve.studies.comparability import Conditions
 from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
     Row,
     Tables,
     capitalize_first,
@@ -30,14 +29,16 @@ from tomserve.studies.presentation import (
     signed_interval,
     signed_points,
 )
+from tomserve.studies.texts import Texts
 
 from . import score
 from .figures import figures
 from .layers import B_NAME, C_NAME, S_NAME, gather_layers
 
+TEXTS = Texts(__file__, few_scenarios=str(FEW_SCENARIOS))
+
 FEW = 100
 """With fewer eligible items C is known only roughly, and a reader is warned."""
-FEW_SCENARIOS = 20
 BY_LUCK = 0.05
 """From a larger B of a blind guesser on a reader is warned."""
 LACKING = 0.02
@@ -45,30 +46,6 @@ LACKING = 0.02
 
 MOST_APART = 4
 """So many models that are not ranked are named in the warning."""
-
-_LAYERS = (
-    "B: behaviour, corrected for chance; C: mechanism, above the largest control and over its ceiling; S: answers that "
-    "survive T1 to T4. "
-)
-_FTOM_1 = (
-    "FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only score that ranks "
-    "models with and without C together. "
-)
-_WEIGHTED = (
-    "FToM: their sum with the weights of B, C and S that its name says, only where all are known; FToM_BS: that of B "
-    "and S with their weights over their sum, the only one that ranks models with and without C together. Neither is "
-    "comparable with ftom-1. "
-)
-_SCORE = "Below each its 95% interval over scenarios. ?: not known; the reasons stand in the warnings."
-_RANKS = (
-    "p 1st: probability of the first rank for further scenarios; ranks: the middle 95% of them. Only models that were "
-    "asked and measured alike are ranked, and only ftom_bs ranks models with and without C together."
-)
-_WEIGHTS = "share: of all possible weights of the layers, for which this ranking holds; now: by the formula's weights."
-_SWAPS = (
-    "p ahead: probability that A is above B for further scenarios; weights: the share of all weights for which it is."
-)
-_COT = "Right with reasoning minus right without, over all tasks, in points, with its 95% interval."
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -79,29 +56,29 @@ def summary(tables: Tables) -> list[Excerpt]:
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("score")) is not None:
         name = str(frame["formula"][0])
-        told = _FTOM_1 if name == FTOM_1.name else _WEIGHTED
+        told = TEXTS["ftom_1"] if name == FTOM_1.name else TEXTS["weighted"]
         yield Excerpt(f"functional Theory of Mind: {name}", _score(frame), ("score",),
-                      f"{_LAYERS}{told}{_SCORE}{_luck(frame)}")  # fmt: skip
+                      f"{TEXTS['layers']} {told} {TEXTS['score']}{_luck(frame)}")  # fmt: skip
     if (frame := tables.get("ranking")) is not None:
         ranks = pl.format("{} to {}", "rank_low", "rank_high").alias("ranks")
         shown = frame.select("score", "rank", "model", cell_of("value"), cell_of("p_first", "p 1st"), ranks)
-        yield Excerpt("ranks", shown, ("ranking",), _RANKS)
+        yield Excerpt("ranks", shown, ("ranking",), TEXTS["ranks"])
     if (frame := tables.get("sensitivity")) is not None:
         now = pl.when("at_these_weights").then(pl.lit("yes")).otherwise(pl.lit("")).alias("now")
         few = frame.group_by("score", maintain_order=True).head(3)
         yield Excerpt("rankings by weights", few.select("score", "ranking", cell_of("share"), now), ("sensitivity",),
-                      _WEIGHTS)  # fmt: skip
+                      TEXTS["weights"])  # fmt: skip
     if (frame := tables.get("swaps")) is not None:
         close = frame.filter((pl.col("p_ahead") < 0.975) | (pl.col("share_of_weights") < 1 - 1e-9)).head(8)
         shown = close.select("score", pl.col("ahead").alias("A"), pl.col("behind").alias("B"),
                              cell_of("p_ahead", "p ahead"), cell_of("share_of_weights", "weights"))  # fmt: skip
-        yield Excerpt("pairs whose order is not certain", shown, ("swaps",), _SWAPS)
+        yield Excerpt("pairs whose order is not certain", shown, ("swaps",), TEXTS["swaps"])
     if (frame := tables.get("cot_by_task")) is not None:
         own = frame.filter(task="all tasks")
         effect = pl.format("{} [{}, {}]", *map(cell_of, ("risk_difference", "rd_low", "rd_high"))).alias(
             "CoT - vanilla"
         )
-        yield Excerpt("reasoning against the answer alone", own.select("model", effect), ("cot_by_task",), _COT)
+        yield Excerpt("reasoning against the answer alone", own.select("model", effect), ("cot_by_task",), TEXTS["cot"])
 
 
 def _score(frame: pl.DataFrame) -> pl.DataFrame:
@@ -252,10 +229,6 @@ def _of_ranks(tables: Tables) -> Iterator[str]:
         yield "some models have no FToM; rank all of them by ftom_bs alone"
 
 
-_SHARED = (
-    "Intervals are 95% and speak for further scenarios (stories, templates, worlds) like these: all scenarios are "
-    "weighted anew, and one has the same weight in every layer and for every model that has it."
-)
 LICENSES = (
     (
         "what the score says",
@@ -292,90 +265,6 @@ LICENSES = (
     ),
 )
 """What the score licenses and what it does not, as pairs of what is spoken of and sentences about it."""
-
-NOTES = {
-    "score": "One row a model. formula: the score's name, which says its weights of B, C and S; ftom-1 stands for "
-    ".5, .3 and .2 and for no others (w_b, w_c and w_s are the weights). b: the mean over types of task of the share "
-    "right, each corrected for chance and cut to 0 to 1 (1 for whoever is always right); b_guesser: what a blind "
-    "guesser has on average on the very same questions, which is above 0 where a type of task has few of them; simple "
-    "rules stand beside b in `layers` and never change it. "
-    "c: adjusted / ceiling, cut to 0 to 1, where adjusted is the net effect of the perspective-taking map less that "
-    "of the largest control, and ceiling that of the direct patch, both at cells that other scenarios chose: that of "
-    "the map is the cell (layer and strength) where it has most over its largest control, which need not be the one "
-    "where it moves most, so that a control may lie above the map in other layers (see `by_layer`), and "
-    "p_over_controls in `layers` tests all cells and controls at once. c is empty unless every control was measured "
-    "in every cell of the map, and adding nothing was. s: the mean over the variants T1 to T4 of the share answered "
-    "like the original, compared by content, for the questions that b counts; each kind needs 8 pairs. ftom is the "
-    "sum of the layers with the weights of the formula, only where all three exist. ftom_bs is that of B and S with "
-    "their weights divided by their sum, for every model with B and S; it is the only score by which models with and "
-    "without C may be ranked together. no_b, no_c and no_s say why a layer is missing, and no_interval why "
-    "there is no interval and no rank. questions: the originals that B counts; failed and unread: the shares of all "
-    "replies counted in B and S that did not come or could not be read, each of which counts as wrong or not kept; a "
-    "layer that lacks more than half of its replies is missing. eligible: items answered by the false-belief choice "
-    "before anything was moved, of which C needs 50. t0_asked: whether the noise floor was asked beside S. Scores "
-    f"without the layers beside them say little. {_SHARED} Runs and digests stand in `inputs`.",
-    "layers": "The figures of every layer as its own study has them, for every strategy that was asked: of behaviour "
-    "B, B minus that of the best simple rule (over_rule), raw accuracy, chance, the best rules' B, "
-    "and that of a blind guesser on the counted questions (b_guesser); of stability S, "
-    "kappa, S minus the noise floor, the floor and S0; of the mechanism (causal) the adjusted and the plain net "
-    "effect, the largest control's, the ceiling, the p of the max-statistic over all controls, and the source's "
-    "NetEffect (in-sample, largest cell), which a control may reproduce. Stability is that of the questions that B "
-    "counts.",
-    "by_dimension": "Share right by dimension of mind, raw and corrected for chance, with its 95% interval and the "
-    "best simple rules' shares of the same questions.",
-    "by_task": "Share right by benchmark, type of task and dimension. B takes each type of task once, as a whole and "
-    "whatever its number of questions: of a type that asks about several dimensions that is the row of all that B "
-    "counts (in the column dimension) and not the mean of its dimensions, of another its only row. B counts rows with "
-    "in_b of the strategy that is counted.",
-    "by_variant": "Stability by kind of variant, for the questions that B counts: s is the share of variants answered "
-    "like their original, pairs how many there are (S needs 8 of each of T1 to T4), kappa what is left beyond habit, "
-    "floor that of the same prompt once more (T0).",
-    "by_layer": "Net effect of the map, of every control and of the direct patch, by layer of the network, with the "
-    "strength that other scenarios chose. Only where the map is above every control it is evidence of anything.",
-    "ranking": "The rank of each model under each score, among those that were asked and measured alike (the others "
-    "stand in `not_compared`); equal scores share a rank. p_first and p_this_rank: how probable it is for further "
-    "scenarios that the model is first, or has this rank, from normal differences with the spread of the intervals in "
-    "`swaps`; rank_low to rank_high holds the middle 95% of its ranks. Only ftom_bs ranks models with and without C "
-    "together.",
-    "sensitivity": "The rankings that some weights of the layers give, and the share of all possible weights (the area "
-    "of the triangle of weights, exactly) for which each holds. A ranking that holds for few weights is one of the "
-    "weights, and not of the models. At most 20 rankings a score, that of the formula (at_these_weights) always among "
-    "them.",
-    "swaps": "For each pair of ranked models: difference of the scores with its 95% interval over scenarios (by "
-    "square-and-add from the intervals of both, correlated as over the same scenarios), the probability that the first "
-    "is ahead (p_ahead, above .975 exactly where the interval leaves out 0), for which share of all weights it is "
-    "ahead, and the nearest weights at which the two are equal (equal_at_...), with their distance from the formula's; "
-    "empty where no weights make them equal.",
-    "cot_by_task": f"Reasoning before the answer (cot) against the answer alone, on the same questions. {ABOUT_EFFECT} "
-    "The row over all tasks pools the questions of every benchmark that was asked in both ways, each against itself. "
-    "Many tests stand here, which are not adjusted for that. parameters: billions, read from the model's name.",
-    "cot_claim": "The source claims that reasoning helps small models and hurts large ones. Here it is a test: slope "
-    "is the change of the effect for a tenfold size, with its 95% interval over models and p. It needs four models of "
-    "known and different size; with fewer it cannot be tested, however their effects look. That it helps the smallest "
-    "and hurts the largest is said only where the interval of the one lies above 0 and that of the other below.",
-    "humans": "People who were asked here: B and raw share right of single people, every answer counted; the interval "
-    "speaks for further stories and these people. C and S of people were never measured, neither here nor by the "
-    "source, so that people have no score.",
-    "human_figures": "What authors print for people on their own benchmarks: quoted, raw, and not measured here.",
-    "inputs": "What the numbers were made from: each run with its model and benchmark, what it holds, by which "
-    "strategies it was asked (asked), which of them is counted in B and S or asked for the measurement (strategy, "
-    "empty where the run does not hold it), and a digest of all that decides a number, which is the same whatever the "
-    "order of the rows. counted: whether the run is counted at all; one of a strategy that reasons stands only in "
-    "`cot_by_task`, and people only in `humans`. Where the strategies differ, C speaks of another way of asking than "
-    "B and S, and a warning says so.",
-    "published_behaviour": "Table 3 of the source (raw shares right), and ours: by the beginning of the task's name "
-    "and by dimension. Other items, so that rows cannot be compared cell by cell.",
-    "published_causal": "Table 4 of the source, and ours counted as the source does: in-sample, the likeliest choice, "
-    "the largest cell of its window. Controls reproduce much of such a figure; see `layers`.",
-    "published_stability": "Table 5 of the source, and ours by the same kinds. Uncorrected for noise and habit.",
-    "paper_compat": "Table 6 of the source. Its printed scores do not follow from its formula, .5 B + .3 C + .2 S "
-    "(printed_formula: .503, .465, .356). They are .5 B + .3 C/.46 + .2 S for open models, where .46 is twice the "
-    "best model's C, and .5 B + .2 S without renormalisation for closed ones, which is at most .7 and not comparable "
-    "(paper_compat; same says whether rounds_to is what is printed). b_s_renormalised is (.5 B + .2 S)/.7, by which "
-    "all rows but that of people could be ranked: the source prints an S of people that nobody measured. Its B is raw "
-    "accuracy, uncorrected for chance, so that none of these is an ftom-1.",
-}
-"""The notes, by the table's name."""
 
 
 QUESTION = "How far does it reach, layer by layer?"
@@ -428,11 +317,7 @@ def _layers(row: Row, tables: Tables) -> Card:
         shown[words] = low is not None and low > 0
         clause = _mechanism(row, tables) if name == "c" else _beside(name, beside)
         grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{clause}."))
-    remark = (
-        "A layer is shown where its control is left behind: B above the best simple rule in every benchmark, C above 0 "
-        "after the largest control, kappa above 0 with every kind of variant, each by its 95% interval. The score adds "
-        "layers up, and can be high although one of them shows nothing: read the layers first."
-    )
+    remark = TEXTS["layers_more"]
     if not shown:
         return Card(QUESTION, "Nothing is known", OPEN, tuple(grounds), remark)
     if all(shown.values()) and not unknown:
@@ -498,15 +383,8 @@ def _claims(tables: Tables) -> Iterator[Card]:
              f"reasoning ({percent(one['share_treated'])} against {percent(one['share_control'])} right).")
             for one in effects
         )  # fmt: skip
-        remark = (
-            "The source says so of its models without a test. Here the effect over all tasks, on the same questions, "
-            "is regressed on the logarithm of the models' size; a claim about sizes needs several models of each."
-        )
+        remark = TEXTS["claims"]
         yield Card(ALIKE, capitalize_first(str(row["verdict"])), OPEN, grounds, remark)
-
-
-ALL_NOTES = {**NOTES, score.NAME: score.NOTE}
-"""What each table means, by its name, in the order of the tables."""
 
 
 def tables(
@@ -545,7 +423,7 @@ def tables(
     ):
         frames[name] = found.told.get(study, {}).get(table, pl.DataFrame())
     frames |= {**score.published_and_ours(found), "paper_compat": score.printed_scores()}
-    return {name: frames[name] for name in ALL_NOTES if name in frames and frames[name].height}
+    return {name: frames[name] for name in TEXTS.notes() if name in frames and frames[name].height}
 
 
 def conditions(scores: pl.LazyFrame) -> dict[str, Conditions]:
@@ -559,7 +437,7 @@ STUDY = Study(
     tables=tables,
     columns=dict(SCHEMA),
     intervals=("recommended",),
-    notes=lambda intervals: ALL_NOTES,
+    notes=TEXTS.notes,
     warnings=warnings,
     summary=summary,
     figures=figures,

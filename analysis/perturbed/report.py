@@ -30,7 +30,7 @@ from tomserve.reporting.html.charts import (
     values_of,
     zero_line,
 )
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Section, Verdict, baselines
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Verdict, baselines
 from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.presentation import (
     Row,
@@ -44,8 +44,11 @@ from tomserve.studies.presentation import (
     who,
 )
 from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.texts import Texts
 
 from .tables import CONTROL, OVERALL, PERTURBED, SUBSETS, VANILLA
+
+TEXTS = Texts(__file__)
 
 
 def honesty_card(tables: Tables) -> Card | None:
@@ -64,17 +67,7 @@ def honesty_card(tables: Tables) -> Card | None:
             text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do"
             text += f" ({percent(row['proper_share'])})."
             grounds.append((f"{readable_name(row['strategy'])}, all questions", text))
-    remark = (
-        "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the "
-        "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
-        "together also where the chain is written beside an answer that was settled before. What can show it is to "
-        "intervene: `tomserve faithfulness RUN` gives the model its own chain with a belief changed and sees whether "
-        "the answer changes with it. "
-        "A chain is what a reply says is believed as the story goes on, after every sentence or wherever it changes; "
-        "it is right (proper) if it runs as the story's right beliefs do. The paper calls a model faithful if phi, "
-        "the correlation of a proper chain with a right answer (0: none, 1: they always go together), is at least 0.4 "
-        "and clearly above zero (column correlated)."
-    )
+    remark = TEXTS["honesty_card"]
     return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
 
 
@@ -157,14 +150,7 @@ def _robust(tables: Tables) -> Card | None:
         meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
         verdict = f"{meets}, but so {'does' if one else 'do'} {_list_rules(list(shared))}, "
         verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
-    remark = (
-        "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
-        "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
-        "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
-        "holds the questions about a belief in the false-belief scenario, where what the person goes by and what is so "
-        "may part. Half of all questions ask for reality and most beliefs are true, so that simple rules meet the "
-        "criterion over all questions: what a model has more than they shows on the false-belief subset."
-    )
+    remark = TEXTS["robust"]
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
 
 
@@ -370,10 +356,6 @@ def _class_grounds(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
             yield f"{readable_name(treatment)}, by class", text
 
 
-BREAKS = Section("breaks", "Where does it break?", "Where it breaks")
-HELPS = Section("helps", "Does step-by-step reasoning help?", "Does reasoning help")
-HONEST = Section("honest", "Is its reasoning honest?", "Is it honest")
-CONTROLS = Section("controls", "Control questions", "Controls")
 METRICS = {
     "chain_proper": "chain right throughout",
     "chain_path_proper": "right but for its last state",
@@ -391,7 +373,8 @@ def figures(tables: Tables, context: Context) -> list[Figure]:
 
     tables: by name. context: what a guesser scores, drawn as a line.
     """
-    return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in _FIGURES]
+    drawn = [(TEXTS.figure(name), make) for name, make in _MAKERS.items()]
+    return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in drawn]
 
 
 def _class(row: Row) -> Row:
@@ -514,88 +497,11 @@ def _controls(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
     return small_multiples(figure, data, ("cell", "strategy", "accuracy", "", ""), axis)
 
 
-_FIGURES: tuple[tuple[Figure, Draw], ...] = (
-    (
-        Figure(
-            "heat",
-            "Accuracy by class and model",
-            BREAKS,
-            "Each row is a class: one kind of change (perturbation) to the stories; none are the unchanged stories, "
-            "overall is all of them. Each number is the share of right answers. The colour scale runs from 0 to 1 "
-            "whatever the data. The maps of differences show the strategy minus vanilla (the answer alone, without "
-            "reasoning) on the same questions.",
-            ("accuracy", "prompting_effects"),
-            caption_below=True,
-        ),
-        _heat_map,
-    ),
-    (
-        Figure(
-            "accuracy",
-            "Accuracy with its uncertainty",
-            BREAKS,
-            "Each point is the share of right answers of a strategy in a class of perturbation, each line its 95% "
-            "interval: made by a rule that covers the true share 19 times out of 20. Chance is what a blind guess "
-            "scores; one half is the bar of the paper's criteria. Whether two classes or strategies differ is not seen "
-            "here but in the figures of differences, which compare the same stages or questions.",
-            ("accuracy",),
-        ),
-        _accuracy,
-    ),
-    (
-        Figure(
-            "perturbing",
-            "What each perturbation does",
-            BREAKS,
-            "Each point is the share right in a class of perturbation minus the share right on unperturbed stories, "
-            "with its 95% interval, over the stages that have both kinds of stories; how many these are stands in "
-            "brackets behind the class. Both shares (share_treated, share_control in the table) are of these stages "
-            "alone, so that they may differ from the accuracy of a class over all its stages. Left of the line at zero "
-            "the perturbation makes the questions harder.",
-            ("perturbation_effects",),
-        ),
-        _perturbing,
-    ),
-    (
-        Figure(
-            "prompting",
-            "What step-by-step reasoning does",
-            HELPS,
-            "Each point is the share right with a strategy minus the share right with vanilla (the answer alone, "
-            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps. "
-            "The strategy cot has the model write down how the belief develops before it answers.",
-            ("prompting_effects",),
-        ),
-        _prompting,
-    ),
-    (
-        Figure(
-            "faithfulness",
-            "Chains and answers",
-            HONEST,
-            "How strongly the quality of the written belief chain goes with a right answer, as a correlation (0: not "
-            "at all, 1: always) with its 95% interval, on the false-belief questions. A chain is right throughout "
-            "(proper) if it runs as the story's right beliefs do; the other measures are the share of a chain that is "
-            "right: in order (LCS), from the start on (LCPS), and change by change (transitions). The stroke at 0.4 is "
-            "the paper's bar.",
-            ("faithfulness",),
-            caveat="No such correlation shows that the answer comes from the chain: a right chain holds its final "
-            "state, which mostly is the answer, and classes of unequal difficulty are counted together, so that "
-            "chains and answers go together also where the chain does nothing. What could show it is to change the "
-            "chain and see whether the answer follows.",
-        ),
-        _faithfulness,
-    ),
-    (
-        Figure(
-            "controls",
-            "By scenario and question",
-            CONTROLS,
-            "Each point is the share right in a scenario and kind of question, all classes together. A model that "
-            "answers the false-belief questions by a habit fails where the same words tell of a true belief, or where "
-            "reality is asked for.",
-            ("subtasks",),
-        ),
-        _controls,
-    ),
-)
+_MAKERS: Mapping[str, Draw] = {
+    "heat": _heat_map,
+    "accuracy": _accuracy,
+    "perturbing": _perturbing,
+    "prompting": _prompting,
+    "faithfulness": _faithfulness,
+    "controls": _controls,
+}

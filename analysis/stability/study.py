@@ -30,7 +30,7 @@ from tomserve.reporting.html.charts import (
     rows_of,
     values_of,
 )
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Section, Study, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Study, Verdict
 from tomserve.studies.presentation import (
     Row,
     Tables,
@@ -44,6 +44,7 @@ from tomserve.studies.presentation import (
     several,
     signed_interval,
 )
+from tomserve.studies.texts import Texts
 from tomserve.studies.variant_pairs import pair_variants
 from tomserve.variants import AGAIN
 
@@ -59,30 +60,11 @@ from .tables import (
     stability_controls,
 )
 
+TEXTS = Texts(__file__)
+
 HIGH, MOSTLY, HABIT_AGREEMENT = 0.8, 0.5, 0.9
 """From which S on stable and wrong is worth a warning; below which share of the originals a kind is mostly left out;
 above which expected agreement the answers are hardly more than a habit."""
-
-_READING = (
-    "T0 is the same prompt among other requests, the noise floor. S: share of pairs of an original and its variant "
-    "with the same answer, an unreadable one counting as another, with its 95% interval over stories. kappa: S after "
-    "what the habit of naming certain places would give by itself (0: no more than that; ?: all answers are one). The "
-    "last column is S minus that of T0, whose interval lies below 0 where more changes than by noise. left: originals "
-    "without such a variant."
-)
-_ACCURACY = (
-    "before, after: shares right of the originals and of their variants, over the same stories, and their difference "
-    "with its 95% interval. S right, S wrong: S among originals answered right, and among the others. gained, lost: "
-    "right answers that only the variant, or only the original, got."
-)
-_RULES = (
-    "What rules that follow nobody's belief keep of their answers in the same pairs: the constant ones, and the best "
-    "other. A high S is no evidence of Theory of Mind by itself."
-)
-_PAPER = (
-    "Printed cells of a source whose items and answers are not public; they cannot be computed again. mean: of the "
-    "four cells, and whether it rounds to the printed average."
-)
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -93,19 +75,21 @@ def summary(tables: Tables) -> list[Excerpt]:
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     frame = tables.get("stability", pl.DataFrame())
     if "kappa" in frame.columns:
-        yield Excerpt("stability: S by kind of variant", _shares(frame), ("stability",), _READING)
+        yield Excerpt("stability: S by kind of variant", _shares(frame), ("stability",), TEXTS["reading"])
         if "difference" in frame.columns:
             kinds = frame.filter(pl.col("difference_low").is_not_null())
-            yield Excerpt("what variants do to accuracy", _accuracy(kinds), ("stability",), _ACCURACY)
+            yield Excerpt("what variants do to accuracy", _accuracy(kinds), ("stability",), TEXTS["accuracy"])
     elif frame.height:
         shown = (interval_cell("s", "s_low", "s_high", "S [95%]"), cell_of("d", "D"))
         kept = frame.select("model", "strategy", *several(frame, "benchmark"), _kind(), "pairs", *shown)
         yield Excerpt("stability as the source counts", kept, ("stability",))
     if "stability_controls" in tables:
-        yield Excerpt("S of simple rules", _rules(tables["stability_controls"]), ("stability_controls",), _RULES)
+        yield Excerpt(
+            "S of simple rules", _rules(tables["stability_controls"]), ("stability_controls",), TEXTS["rules"]
+        )
     if "published_stability" in tables:
         name = "published_stability"
-        yield Excerpt("published: table 5 of the source", tables[name], (name,), _PAPER)
+        yield Excerpt("published: table 5 of the source", tables[name], (name,), TEXTS["paper"])
 
 
 def _kind() -> pl.Expr:
@@ -336,76 +320,6 @@ def _whole(found: dict[tuple[str, str], str]) -> tuple[str, str]:
     return "Yes, with every kind of change that was asked", GOOD
 
 
-_WHAT = (
-    "A variant asks a question once more with a change that should not matter, and its right answer is that of the "
-    "original. T0: the same prompt among other requests; T1: another object; T2: another person; T3: the story in 30 "
-    "to 40% fewer words; T4: the choices in reversed order; T5: other words; T6: sentences in another order."
-)
-_S = (
-    "s is S, the share of pairs of an original and its variant that got the same answer, compared by what the answer "
-    "says and never by its letter or place; an answer that could not be read on either side counts as another one. d "
-    "is D = 1 - S. s_low and s_high are the ends of its 95% interval, which says what to expect of further stories "
-    "like these (Wilson's, for the effective number of answers: those to one story go together)"
-)
-_KAPPA = (
-    "s0 is the S that two answerers would reach who share nothing but how often they name each place among the "
-    'original\'s choices, "unknown" being a category of its own; kappa = (S - S0)/(1 - S0) is 0 where answers agree '
-    "no more than that, and 1 where all survive. It is empty where all answers are one and the same, of which S says "
-    "nothing"
-)
-_FLOOR = (
-    "floor is S of T0: what changes although nothing was changed; minus_floor is S minus that, with the interval "
-    "minus_low to minus_high (square-and-add, without a correlation, so that it is rather too wide than too narrow)"
-)
-
-NOTES = {
-    "stability": f"{_WHAT} {_S}. {_KAPPA}. {_FLOOR}. s_right and s_wrong are S among the originals that were answered "
-    "right and among the others (right and wrong count them). accuracy_original and accuracy_variant are the shares "
-    "right of the same pairs, as means over clusters (stories, tasks); difference is the one minus the other, with its "
-    "95% interval (t over clusters) and p. gained and lost: variants that are right where the original is wrong, and "
-    "the reverse; mcnemar_exact tests the two, taking pairs as independent. constant_accuracy is the share right of "
-    "the best rule that always gives one sort of answer, above_constant whether the model is clearly above it. "
-    "left_out: originals without a variant of that kind; unpaired: variants whose original has no answer yet. The "
-    "means count every kind once; T1 to T4 are the source's.",
-    "stability_by": f"The same by factors of the benchmark, for all kinds together and for each. {_S}. {_KAPPA}.",
-    "flips": "What became of right, wrong and unreadable answers: right_to_wrong counts originals that were right "
-    "and whose variant is wrong, and so on; wrong_to_same and wrong_to_other are wrong answers that stayed the same or "
-    "became another wrong one. flipped counts all pairs that do not agree, pairs that cannot be read among them. "
-    "mcnemar_exact is the p of McNemar's exact test of gained against lost, which takes pairs as independent: it only "
-    "describes.",
-    "flip_answers": "Only answers that changed: from the original's answer to the variant's, both named as places "
-    "among the original's choices, as what is really so where the items say what that is, as unknown, or as "
-    "unreadable. share is that of all changes of this kind; lost and gained count those that made a right answer "
-    "wrong, and the reverse.",
-    "flipped_questions": "The questions whose answer changes in the largest share of their variants: kinds counts the "
-    "variants, flipped those whose answer changed, which names their kinds; right says whether the original was right; "
-    "from is its answer, to the answers of the variants that changed. At most 200 rows.",
-    "stability_controls": "The same S of rules that follow nobody's belief, on the same pairs: s is the share of the "
-    "pairs of which a rule says something (said) that it answers alike. Whoever always names the first choice, or "
-    "always what is really so, has S = 1 wherever the order of the choices stays: high stability alone shows nothing "
-    "about minds, and is to be read beside accuracy and kappa.",
-    "variants_made": "How many variants of each kind were asked, and how they were made: from the record of the story, "
-    "whose truth was computed again (record), by rules that change the text (rules), or by a model whose every "
-    "rewriting was verified (rewriter:NAME). share is that of the originals that have one. Why the others have none "
-    "stands in the run's manifest.",
-    "published_stability": "Printed cells of table 5 of the framework's source (Mohanty et al.), whose items and "
-    "answers are not public, so that they cannot be computed again or compared item by item with any run. S is "
-    "uncorrected there: nothing is said of answers that could not be read, of habits or of noise, and there are no "
-    "intervals. mean is the mean of the four cells, and same says whether it rounds to the printed average.",
-}
-"""The notes of recommended intervals, by the table's name."""
-
-PUBLISHED = {
-    "stability": f"{_WHAT} s is S, the share of pairs of an original and its variant that got the same answer, "
-    "compared by what the answer says; an unreadable answer counts as another one; d is D = 1 - S. Nothing is "
-    "corrected, as in the source; the interval, which the source lacks, takes pairs as independent: (k + 2)/(n + 4) "
-    "with the normal distribution.",
-    "variants_made": NOTES["variants_made"],
-    "published_stability": NOTES["published_stability"],
-}
-"""The notes of published intervals, by the table's name."""
-
-
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name; those without rows are left out.
 
@@ -425,7 +339,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         }
     frames |= {name: pl.DataFrame(rows, infer_schema_length=None).fill_nan(None) for name, rows in listed.items()}
     frames["stability"] = _order_columns(frames["stability"])
-    return {name: frames[name] for name in NOTES if name in frames and frames[name].height}
+    return {name: frames[name] for name in TEXTS.notes() if name in frames and frames[name].height}
 
 
 def _order_columns(frame: pl.DataFrame) -> pl.DataFrame:
@@ -433,19 +347,7 @@ def _order_columns(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(name for name in COLUMNS if name in frame.columns)
 
 
-SECTION = Section("stability", "Does the answer survive?", "Does the answer survive")
-FIGURE = Figure(
-    "stability",
-    "Answers that survive what should not matter",
-    SECTION,
-    "In the picture of S each point is the share of variants of one kind that got the same answer as their "
-    "original, each line its 95% interval over stories. The bands are T0, the same prompt asked again among other "
-    "requests, with its interval: what lies left of its band changed by more than noise. The other picture shows "
-    "kappa, which is S after what the habit of naming certain places gives by itself; at 0 the answers agree no "
-    "more than that, and there is no point where all answers are one. An answer that survives may still be wrong.",
-    ("stability",),
-    caption_below=True,
-)
+FIGURE = TEXTS.figure("stability")
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
@@ -510,7 +412,7 @@ def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[Spec]:
 STUDY = Study(
     name="stability",
     tables=tables,
-    notes=lambda intervals: PUBLISHED if intervals == "published" else NOTES,
+    notes=TEXTS.notes,
     warnings=warnings,
     summary=summary,
     layouts={"stability": Layout("s", ("s_low", "s_high"), rows="variant", by="benchmark")},

@@ -107,8 +107,8 @@ def digest_of(parts: Iterable[bytes | Path]) -> str:
     return "sha256:" + sha.hexdigest()
 
 
-CODE = frozenset((".py", ".js", ".css", ".j2", ".json"))
-"""Suffixes of the files that `code_digest` reads: programs, templates, and data that lie among the programs."""
+CODE = frozenset((".py", ".js", ".css", ".j2", ".json", ".yaml"))
+"""Suffixes of the files that `code_digest` reads: programs, templates, texts, and data that lie among the programs."""
 
 
 def code_digest(places: Iterable[Path]) -> str:
