@@ -106,29 +106,6 @@ def test_reality_and_beliefs_are_what_was_so_or_seen_last() -> None:
         right(MOVED, "beliefs", "place", "P")
 
 
-def test_desires_and_acts_and_what_acts_tell() -> None:
-    wishes = ("want P result=won", "want P result=lost")
-    assert [right(wishes, "desire", "result", "P", at=at) for at in (None, 0)] == ["lost", "won"]
-    assert right(wishes, "desire", "result", "Q") is right(["seek P place"], "desire", "place", "P") is None
-    for kind in ("action", "intention"):  # an act follows the belief, not what is so
-        assert right(["seek P, Q place", *MOVED], kind, "place", "P", choices=ACTS) == "open_x"
-        assert right(["seek P, Q place", *MOVED], kind, "place", "Q", choices=ACTS) == "open_y"
-        assert right(["seek R place", *MOVED], kind, "place", "R", choices=ACTS) == UNKNOWN
-        assert right(MOVED, kind, "place", "P", choices=ACTS) is None, "who wants nothing does nothing"
-    acts, lines = ("wait", "leave"), ("want P result=won", "fact result=won seen P", "fact result=lost")
-    assert right(lines, "action", "result", "P", choices=acts) == "wait"
-    assert right([*lines, "see P result"], "action", "result", "P", choices=acts) == "leave"
-    assert right(["seek P result", *lines[1:]], "action", "result", "P", choices=acts) is None
-    assert right(["seek P place", "act P open_y"], "belief_from_act", "place", "P") == "y"
-    assert right(["seek P place", "act Q open_y"], "belief_from_act", "place", "P") is None
-    assert right(["act P open_y"], "belief_from_act", "place", "P") is None, "the desire must be known"
-    plan = {"place": {"x": "open_x", "y": "wait", "z": "wait"}}
-    assert told(small("seek P place", "act P wait", plans=plan), ask("belief_from_act", "place", "P")) is None
-    assert right(["fact result=won seen P", "act P wait"], "desire_from_act", "result", "P") == "won"
-    assert right(["fact result=won", "act P wait"], "desire_from_act", "result", "P") is None
-    assert right(["fact result=won seen P"], "desire_from_act", "result", "P") is None
-
-
 def test_a_record_comes_back_from_json_as_it_was_without_default_values() -> None:
     for family in FAMILIES:
         for scenario in family.scenarios:

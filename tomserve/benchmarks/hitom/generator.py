@@ -263,7 +263,9 @@ def generate(plan: Plan) -> Iterator[Family]:
         scene = set_scene(dice, plan, cell)
         for drawn in range(STORIES):
             plot = draw(dice, plan, cell, scene)
-            fits = _fits(plot, plan)
+            fits = plan.lines is None or plot.height <= plan.lines
+            if fits and plan.choices is not None and plan.choices < MOST_PLACES:
+                fits = len(_mentioned_containers(plan, plot)) <= plan.choices
             if fits and (asked := balance.ask(dice, plot, drawn)) is not None:
                 family = _family(dice, plan, balance, plot, asked, number, cell)
                 break
@@ -275,14 +277,6 @@ def generate(plan: Plan) -> Iterator[Family]:
             raise ConfigError(f"story {number} has been told before; ask for fewer --stories, or for longer ones")
         known.add(family.stories[0].id)
         yield family
-
-
-def _fits(plot: Plot, plan: Plan) -> bool:
-    if plan.lines is not None and plot.height > plan.lines:
-        return False
-    if plan.choices is None or plan.choices >= MOST_PLACES:
-        return True
-    return len(_mentioned_containers(plan, plot)) <= plan.choices
 
 
 def _mentioned_containers(plan: Plan, plot: Plot) -> dict[str, None]:

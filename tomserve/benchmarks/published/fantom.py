@@ -189,7 +189,7 @@ def number_pieces(questions: Sequence[str], people: Collection[str]) -> list[int
     found = []
     for question in questions:
         words = {word for word in re.findall(r"\w+", question.casefold()) if word not in COMMON and word not in people}
-        near = [max(_common(words, other) for other in group) for group in groups]
+        near = [max(len(words & one) / max(1, min(len(words), len(one))) for one in group) for group in groups]
         best = max(range(len(near)), key=near.__getitem__, default=None)
         if best is None or near[best] < ENOUGH:
             best = len(groups)
@@ -197,10 +197,6 @@ def number_pieces(questions: Sequence[str], people: Collection[str]) -> list[int
         groups[best].append(words)
         found.append(best)
     return found
-
-
-def _common(words: set[str], other: set[str]) -> float:
-    return len(words & other) / max(1, min(len(words), len(other)))
 
 
 _SILENT = re.compile(r"[^\s:]+:")

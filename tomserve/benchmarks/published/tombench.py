@@ -188,12 +188,9 @@ def official_columns(item: Item, reading: Reading) -> Mapping[str, Any]:
         place = LETTERS.index(letter)
         chosen = offered[place] if place < len(offered) else None
         share = float(how != MARKED)
-    return {"metric_official_correct": chosen == item.answer and _can_be_right(item), "metric_official_guessed": share}
-
-
-def _can_be_right(item: Item) -> bool:
-    """Whether the official comparison can succeed: it compares the letter with the file's, which is once "A. "."""
-    return item.factors.get("fault") != "letter_misspelt"
+    # The official comparison is with the file's letter, which is once "A. ", so that nothing can be right.
+    right = chosen == item.answer and item.factors.get("fault") != "letter_misspelt"
+    return {"metric_official_correct": right, "metric_official_guessed": share}
 
 
 METRIC = Metric({"metric_official_correct": pl.Boolean, "metric_official_guessed": pl.Float64}, official_columns)

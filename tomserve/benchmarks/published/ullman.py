@@ -66,13 +66,14 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         )
 
 
-def _no_guess(item: Item) -> str | None:
-    named = item.factors.get("no_guess")
-    return named if isinstance(named, str) and named in item.choices else None
-
-
 ORDER = "order: the right answer is the third field of every row; asked in the order of the file, it is always first."
-RULES = (Baseline("always no guess", _no_guess, "constant"),)
+RULES = (
+    Baseline(
+        "always no guess",
+        lambda item: next((one for one in item.choices if one == item.factors.get("no_guess")), None),
+        "constant",
+    ),
+)
 
 BENCHMARK = published(
     SOURCE,

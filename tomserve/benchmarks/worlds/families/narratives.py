@@ -336,7 +336,7 @@ def draw_causal(draft: Draft, scenario: str) -> World:
     early = rng.random() < 0.5  # whether S is spoken of before the first percept
     controlled, acting, wishing = "control" in scenario, scenario in ACT, scenario in WISH
     # Where no twin balances what a story asks, both want the same: their beliefs differ, so their acts and feelings do.
-    wishes = {"P": wanted, "R": wanted if agreed or acting or controlled else _other_state(wanted)}
+    wishes = {"P": wanted, "R": wanted if agreed or acting or controlled else STATES[wanted == "x"]}
     aware = "P" if scenario.rpartition("_")[0].endswith("true") else "R"
     unaware = "R" if aware == "P" else "P"
 
@@ -379,10 +379,6 @@ def _draw_words(draft: Draft, template: Mapping[str, Any]) -> None:
         draft.words |= {key: state["clause"], f"l{key}": state["label"], f"w{key}": state["want"]}
     for key in TELLINGS:
         draft.words[key] = draft.rng.choice([one for phrasing in template[key] for one in expand_phrasing(phrasing)])
-
-
-def _other_state(state: Key) -> Key:
-    return "y" if state == "x" else "x"
 
 
 def _act(draft: Draft, name: Key, wish: Key, *, told: bool, aware: bool, same_act: Key) -> None:

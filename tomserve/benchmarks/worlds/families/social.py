@@ -23,6 +23,9 @@ OUTCOMES, SUSPECTS, FACES = ("x", "y"), ("U", "V"), (GLAD, SAD)
 APPEARANCE_VERSIONS = (("masked", "sincere"), ("false_belief", "noticed"), ("wrong_culprit", "right_culprit"))
 
 
+OTHER_OUTCOME = dict(zip(OUTCOMES, reversed(OUTCOMES), strict=True))
+
+
 def draw_appearance(draft: Draft, scenario: str) -> World:
     """Appearance: what somebody shows and what they feel differ, and onlookers know of it or do not.
 
@@ -44,7 +47,7 @@ def draw_appearance(draft: Draft, scenario: str) -> World:
     first, second = rng.sample(OUTCOMES, 2)
     wish, others, masked = rng.choice(OUTCOMES), rng.choice(OUTCOMES), rng.random() < 0.5
     both = scenario in ("masked", "sincere")
-    wants = {"P": wish, "Q": _other_outcome(wish) if both else wish, "R": others if both else _other_outcome(wish)}
+    wants = {"P": wish, "Q": OTHER_OUTCOME[wish] if both else wish, "R": others if both else OTHER_OUTCOME[wish]}
     knows = {"P": first if scenario == "false_belief" else second, "Q": first if scenario == "noticed" else second}
     if both:
         masked = scenario == "masked"
@@ -63,7 +66,7 @@ def draw_appearance(draft: Draft, scenario: str) -> World:
         slots = {"A": told, "B": left, "l": second}
         draft.scene("one", slots, f"fact result={second} seen {told}", part="cause")
     feels = {name: GLAD if knows[name] == wants[name] else SAD for name in "PQ"}
-    shows = {name: _opposite_feeling(feels[name]) if masked else feels[name] for name in "PQ"}
+    shows = {name: (SAD if (feels[name] == GLAD) is masked else GLAD) for name in "PQ"}
     _faces(draft, seen, {name: f"{'mask' if masked else 'open'}_{shows[name]}" for name in "PQ"})
     draft.scene("closing", by_slot("ab", rng.sample(OUTCOMES, 2)), part="filler")
     for name in "PQR":
@@ -150,14 +153,6 @@ def _faces(draft: Draft, seen: list[Key], roles: dict[Key, str]) -> None:
         draft.scene(roles[name], {"A": name}, event, part=part)
 
 
-def _other_outcome(outcome: Key) -> Key:
-    return OUTCOMES[1 - OUTCOMES.index(outcome)]
-
-
-def _opposite_feeling(feeling: Key) -> Key:
-    return SAD if feeling == GLAD else GLAD
-
-
 APPEARANCE_FAMILY = Family(
     "appearance",
     draw_appearance,
@@ -234,7 +229,12 @@ def draw_testimony(draft: Draft, scenario: str) -> World:
     )
     satisfied ^= scenario == "trusted_true"
     if ahead:
-        _wishes(draft, {name: words[word] for name, word in _choose_wishes(found, satisfied).items()}, orders[0])
+        # P and R wish for what they believe where R looks, or each for what the other believes then; where P looks, as
+        # in the twin, their beliefs are the reverse.
+        believed = found.beliefs_of_listeners("R" if found.looks else "")
+        wished = believed if satisfied else believed | {"P": believed["R"], "R": believed["P"]}
+        slots = by_slot("ABCabc", [*orders[0], *(words[wished[name]] for name in orders[0])])
+        draft.scene("wishes", slots, *(f"want {name} matter={words[wished[name]]}" for name in orders[0]))
     else:
         draft.scene("needs", by_slot("ABC", orders[0]), "seek P, Q, R matter")
     for name in orders[1]:
@@ -276,18 +276,6 @@ def _all(draft: Draft, value: Key) -> dict[str, Key]:
     """The slots of a sentence that names all values: l is what it is, m and n what it is not."""
     others = draft.rng.sample([key for key in VALUES if key != value], 2)
     return {"l": value, "m": others[0], "n": others[1]}
-
-
-def _choose_wishes(found: Constellation, satisfied: bool) -> dict[Key, Key]:
-    """What P, Q and R wish for: P and R for what they believe where R looks, or each for what the other believes then.
-    Where P looks, as in the twin, their beliefs are the reverse."""
-    believed = found.beliefs_of_listeners("R" if found.looks else "")
-    return believed if satisfied else believed | {"P": believed["R"], "R": believed["P"]}
-
-
-def _wishes(draft: Draft, wished: dict[Key, Key], order: list[Key]) -> None:
-    slots = by_slot("ABCabc", [*order, *(wished[name] for name in order)])
-    draft.scene("wishes", slots, *(f"want {name} matter={wished[name]}" for name in order))
 
 
 def _trust(draft: Draft, name: Key, trusted: Key, pair: list[Key]) -> None:
