@@ -40,6 +40,8 @@ from tomserve.runs.manifest import Manifest
 
 Row = dict[str, Any]
 
+TEMPLATES = Path(__file__).parent / "templates"
+
 AT_A_TIME = 10_000
 """How many rows are in memory together, and in a group of a Parquet file."""
 
@@ -174,12 +176,7 @@ def _write_rows(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> i
     return count
 
 
-_TYPES: dict[Any, str] = {
-    pl.String: "sc:Text",
-    pl.Boolean: "sc:Boolean",
-    pl.Int64: "sc:Integer",
-    pl.Float64: "sc:Float",
-}
+_TYPES = {pl.String: "Text", pl.Boolean: "Boolean", pl.Int64: "Integer", pl.Float64: "Float"}
 
 
 def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> bytes:
@@ -206,9 +203,9 @@ def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> b
         for name, table in tables.items()
     ]
     whole = {
-        "@context": _CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        **orjson.loads(
+            (TEMPLATES / "croissant.json").read_bytes()
+        ),  # the names of Croissant, as every file states them
         **{name: value for name, value in about.items() if value is not None},
         "distribution": distribution,
         "recordSet": records,
@@ -223,31 +220,10 @@ def _field(table: str, column: str, kind: Any, description: str) -> dict[str, An
         "@id": f"{table}/{column}",
         "name": column,
         "description": description,
-        "dataType": _TYPES[inner],
+        "dataType": f"sc:{_TYPES[inner]}",
         **({"repeated": True} if isinstance(kind, pl.List) else {}),
         "source": {"fileObject": {"@id": f"{table}-parquet"}, "extract": {"column": column}},
     }
-
-
-_OWN = (
-    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format"),
-    *("includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
-    *("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
-)
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "sc": "https://schema.org/",
-    **{name: f"cr:{name}" for name in _OWN},
-}
-"""The names of Croissant 1.0, as every file of it states them."""
 
 
 OWN = "cc-by-4.0"
@@ -481,7 +457,7 @@ def _card(dataset: Dataset, tables: Mapping[str, Table], canaries: Sequence[str]
 
 def render(name: str, **values: Any) -> str:
     """The text of a template of this package with these values; values of strangers go through the filter markdown."""
-    files = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    files = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(
         loader=files, trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )

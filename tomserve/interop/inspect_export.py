@@ -22,7 +22,7 @@ import orjson
 
 from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import redact_settings
+from tomserve.interop.samples import redact_settings, sample_record
 from tomserve.interop.scored_replies import Message, ScoredReplies, ScoredReply, Transcripts
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener
@@ -197,15 +197,20 @@ def error_text(one: ScoredReply) -> str:
 def _score(one: ScoredReply) -> dict[str, Any]:
     """The score of a reply: C or I, what was read, why nothing was, and the chain metrics."""
     score = one.score
-    more = {name: value for name, value in score.items() if value is not None and name.startswith(("chain", "metric_"))}
-    more |= {name: score[name] for name in ("answer_matches_last", "status", "parse") if score.get(name) is not None}
     return {
         "value": "C" if score["correct"] else "I",
         "answer": score["answer"],
         "explanation": error_text(one) if one.row.get("error") else score["reason"] or one.row.get("text"),
         **({"reason": reason} if (reason := _reason(one)) is not None else {}),
-        "metadata": more,
+        "metadata": score_metadata(score),
     }
+
+
+def score_metadata(score: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a score Inspect keeps as metadata: the chain metrics and those of the benchmark, and how it was read."""
+    more = ("answer_matches_last", "status", "parse")
+    kept = {name: one for name, one in score.items() if name.startswith(("chain", "metric_")) or name in more}
+    return {name: one for name, one in kept.items() if one is not None}
 
 
 def _reason(one: ScoredReply) -> str | None:
@@ -221,18 +226,16 @@ def _metadata(one: ScoredReply, run: str | None) -> dict[str, Any]:
     """The factors of a question, and what an import needs to find it again.
 
     The cluster stands apart, so that Inspect's `stderr(cluster="cluster")` finds it."""
-    ours = {
-        "item": one.item.id,
-        "strategy": one.strategy,
-        "sample": one.sample,
-        "run": run,
-        "benchmark": one.item.benchmark,
-        "cluster": one.item.cluster,
-        "status": one.row["status"],
-        "model": one.row["model"],
-        "factors": sorted(one.item.factors),
+    ours = sample_record(
+        one.item,
+        one.strategy,
+        sample=one.sample,
+        run=run,
+        benchmark=one.item.benchmark,
+        status=one.row["status"],
+        model=one.row["model"],
         **({"error": error_text(one)} if one.row.get("error") else {}),
-    }
+    )
     canary = {"canary": one.item.canary} if one.item.canary else {}
     return {**one.item.factors, **canary, "cluster": one.item.cluster, "tomserve": ours}
 

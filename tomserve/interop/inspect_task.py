@@ -20,7 +20,8 @@ from pydantic import PrivateAttr, model_serializer
 
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.harness import HarnessTask
-from tomserve.interop.inspect_export import SCORER
+from tomserve.interop.inspect_export import SCORER, score_metadata
+from tomserve.interop.samples import sample_record
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.status import finished
@@ -113,13 +114,7 @@ def evaluation(name: str, **given: Any) -> Task:
 
 
 def _sample(loaded: HarnessTask, item: Item) -> Sample:
-    ours = {
-        "item": item.id,
-        "strategy": loaded.strategy.name,
-        "benchmark": item.benchmark,
-        "cluster": item.cluster,
-        "factors": sorted(item.factors),
-    }
+    ours = sample_record(item, loaded.strategy.name, benchmark=item.benchmark)
     canary = {"canary": item.canary} if item.canary else {}
     return Sample(
         id=item.id,
@@ -185,13 +180,11 @@ def read_by_tomserve(
         ended = state.output.choices[0].stop_reason if state.output.choices else None
         text = state.output.completion
         found = loaded.score(_item(loaded, state), text, status=finished(ended), model=str(state.model))
-        more = ("answer_matches_last", "status", "parse")
-        kept = {name: one for name, one in found.items() if name.startswith(("chain", "metric_")) or name in more}
         return Score(
             value=CORRECT if found["correct"] else INCORRECT,
             answer=found["answer"],
             explanation=found["reason"] or text,
-            metadata={name: one for name, one in kept.items() if one is not None},
+            metadata=score_metadata(found),
         )
 
     return score

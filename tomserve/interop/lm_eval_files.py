@@ -35,6 +35,7 @@ from tomserve.interop.samples import (
     open_source,
     parse_grade,
     redact_settings,
+    sample_record,
 )
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
 from tomserve.items.item import Factor
@@ -474,12 +475,7 @@ def _document(samples: list[ScoredReply]) -> dict[str, Any]:
         "choices": list(one.item.choices),
         "answer": one.item.answer,
         **({"canary": one.item.canary} if one.item.canary else {}),
-        "tomserve": {
-            "item": one.item.id,
-            "strategy": one.strategy,
-            "cluster": one.item.cluster,
-            "factors": sorted(one.item.factors),
-        },
+        "tomserve": sample_record(one.item, one.strategy),
     }
     right = [bool(sample.score["correct"]) for sample in samples]
     return {

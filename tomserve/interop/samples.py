@@ -226,6 +226,12 @@ def factor_value(value: object) -> Factor:
     return None
 
 
+def sample_record(item: Item, strategy: str, **more: Any) -> dict[str, Any]:
+    """What is kept in another tool's file, so that an import finds item, cluster and factors again."""
+    record = {"item": item.id, "strategy": strategy, "cluster": item.cluster, "factors": sorted(item.factors)}
+    return {**record, **more}
+
+
 def is_fact(value: Any) -> bool:
     """Whether a value of a file may be a fact: a single one."""
     return isinstance(value, str | bool | int | float)

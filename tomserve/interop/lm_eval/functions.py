@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tomserve.interop.harness import HarnessTask
+from tomserve.interop.samples import sample_record
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.status import LENGTH, OK
 
@@ -58,12 +59,7 @@ def _load_task(arguments: dict[str, Any]) -> HarnessTask:
 
 def _document(task: HarnessTask, identity: str, arguments: dict[str, Any]) -> dict[str, Any]:
     item = task.known[identity]
-    ours = {
-        "item": item.id,
-        "strategy": task.strategy.name,
-        "cluster": item.cluster,
-        "factors": sorted(set(item.factors) - set(OWN)),
-    }
+    factors = sorted(set(item.factors) - set(OWN))
     return {
         "id": item.id,
         "story": list(item.story),
@@ -72,7 +68,7 @@ def _document(task: HarnessTask, identity: str, arguments: dict[str, Any]) -> di
         "answer": item.answer,
         "cluster": item.cluster,
         "canary": item.canary or "",
-        "tomserve": {**ours, "asking": arguments},
+        "tomserve": sample_record(item, task.strategy.name, factors=factors, asking=arguments),
     }
 
 
