@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from tomserve.distributed.ray import TaskDemand
 
 
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the run that was divided, or the folder of its parts.")
+]
+
 EVERY = 2.0
 """Seconds between two looks at a job that is waited for."""
 HANDED = ("TOMSERVE_CONTENT", "TOMSERVE_DATA", "TOMSERVE_API_KEY_FILE")
@@ -36,9 +40,7 @@ HANDED = ("TOMSERVE_CONTENT", "TOMSERVE_DATA", "TOMSERVE_API_KEY_FILE")
 
 def ray(
     *,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the run that was divided, or the folder of its parts.")
-    ],
+    name: NameArgument,
     address: Annotated[
         str,
         typer.Option(
@@ -191,10 +193,6 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 TEMPLATE = "launch/slurm/array.sh.jinja"
 """The template of the batch script, where the user names no other."""
-
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the run that was divided, or the folder of its parts.")
-]
 
 
 @app.callback()
