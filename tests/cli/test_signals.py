@@ -178,24 +178,6 @@ def work():
     Outermost()
 """
 
-IN_A_CALLBACK_FROM_C = """
-@ctypes.CFUNCTYPE(None)
-def callback():
-    send()
-
-def work():
-    callback()
-"""
-
-IN_A_LIBRARY_THAT_SWALLOWS = """
-def work():
-    while True:
-        try:
-            send()
-            patience()
-        except Exception as error:
-            pass
-"""
 
 IN_A_CALLBACK_OF_ASYNCIO = """
 import asyncio, logging

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import orjson
-import polars as pl
 import pytest
 
 import tomserve
@@ -62,18 +61,6 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(imported: Path) -> Path:
     shutil.copytree(imported / "runs", runs_root())
     return runs_root()
-
-
-def test_accuracy_by_factor_with_clustered_intervals(runs: Path, cli) -> None:
-    passes(cli("analyze", "questions-a", "--by", "subject", "--out", runs.parent / "tables"))
-    tables = runs.parent / "tables"
-    total = pl.read_csv(tables / "accuracy.csv")
-    assert total["correct"].to_list() == [sum(right("a", n) for n in range(60))]
-    assert total.row(0)[-1].endswith("n = 15"), "fifteen texts, not sixty questions"
-    by = pl.read_csv(tables / "by_subject.csv")
-    for row in by.iter_rows(named=True):
-        numbers = [n for n in range(60) if ("algebra", "geometry", "logic")[n % 3] == row["subject"]]
-        assert (row["correct"], row["total"]) == (sum(right("a", n) for n in numbers), 20)
 
 
 def test_two_runs_are_compared_question_by_question(runs: Path, cli) -> None:

@@ -72,11 +72,6 @@ def central(data: bytearray, info: zipfile.ZipInfo) -> int:
     return data.rindex(info.filename.encode()) - 46
 
 
-def damage(data: bytearray, info: zipfile.ZipInfo) -> None:
-    at = info.header_offset + 30 + len(info.filename) + 8
-    data[at] ^= 0xFF
-
-
 def checksum(data: bytearray, info: zipfile.ZipInfo) -> None:
     struct.pack_into("<I", data, central(data, info) + 16, info.CRC ^ 1)
 
@@ -94,7 +89,6 @@ def endless(data: bytearray, info: zipfile.ZipInfo) -> None:
 
 
 BROKEN = {
-    "a byte is another one": (damage, ("cannot be unpacked",)),
     "the checksum is another one": (checksum, ("Bad CRC-32",)),
     "the member is encrypted": (encrypted, ("is encrypted",)),
     "the method is not known": (unknown, ("is packed by a method that is not known (number 14)",)),
