@@ -16,6 +16,7 @@ from tests.helpers.reports import run_folder
 from tests.helpers.workbenches import client, settled
 from tomserve.content.paths import runs_root
 from tomserve.reporting.html.report import write_report
+from tomserve.web import background
 
 MODELS = ("a", "b")
 OPEN = "has no choices, so that any text may answer it"
@@ -147,7 +148,8 @@ def text_of(page: str) -> str:
 
 
 @pytest.mark.system
-def test_the_workbench_shows_a_foreign_run(runs: Path) -> None:
+def test_the_workbench_shows_a_foreign_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_IMMEDIATE", [background.perform])  # no process beside the server
     person = client()
     assert "questions-a" in person.get("/").text
     page = settled(person, "/run/questions-a").text
