@@ -48,32 +48,10 @@ AT_A_TIME = 10_000
 SHOWN = 6
 """How many values of a factor the card lists at most."""
 
-_CANARY = "A text that marks data on which no model must be trained."
-ITEM = {
-    "id": "What the question is called; it never changes.",
-    "benchmark": "The benchmark that the question belongs to.",
-    "story": "The story, as a list of sentences.",
-    "question": "The question about the story.",
-    "choices": "The labels that can be answered; empty where any text may answer.",
-    "answer": "The right answer.",
-    "gold": "The gold rationale as JSON: which labels are right after each sentence. Empty where there is none.",
-    "cluster": "The task or story that the question comes from, which is the unit of statistics.",
-    "base": "The question that this one is a version of. Empty for an original.",
-    "canary": _CANARY,
-}
-REPLY = {
-    "run": "The run that the reply belongs to.",
-    "model": "Who answered.",
-    "item": "The id of the question.",
-    "strategy": "The way of asking.",
-    "sample": "Which of several replies to the same prompt it is, from 0.",
-    "status": "ok, or why there is no whole reply.",
-    "text": "The reply as it came.",
-    "reasoning": "What a reasoning model thought before, where the server told it apart.",
-    "answer": "What was read of it as the answer.",
-    "correct": "Whether the answer is right; a failure is wrong.",
-    "canary": _CANARY,
-}
+_TEXTS = yaml.safe_load((TEMPLATES / "dataset.yaml").read_text("utf-8"))
+ITEM: dict[str, str] = _TEXTS["items"]
+REPLY: dict[str, str] = _TEXTS["replies"]
+_PAGES: dict[str, str] = _TEXTS["licences"]
 _LISTS = ("story", "choices")
 _KINDS: dict[type, Any] = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String}
 
@@ -229,16 +207,6 @@ def _field(table: str, column: str, kind: Any, description: str) -> dict[str, An
 OWN = "cc-by-4.0"
 """The licence of the data that come with tomserve."""
 
-_PAGES = {
-    OWN: "https://creativecommons.org/licenses/by/4.0/",
-    "cc0-1.0": "https://creativecommons.org/publicdomain/zero/1.0/",
-    "cc-by-sa-4.0": "https://creativecommons.org/licenses/by-sa/4.0/",
-    "cc-by-nc-4.0": "https://creativecommons.org/licenses/by-nc/4.0/",
-    "mit": "https://opensource.org/license/mit",
-    "apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0",
-}
-"""Where the text of a licence is, by its identifier."""
-
 MOST = 1 << 20
 """Most bytes of the text of a licence."""
 
@@ -327,14 +295,13 @@ def read_terms(path: Path) -> str:
             data = file.read(MOST + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected the text of a licence") from None
-    if len(data) > MOST:
-        raise ConfigError(f"{path}: has more than {MOST >> 20} MB; expected the text of a licence")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no UTF-8 text ({error.reason}); expected the text of a licence") from None
-    if not text.strip():
-        raise ConfigError(f"{path}: is empty; expected the text of a licence")
+    if len(data) > MOST or not text.strip():
+        what = f"has more than {MOST >> 20} MB" if text.strip() else "is empty"
+        raise ConfigError(f"{path}: {what}; expected the text of a licence")
     return text
 
 
