@@ -154,7 +154,7 @@ def _write_rows(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> i
     return count
 
 
-_TYPES = {pl.String: "Text", pl.Boolean: "Boolean", pl.Int64: "Integer", pl.Float64: "Float"}
+_TYPES: dict[Any, str] = {pl.String: "Text", pl.Boolean: "Boolean", pl.Int64: "Integer", pl.Float64: "Float"}
 
 
 def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> bytes:
