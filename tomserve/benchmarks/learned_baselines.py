@@ -46,16 +46,6 @@ Roles = Callable[[Item], dict[str, str]]
 """A function that gives an item's labels by role: which label stands for what is predicted."""
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Counts of features, once for all items of a stage that count alike, as a story with its labels exchanged may."""
-
-    words: sparse.csr_array  # counts (distinct x words)
-    told: np.ndarray  # how many items with these counts have each role (distinct x roles)
-    stages: np.ndarray  # the stage of each row
-    row: np.ndarray  # which row an item has
-
-
 def predict_held_out(
     items: Sequence[Item], features: Features, roles: Roles, only: Collection[str] | None = None, penalty: float = 1.0
 ) -> dict[str, str]:
@@ -66,66 +56,37 @@ def predict_held_out(
     quadratic penalty on the weights is.
     """
     import numpy as np  # imported here, because scoring imports modules that import this one, and needs no fit
+    from scipy import sparse
 
-    labels = [roles(item) for item in items]
-    names = list(labels[0])
+    labels, counts = [roles(item) for item in items], [Counter(features(item)) for item in items]
+    names, stages = list(labels[0]), np.array([str(item.factors["stage"]) for item in items])
     by_label = [{label: role for role, label in one.items()} for one in labels]
     target = [names.index(one.get(item.answer, names[1])) for item, one in zip(items, by_label, strict=True)]
-    stages = [str(item.factors["stage"]) for item in items]
-    counted = _count_features(stages, [Counter(features(item)) for item in items], target, len(names))
-    occurs = {stage: (counted.words[counted.stages == stage].sum(axis=0) > 0).astype(int) for stage in set(stages)}
+    told = np.eye(len(names))[target]
+    vocabulary = {word: place for place, word in enumerate(sorted({word for one in counts for word in one}))}
+    entries = [(row, vocabulary[word], count) for row, one in enumerate(counts) for word, count in sorted(one.items())]
+    rows, columns, data = zip(*entries, strict=True) if entries else ((), (), ())
+    shape = (len(items), len(vocabulary))
+    words = sparse.csr_array((np.array(data, dtype=float), (rows, columns)), shape=shape)
+    occurs = {stage: (words[stages == stage].sum(axis=0) > 0).astype(int) for stage in set(stages)}
     answers: dict[str, str] = {}
     for left_out in sorted(set(stages) if only is None else set(stages) & set(only)):
-        test = counted.stages == left_out
+        test = stages == left_out
         if test.all():
             continue
         # A word that occurs in one stage alone cannot help to predict another.
         known = sum(one for stage, one in occurs.items() if stage != left_out) > 1
-        words = _with_ones(counted.words[:, np.flatnonzero(known)])
-        weights = _fit(words[~test], counted.told[~test], penalty)
-        chosen = (words @ weights).argmax(axis=1)[counted.row]
-        answers |= {
-            item.id: one[names[role]]
-            for item, one, role, stage in zip(items, labels, chosen, stages, strict=True)
-            if stage == left_out
-        }
+        x = sparse.csr_array(sparse.hstack([words[:, np.flatnonzero(known)], np.ones((len(items), 1))], format="csr"))
+        chosen = (x[test] @ _fit(x[~test], told[~test], penalty)).argmax(axis=1)
+        for row, role in zip(np.flatnonzero(test), chosen, strict=True):
+            answers[items[row].id] = labels[row][names[role]]
     return answers
-
-
-def _count_features(
-    stages: Sequence[str], counts: Sequence[Counter[str]], target: Sequence[int], roles: int
-) -> _Counts:
-    """The counts of all items, of which the role of the answer is `target`."""
-    import numpy as np
-    from scipy import sparse
-
-    vocabulary = {word: place for place, word in enumerate(sorted({word for one in counts for word in one}))}
-    places: dict[tuple[str, frozenset[tuple[str, int]]], int] = {}
-    row = [
-        places.setdefault((stage, frozenset(one.items())), len(places))
-        for stage, one in zip(stages, counts, strict=True)
-    ]
-    told = np.zeros((len(places), roles))
-    np.add.at(told, (row, target), 1.0)
-    entries = [(place, vocabulary[word], count) for (_, one), place in places.items() for word, count in sorted(one)]
-    lines, columns, data = zip(*entries, strict=True) if entries else ((), (), ())
-    shape = (len(places), len(vocabulary))
-    words = sparse.csr_array((np.array(data, dtype=float), (lines, columns)), shape=shape)
-    return _Counts(words, told, np.array([stage for stage, _ in places]), np.array(row))
-
-
-def _with_ones(words: sparse.csr_array) -> sparse.csr_array:
-    """The counts with a last column of ones."""
-    import numpy as np
-    from scipy import sparse
-
-    return sparse.csr_array(sparse.hstack([words, np.ones((words.shape[0], 1))], format="csr"))
 
 
 def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
     """Weights (words x roles) that minimise the penalised log-loss.
 
-    x: counts (distinct x words). y: how many items with these counts have each role (distinct x roles). The best
+    x: counts (items x words). y: 1 for the role of each item's answer, else 0 (items x roles). The best
     weights are a mixture of the rows of x, so that they are searched for in as many dimensions as there are rows, or
     words if these are fewer: x stands there as `z`, with z @ z.T = x @ x.T, scaled so that loss and penalty together
     bend about alike in all directions (m), without which the search takes ten times as long.
@@ -135,14 +96,13 @@ def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
     from scipy.optimize import minimize
 
     count, width = x.shape
-    every = y.sum(axis=1, keepdims=True)
     if width <= count:
         z = x.toarray()
     else:
         products = (x @ x.T).toarray()
         # Rows may depend on each other; so little more on the diagonal changes no answer.
         z = cholesky(products + 1e-9 * products.trace() / count * np.eye(count), lower=True)
-    scale = cholesky((BOUND * every * z).T @ z + penalty * np.eye(z.shape[1]))
+    scale = cholesky(BOUND * z.T @ z + penalty * np.eye(z.shape[1]))
     m = solve_triangular(scale, z.T, trans="T").T
     turned = np.ascontiguousarray(m.T)
 
@@ -153,10 +113,10 @@ def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
         scores = raw - raw.max(axis=1, keepdims=True)
         odds = np.exp(scores)
         normal = odds.sum(axis=1, keepdims=True)
-        value = float((every * np.log(normal)).sum() - (scores * y).sum())
+        value = float(np.log(normal).sum() - (scores * y).sum())
         # By the choice of `scale`, the squares of `found` are the penalty and BOUND times the squares of the scores.
-        penalised = float((found**2).sum() - BOUND * (every * raw**2).sum())
-        residual = np.ascontiguousarray((every * (odds / normal - BOUND * raw) - y).T)
+        penalised = float((found**2).sum() - BOUND * (raw**2).sum())
+        residual = np.ascontiguousarray((odds / normal - BOUND * raw - y).T)
         gradient = np.einsum("ij,kj->ki", turned, residual) + found
         return value + 0.5 * penalised, gradient.ravel()
 

@@ -53,7 +53,7 @@ def audit(edition: Edition, path: Path | None, say: Say) -> Findings:
     from tomserve.benchmarks.perturbed.audit import audit_stages  # asking needs none of it
 
     found = load_stages(path, edition)
-    say("fitting and scoring shortcuts, 10 to 20 s ...")
+    say("fitting and scoring shortcuts, up to a minute ...")
     return audit_stages(found, own=path is None)
 
 
