@@ -9,7 +9,9 @@ import pytest
 from tomserve.causal import checkpoints
 from tomserve.causal.experiment import FITTING, FITTING_ALPHA, Machine, Workload, estimate_cost
 from tomserve.causal.settings import Settings, alphas_of, layers_of
+from tomserve.content.text import format_bytes
 from tomserve.errors import ConfigError
+from tomserve.runs.cost import Figure
 
 WORK = Workload(cases=200, tokens=400, layers=80, alphas=9, other_families=0)
 GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2, processor=1e12)
@@ -23,6 +25,10 @@ def llama_70b() -> checkpoints.Checkpoint:
     return replace(found, **sizes, parameters=count, active=count, cache_numbers=80 * 2 * 8 * 128)
 
 
+def figures(machine: Machine) -> dict[str, Figure]:
+    return {one.name: one for one in estimate_cost(llama_70b(), WORK, machine)}
+
+
 def test_the_reruns_are_those_that_the_sentence_multiplies() -> None:
     assert WORK.cells == 2 * 9 * 11 + 5
     assert WORK.reruns == 200 * 2 * 80 * WORK.cells
@@ -30,27 +36,24 @@ def test_the_reruns_are_those_that_the_sentence_multiplies() -> None:
 
 
 def test_a_model_of_70_billion_parameters_takes_hours_and_says_how_many() -> None:
-    found = estimate_cost(llama_70b(), WORK, GPUS)
-    prefixes = (WORK.prompts + found.groups * 400) * 400 * 2 * llama_70b().active
+    found = figures(GPUS)
+    prefixes = (WORK.prompts + 400) * 400 * 2 * llama_70b().active
     reruns = WORK.reruns * (2 * llama_70b().active + 4 * 80 * 8192 * 400)
     maps = 80 * 200**2 * 8192 * (FITTING + 9 * FITTING_ALPHA) / 1e12
-    assert (found.seconds, found.fitting) == (pytest.approx((prefixes + reruns) / 8e14 + maps), pytest.approx(maps))
-    assert found.weights == 2 * llama_70b().parameters
-    assert found.states == 1600 * 80 * 8192 * 4
-    told = " ".join(found.lines())
-    assert "6,496,000 re-runs" in told
-    assert "weights 141 GB" in told
-    assert "disk: states 4.19 GB" in told
-    assert "of which this CPU fits maps for about 30 s" in told
+    assert found["time"].value == pytest.approx(((prefixes + reruns) / 8e14 + maps) / 3600)
+    assert "of that this CPU fits maps for about 30 s" in found["time"].why
+    assert "6,496,000 re-runs" in found["re-runs"].text
+    assert "weights 141 GB" in found["memory"].text
+    assert "states 4.2 GB" in found["disk"].text
 
 
 def test_steps_that_do_not_fit_are_taken_in_groups_of_layers() -> None:
     one = WORK.cells * 200 * 8192 * 4
     small = replace(GPUS, memory=int(one * 10 / 0.25) + 1000)
-    found = estimate_cost(llama_70b(), WORK, small)
-    assert (found.groups, found.steps) == (8, 10 * one)
-    assert "layers in 8 groups" in " ".join(found.lines())
-    assert found.seconds > estimate_cost(llama_70b(), WORK, replace(GPUS, memory=10**15)).seconds
+    found = figures(small)
+    assert "which makes 8 groups of layers" in found["memory"].why
+    assert f"steps {format_bytes(10 * one)}" in found["memory"].text
+    assert found["time"].value > figures(replace(GPUS, memory=10**15))["time"].value
 
 
 def test_this_machine_has_a_rate_and_a_memory() -> None:

@@ -54,15 +54,15 @@ def test_the_help_says_what_is_used_where_nothing_is_said(cli: Cli) -> None:
 def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tmp_path: Path) -> None:
     plan = ("causal", "--items", items, "--plan", "--device", "cpu")
     found = passes(cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "10"))
-    work, time, memory, disk = found.out.splitlines()
-    assert work.startswith("10 cases x 2 orders x 2 layers x ")
-    assert "billion operations a second" in time
-    assert "weights 5.32 MB" in memory  # four bytes for each of its parameters: the estimate reads no weights
-    assert disk.startswith("disk: states ")
+    assert "10 cases x 2 orders x 2 layers x " in found.out
+    assert "billion operations a second" in found.out
+    assert "weights 5.3 MB" in found.out  # four bytes for each of its parameters: the estimate reads no weights
+    assert "\ndisk: states " in found.out
     assert not (tmp_path / "runs").exists()
-    assert "weights 2.66 MB" in cli(*plan, "--dtype", "bfloat16").out
+    assert "weights 2.7 MB" in cli(*plan, "--dtype", "bfloat16").out
     for_eight = cli(*plan, "--gpus", "8").out
-    assert "on 8 GPUs, of which one computes at a time (at 300,000 billion operations a second)" in for_eight
+    assert "on 8 GPUs, of which one computes at a time" in for_eight
+    assert "at 300,000 billion operations a second" in for_eight
     assert "--gpus belongs to --plan" in refused(cli, "--gpus", "8")
 
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tomserve.distributed import planning
-from tomserve.distributed.cost import BYTES_A_TOKEN
 from tomserve.distributed.planning import divide
 from tomserve.distributed.shards import FILE, Shards, part_folder
-from tomserve.engine.prompt_tokens import common_length
+from tomserve.engine.prompt_tokens import BYTES_A_TOKEN, common_length
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy

@@ -6,10 +6,11 @@ import re
 import pytest
 from rich.console import Console
 
+from tomserve.content.text import format_duration
 from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting import progress
-from tomserve.reporting.progress import MeasureScreen, RunProgress, RunScreen, duration
+from tomserve.reporting.progress import MeasureScreen, RunProgress, RunScreen
 from tomserve.runs.progress import MeasureListener
 
 ROW = {"status": "ok", "reused": False, "attempts": 2, "usage": {"prompt": 300, "completion": 9, "cached": 200}}
@@ -162,7 +163,8 @@ def test_a_phase_of_nothing_and_a_clock_that_stands_are_no_error() -> None:
         (3599, "59 min 59 s"),
         (3600, "1 h 0 min"),
         (90000, "25 h 0 min"),
+        (223_000, "2 days 13 h"),
     ],
 )
 def test_times_are_said_as_a_reader_wants_them(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said

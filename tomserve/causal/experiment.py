@@ -32,10 +32,11 @@ from tomserve.causal.table import SCHEMA, TOLD
 from tomserve.content import digest, files
 from tomserve.content.files import one_line
 from tomserve.content.paths import run_name, runs_root
+from tomserve.content.text import format_bytes, format_duration
 from tomserve.errors import ConfigError, MachineError
 from tomserve.items import Item
-from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.cost import Figure, measure_prompts
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.runs.progress import MeasureListener, SilentMeasureListener
 from tomserve.runs.runfolder import default_name, run_path
@@ -43,32 +44,27 @@ from tomserve.serving.install import installed_version as version
 from tomserve.serving.sizing import BYTES
 
 GPU_RATE = 3e14
-"""Multiplications and additions a second that one GPU of today's large ones does in bfloat16, at 30% of its peak: a
+"""Operations (multiplications and additions) a second that a large GPU of today does in bfloat16, at 30% of its peak: a
 guess, as no GPU was at hand to measure it."""
 
 FITTING, FITTING_ALPHA = 500, 70
-"""What the maps and controls of a layer cost the CPU, for each pair of cases and unit of width: multiplications and
-additions, or what takes as long, and so many more for each strength. From 100 to 400 cases at widths from 1024 to 8192
-one core took between .8 and 1.4 times as long as that (2026-11-23)."""
+"""Operations, or what takes as long, that the maps and controls of a layer cost the CPU for each pair of cases and unit
+of width, and for each strength besides. From 100 to 400 cases at widths from 1024 to 8192 one core took between .8 and
+1.4 times as long as that (2026-11-23)."""
 
-SHARE = 0.25
-"""The share of a machine's memory that the steps of a group of layers may take."""
-
-ROW = 14
-"""Bytes that a row of the table takes in Parquet, as measured."""
+SHARE = 0.25  # of a machine's memory, which the steps of a group of layers may take
+ROW = 14  # bytes that a row of the table takes in Parquet, as measured
 
 
 @dataclass(frozen=True)
 class Workload:
-    """How much is to be done. cases: how many false-belief items. tokens: how long a prompt is on average. layers: how
-    many are moved. alphas: how many strengths. others: from how many other
-    families of stories maps are carried over to a case."""
+    """How much is to be done."""
 
-    cases: int
-    tokens: float
-    layers: int
-    alphas: int
-    other_families: int
+    cases: int  # false-belief items
+    tokens: float  # of a prompt, on average
+    layers: int  # that are moved
+    alphas: int  # strengths
+    other_families: int  # of stories, from which maps are carried over to a case
 
     @property
     def prompts(self) -> int:
@@ -90,16 +86,11 @@ class Workload:
 class Machine:
     """What the measurement runs on."""
 
-    rate: float
-    """Multiplications and additions a second."""
-    memory: int
-    """Bytes of the main memory."""
-    device: str
-    """The device in words."""
-    weight: int
-    """Bytes of one parameter there."""
-    processor: float
-    """Multiplications and additions a second of the CPU, which fits the maps whatever runs the model."""
+    rate: float  # operations a second
+    memory: int  # bytes of the main memory
+    device: str  # in words
+    weight: int  # bytes of one parameter there
+    processor: float  # operations a second of the CPU, which fits the maps whatever runs the model
 
     @classmethod
     def here(cls, device: str, gpus: int) -> Machine:
@@ -128,42 +119,7 @@ def _measured_rate() -> float:
     return 0.5 * 2 * 512**3 / quickest
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a measurement takes in time, memory (bytes) and disk (bytes)."""
-
-    work: Workload
-    machine: Machine
-    seconds: float
-    """Seconds that all of it takes."""
-    fitting: float
-    """Seconds in which maps are fitted."""
-    weights: int
-    cache: int
-    steps: int
-    states: int
-    """Bytes of the states on disk; `cache` is one prompt's for a batch of re-runs, `steps` a group of layers'."""
-    table: int
-    """Bytes of the table and its parts."""
-    groups: int
-    """In how many groups the layers are taken."""
-
-    def lines(self) -> list[str]:
-        """The estimate in whole sentences, with the arithmetic that it rests on."""
-        work = self.work
-        return [
-            f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps = "
-            f"{work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
-            f"time: about {_time(self.seconds)} on {self.machine.device} "
-            f"(at {self.machine.rate / 1e9:,.0f} billion operations a second), of which this CPU fits maps for about "
-            f"{_time(self.fitting)}",
-            f"memory: weights {_bytes(self.weights)}, cache of one prompt {_bytes(self.cache)}, steps "
-            f"{_bytes(self.steps)} (layers in {self.groups} group{'s' * (self.groups > 1)})",
-            f"disk: states {_bytes(self.states)}, table {_bytes(self.table)}",
-        ]
-
-
-def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> Estimate:
+def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> list[Figure]:
     """What that much work takes with that model on that machine.
 
     A prompt costs two operations for each parameter that is active and token; a re-run the same for one token and, for
@@ -178,45 +134,50 @@ def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> E
     reruns = work.reruns * (per_token + 4.0 * checkpoint.layers * checkpoint.width * work.tokens)
     pairs = work.layers * work.cases**2 * checkpoint.width
     fitting = pairs * (FITTING + FITTING_ALPHA * work.alphas) / machine.processor
-    return Estimate(
-        work,
-        machine,
-        (prefixes + reruns) / machine.rate + fitting,
-        fitting,
-        checkpoint.parameters * machine.weight,
-        int(checkpoint.bytes_per_token_of_cache * work.tokens),
-        min(size, work.layers) * one,
-        work.prompts * checkpoint.layers * checkpoint.width * 4,
-        2 * ROW * work.reruns,
-        groups,
-    )
+    seconds = (prefixes + reruns) / machine.rate + fitting
+    weights, steps = checkpoint.parameters * machine.weight, min(size, work.layers) * one
+    cache = int(checkpoint.bytes_per_token_of_cache * work.tokens)
+    states, table = work.prompts * checkpoint.layers * checkpoint.width * 4, 2 * ROW * work.reruns
+    return [
+        Figure(
+            "re-runs",
+            work.reruns,
+            "re-runs",
+            f"{work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
+            f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps",
+            ("--limit", "--where", "--layers", "--alphas"),
+        ),
+        Figure(
+            "time",
+            seconds / 3600,
+            "h",
+            f"about {format_duration(seconds)} on {machine.device}",
+            f"at {machine.rate / 1e9:,.0f} billion operations a second; of that this CPU fits maps for about "
+            f"{format_duration(fitting)}",
+            ("--device", "--gpus"),
+        ),
+        Figure(
+            "memory",
+            (weights + cache + steps) / 1e9,
+            "GB",
+            f"weights {format_bytes(weights)}, cache of one prompt {format_bytes(cache)}, steps {format_bytes(steps)}",
+            f"{machine.weight} bytes a parameter; steps of as many layers at once as fit into {SHARE:.0%} of the main "
+            f"memory, which makes {groups} group{'s' * (groups > 1)} of layers",
+            ("--dtype",),
+        ),
+        Figure(
+            "disk",
+            (states + table) / 1e9,
+            "GB",
+            f"states {format_bytes(states)}, table {format_bytes(table)}",
+            f"states of every prompt after each layer; {ROW} bytes a row of the table, once in parts and once in all",
+        ),
+    ]
 
 
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
-
-
-FILES = (".jsonl", ".json", ".yaml", ".yml")
-"""How the names of files of items end."""
-
-ANY_FILE = "items"
-"""The benchmark that reads a user's file of items."""
-
-DTYPES = ("float32", "bfloat16", "float16")
-"""The data types that a model may be run in."""
-
-WORDS_A_TOKEN = 0.7
-"""How many words a token of an English prompt has, for an estimate without a tokenizer."""
+FILES = (".jsonl", ".json", ".yaml", ".yml")  # how the names of files of items end
+ANY_FILE = "items"  # the benchmark that reads a user's file of items
+DTYPES = ("float32", "bfloat16", "float16")  # in which a model may be run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,21 +296,15 @@ def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Su
     return Subject(loaded.backend, strategy, asked, loaded.backend.describe())
 
 
-def tokens_of(turn: Turn) -> float:
-    """About how many tokens the messages of a turn have, told by the number of their words."""
-    return sum(len(message["content"].split()) for message in turn.messages) / WORDS_A_TOKEN
-
-
-def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -> Estimate:
+def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -> list[Figure]:
     """What the measurement takes, without reading any weights. gpus: for a machine with so many; None for this one.
 
-    The length of a prompt is told by the number of its words. Raises as `find_setup`.
+    The length of a prompt is estimated from some of the cases. Raises as `find_setup`.
     """
     found = find_setup(settings, on)
-    strategy = Strategy.load(settings.strategy)
-    sample = found.cases[:: max(1, len(found.cases) // 50)]
-    lengths = [tokens_of(strategy.turn(item)) for case in sample for item in tellings(case)]
-    return estimate_setup(found, settings, sum(lengths) / len(lengths), describe_machine(on, gpus))
+    sample = [item for case in found.cases[:: max(1, len(found.cases) // 50)] for item in tellings(case)]
+    tokens = measure_prompts(sample, Strategy.load(settings.strategy)).tokens / len(sample)
+    return estimate_setup(found, settings, tokens, describe_machine(on, gpus))
 
 
 def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
@@ -364,7 +319,7 @@ def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
     return here if on.dtype is None else replace(here, weight=int(BYTES[on.dtype]))
 
 
-def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> Estimate:
+def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> list[Figure]:
     """What the measurement takes where prompts have so many tokens on average."""
     layers = len(settings.selected_layers(found.checkpoint.layers))
     work = Workload(len(found.cases), tokens, layers, len(settings.alphas), found.other_families)
@@ -525,8 +480,8 @@ def measure(
         for reason, count in subject.asked.left_out.most_common():
             listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
         here = describe_machine(on)
-        for line in estimate_setup(found, settings, subject.asked.mean_tokens, here).lines():
-            listener.note(line)
+        for figure in estimate_setup(found, settings, subject.asked.mean_tokens, here):
+            listener.note(f"{figure.name}: {figure.text} ({figure.why})")
         run_experiment(found, subject, settings, run, listener, here)
     return ExperimentResult(folder, True)
 

@@ -103,6 +103,7 @@ def causal(
     )
     from tomserve.cli.output import show_measurement
     from tomserve.reporting.progress import MeasureScreen
+    from tomserve.reporting.table_layout import print_figures
 
     settings = Settings(
         model=model or REFERENCE,
@@ -120,8 +121,7 @@ def causal(
     on = Hardware(device=device, dtype=dtype, batch=batch, revision=revision)
     screen = console()
     if plan:
-        for line in plan_experiment(settings, on, gpus).lines():
-            screen.print(line, markup=False, highlight=False)
+        print_figures(plan_experiment(settings, on, gpus), screen)
         return 0
     if gpus is not None:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")

@@ -8,7 +8,6 @@ import typer
 
 from tomserve.cli import interrupts
 from tomserve.cli.options import OpenOption, QuietOption, ReportOption, SetupOption, console
-from tomserve.content.text import say
 
 if TYPE_CHECKING:
     from tomserve.faithfulness.measurement import MeasurementResult
@@ -124,6 +123,7 @@ def faithfulness(
     from tomserve.faithfulness.measurement import preview
     from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, Connection, Settings
     from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE
+    from tomserve.reporting.table_layout import print_figures
     from tomserve.runs.runfolder import find_answered_run
 
     edits = EDITS if not edit else tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *edit)))
@@ -141,8 +141,7 @@ def faithfulness(
         rewriter_model=rewriter_model,
     )
     if plan:
-        for line in preview(settings).lines():
-            say(line)
+        print_figures(preview(settings), console())
         return 0
     connection = Connection(
         base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup

@@ -203,7 +203,7 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
 def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], form: str) -> None:
     """Print what an evaluation takes on a cluster."""
     from tomserve.distributed.cost import Nodes, estimate_cost
-    from tomserve.reporting.table_layout import print_prose
+    from tomserve.reporting.table_layout import print_figures, print_prose
     from tomserve.serving.presets import Preset
 
     known = {name: value for name, value in given.items() if value is not None}
@@ -212,12 +212,5 @@ def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], 
     if form == "json":
         say(orjson.dumps([one.record() for one in figures], option=orjson.OPT_INDENT_2).decode())
         return
-    screen = console()
-    for figure in figures:
-        print_prose(f"{figure.name}: {figure.text}", screen, "bold", hanging=2)
-        changed = f" ({', '.join(figure.options)})" if figure.options else ""
-        print_prose(f"  {figure.why}{changed}", screen, "dim", hanging=2)
-    print_prose(
-        "In brackets stand the options that change a figure. docs/explanation/scale.md works an example through.",
-        screen,
-    )
+    print_figures(figures, console())
+    print_prose("docs/explanation/scale.md works an example through.", console())

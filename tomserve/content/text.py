@@ -50,3 +50,33 @@ def count_noun(count: int, one: str, several: str | None = None) -> str:
     """A number and what it counts. one: the noun for one. several: for any other number; with an s where it is left
     out."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    """A time as a reader wants it.
+
+    >>> format_duration(7.4), format_duration(150), format_duration(7300), format_duration(200_000)
+    ('7 s', '2 min 30 s', '2 h 1 min', '2 days 7 h')
+    """
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    hours = whole // 3600
+    return f"{hours} h {whole // 60 % 60} min" if hours < 48 else f"{hours // 24:,} days {hours % 24} h"
+
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes in powers of 1,000.
+
+    >>> format_bytes(999), format_bytes(1_530_000)
+    ('999 bytes', '1.5 MB')
+    """
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:,.0f} {_UNITS[unit]}" if unit == 0 or count >= 99.5 else f"{count:.1f} {_UNITS[unit]}"

@@ -1,31 +1,29 @@
 """The cost of a large evaluation on a cluster: tokens, time, GPU hours, disk, memory and number of shards.
 
-Every figure says what it rests on, and which option of `tomserve plan` changes that. Prompts are rendered once and
-their tokens counted as bytes over BYTES_A_TOKEN. Files and memory are reckoned as in docs/explanation/scale.md.
+Files and memory are reckoned as in docs/explanation/scale.md.
 
 >>> load = Workload(requests=10**8, prompt_tokens=600, reply_tokens=60, shared=0.5)
 >>> [one.text for one in estimate_cost(load, Nodes(100, tokens_a_second=3000)) if one.name == "time"]
-['6.2 h']
+['6 h 10 min']
 """
 
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.content.text import format_bytes, format_duration
 from tomserve.distributed.shards import EXPECTED, MOST
-from tomserve.engine.prompt_tokens import common_length
+from tomserve.engine.prompt_tokens import BYTES_A_TOKEN
 from tomserve.errors import ConfigError, MachineError
-from tomserve.prompting.strategy import Strategy
 from tomserve.runs.conversations import Questions
-from tomserve.runs.item_store import sort_key, sort_places
+from tomserve.runs.cost import Figure, PromptCost, measure_prompts
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import BYTES, STUDY, Gpu, Layout, choose_layout, parse_gpus
 
@@ -35,39 +33,24 @@ PEAKS = {
 }
 """Operations a second (10**12) that a GPU does at most in 16 bits without sparsity, by the data sheets of its maker."""
 
-HAD = 0.3
-"""The share of that which a server has on average: a guess, as nothing of this size was measured here."""
-
-REPLY_WEIGHT = 4.0
-"""How many prompt tokens a token of a reply costs: it is made one at a time, in a batch with those of other replies. A
-guess."""
-
-START = 10.0
-"""Minutes from the start of a node until its server answers, which are mostly those of loading the weights: a guess."""
-
-LOST = 0.05
-"""The share of all requests that is asked twice because nodes fail: the bound that bench/nodes.py keeps."""
-
-PART_ROWS = 500_000
-"""So many rows a part should have at most: then its resume takes some 17 seconds on one core."""
-
-PART_HOURS = 4.0
-"""So many hours a part should take at most."""
+HAD = 0.3  # the share of that which a server has on average: a guess, as nothing of this size was measured here
+REPLY_WEIGHT = 4.0  # prompt tokens that a reply token costs, which is made one at a time in a batch: a guess
+START = 10.0  # minutes from the start of a node until its server answers, mostly to load the weights: a guess
+LOST = 0.05  # the share of requests that is asked twice because nodes fail: the bound that bench/nodes.py keeps
+PART_ROWS = 500_000  # of a part at most, whose resume then takes some 17 seconds on one core
+PART_HOURS = 4.0  # of a part at most
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked: how many requests, and of one request on average its tokens."""
+    """How many requests are sent, and the tokens of one of them on average."""
 
     requests: int
     prompt_tokens: float
     reply_tokens: float
-    shared: float
-    """The share of the prompt tokens that a prefix cache has already, 0 to 1."""
-    per_item: float = 2.0
-    """How many requests there are about one question."""
-    source: str = "as given"
-    """Where these numbers come from, in words."""
+    shared: float  # of the prompt tokens, the share that a prefix cache has already: 0 to 1
+    per_item: float = 2.0  # requests about one question
+    source: str = "as given"  # where these numbers come from, in words
 
     def work(self, reply_weight: float) -> float:
         """What one request costs, in computed prompt tokens."""
@@ -76,42 +59,19 @@ class Workload:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Who is asked: how many nodes, and what each of them can do."""
+    """How many nodes there are, and what each of them can do."""
 
     nodes: int
-    gpus: str = STUDY
-    """Those of one node."""
-    preset: Preset | None = None
-    """Of the model; None where the speed of a node is given."""
-    tokens_a_second: float | None = None
-    """Of replies, that one node gives while it is asked such requests; None for the rough rule."""
-    tflops: float | None = None
-    """Operations a second (10**12) that a GPU has on average; None for HAD of its peak."""
-    parameters: float | None = None
-    """How many (10**9) a token is computed with; None for all that the weights hold."""
+    gpus: str = STUDY  # those of one node
+    preset: Preset | None = None  # of the model; None where the speed of a node is given
+    tokens_a_second: float | None = None  # of replies, that one node was measured to give; None for the rough rule
+    tflops: float | None = None  # operations a second (10**12) that a GPU has on average; None for HAD of its peak
+    parameters: float | None = None  # (10**9) that a token is computed with; None for all that the weights hold
     reply_weight: float = REPLY_WEIGHT
     start_minutes: float = START
     lost: float = LOST
     part_rows: int = PART_ROWS
     part_hours: float = PART_HOURS
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of the plan. name: of it. value: the number itself, in `unit`. text: the figure in words. why: what it
-    rests on. options: those that change it."""
-
-    name: str
-    value: float
-    unit: str
-    text: str
-    why: str
-    options: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """The figure as JSON has it."""
-        fields = {"name": self.name, "value": self.value, "unit": self.unit, "said": self.text, "why": self.why}
-        return {**fields, "options": list(self.options)}
 
 
 def estimate_speed(load: Workload, nodes: Nodes, gpus: list[Gpu]) -> tuple[float, Figure]:
@@ -180,35 +140,7 @@ def _parameters(preset: Preset, layout: Layout) -> float:
     return layout.model.weights_gb / size
 
 
-BYTES_A_TOKEN = 4
-"""How many bytes of a prompt make a token, about: English text in the vocabularies of today's models."""
-
-TELL_EVERY = 100_000
-"""After so many prompts it is said how many were looked at."""
-
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class PromptCost:
-    """The first prompts of one strategy about n items.
-
-    order [n]: the places of the items in the order in which they are asked. sizes [n]: bytes of the prompt of each
-    item, by the item's place. shared [n]: how many bytes each prompt has in common with the one before it in the order,
-    by its number in the order. reply: how many tokens a reply may have.
-    """
-
-    order: array[int]
-    sizes: array[int]
-    shared: array[int]
-    reply: int
-
-    def weights(self, repeats: int) -> Numbers:
-        """What asking each item costs [n], in bytes: those of its prompt that are computed, and of expected replies."""
-        shared = np.zeros(len(self.sizes), dtype=np.int64)
-        shared[np.asarray(self.order, dtype=np.int64)] = np.asarray(self.shared, dtype=np.int64)
-        replies = repeats * self.reply * BYTES_A_TOKEN // EXPECTED
-        return np.asarray(self.sizes, dtype=np.int64) - shared + replies
 
 
 class PartTokens(NamedTuple):
@@ -219,29 +151,11 @@ class PartTokens(NamedTuple):
     reply: int
 
 
-def measure_prompts(questions: Questions, tell: Callable[[int], None] = lambda number: None) -> list[PromptCost]:
-    """What each strategy's first prompts cost. tell: called now and then with how many prompts were looked at.
-
-    Raises ContentError where a prompt cannot be rendered.
-    """
-    return [_cost(questions, strategy, number, tell) for number, strategy in enumerate(questions.strategies)]
-
-
-def _cost(questions: Questions, strategy: Strategy, number: int, tell: Callable[[int], None]) -> PromptCost:
-    items = questions.items
-    # Equal prompts stand in the order of their items' ids, so that the order of the items does not matter.
-    order = sort_places(sort_key((*strategy.order(item), item.id)) for item in items)
-    sizes, shared = array("Q", bytes(8 * len(items))), array("Q")
-    before, reply = b"", 0
-    for looked, place in enumerate(order, 1):
-        turn = strategy.turn(items[place])
-        prompt = "\0".join(message["content"] for message in turn.messages).encode("utf-8", "surrogatepass")
-        sizes[place] = len(prompt)
-        shared.append(common_length(before, prompt))
-        before, reply = prompt, max(reply, turn.max_tokens or strategy.max_tokens)
-        if not looked % TELL_EVERY:
-            tell(number * len(items) + looked)
-    return PromptCost(order, sizes, shared, reply)
+def item_weights(cost: PromptCost, repeats: int) -> Numbers:
+    """What asking each item costs [n], in bytes: those of its prompt that are computed, and of expected replies."""
+    shared = np.zeros(len(cost.sizes), dtype=np.int64)
+    shared[np.asarray(cost.order, dtype=np.int64)] = np.asarray(cost.shared, dtype=np.int64)
+    return np.asarray(cost.sizes, dtype=np.int64) - shared + repeats * cost.reply * BYTES_A_TOKEN // EXPECTED
 
 
 def count_tokens(costs: Sequence[PromptCost], part_of: Sequence[int], parts: int, repeats: int) -> list[PartTokens]:
@@ -281,30 +195,16 @@ def _count_saved(cost: PromptCost, part_of: Sequence[int], parts: int) -> list[i
     return saved
 
 
-RESUME = 33e-6
-"""Seconds that a row takes until a resumed run asks again, as measured with a million of them."""
-
-KEY, CLIENT = 30, 0.1e9
-"""Bytes that a client holds for each row that it knows, and without any."""
-
-MERGE, MERGED, BARE = 17e-6, 180, 0.07
-"""Seconds of a core that merging takes for each row, bytes of memory for each, and gigabytes without any, as measured
-with a million rows."""
-
-ANALYSE, COUNTED, READING = 9e-6, 130, 0.6
-"""Seconds of a core that counting the accuracy takes for each row of scores, bytes of memory for each, and gigabytes
-without any, as measured with ten million rows, of which sixteen belong to a story."""
-
-DIVIDE, PLANNED = 57e-6, 390
-"""Seconds of a core that dividing takes for each prompt, and bytes of memory for each question, as measured with a
-million questions."""
-
-ASK = 0.09e-3
-"""Seconds of a core that the client takes for a request, as measured."""
-
-ROW, ITEM, SCORE, PACKED = 420, 1300, 16, 0.13
-"""Bytes of a row of the journal beside its reply, of a question in `items.jsonl`, and of a row of scores in Parquet;
-and what is left of a journal that is packed, as a share: as measured."""
+# As measured, with a million rows, or prompts of a million questions, where nothing else is said. Seconds are those of
+# one core.
+RESUME = 33e-6  # seconds a row, until a resumed run asks again
+KEY, CLIENT = 30, 0.1e9  # bytes that a client holds for each row that it knows, and without any
+MERGE, MERGED, BARE = 17e-6, 180, 0.07  # seconds and bytes a row, and gigabytes without any
+ANALYSE, COUNTED, READING = 9e-6, 130, 0.6  # the same, of 10**7 rows of scores, of which sixteen belong to a story
+DIVIDE, PLANNED = 57e-6, 390  # seconds a prompt, bytes a question
+ASK = 0.09e-3  # seconds a request, of the client
+ROW, ITEM, SCORE = 420, 1300, 16  # bytes: of a row beside its reply, a question in `items.jsonl`, a score in Parquet
+PACKED = 0.13  # what is left of a journal that is packed, as a share
 
 
 def measure_load(questions: Questions, requests: int | None = None) -> Workload:
@@ -313,7 +213,8 @@ def measure_load(questions: Questions, requests: int | None = None) -> Workload:
     requests: how many there are to be, with prompts like these; None for as many as these. A reply is expected to have
     one in EXPECTED of the tokens that it may have. Raises ContentError where a prompt cannot be rendered.
     """
-    (tokens,) = count_tokens(measure_prompts(questions), [0] * len(questions.items), 1, questions.repeats)
+    costs = [measure_prompts(questions.items, strategy) for strategy in questions.strategies]
+    (tokens,) = count_tokens(costs, [0] * len(questions.items), 1, questions.repeats)
     own = len(questions.items) * len(questions.strategies) * questions.repeats
     names = " and ".join(strategy.name for strategy in questions.strategies)
     return Workload(
@@ -349,7 +250,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             "time",
             hours,
             "h",
-            _hours(hours),
+            format_duration(hours * 3600),
             f"{load.requests:,} requests at {rate * nodes.nodes:,.1f} a second on {nodes.nodes:,} nodes, "
             f"{nodes.lost:.0%} of them asked twice as nodes fail, and {nodes.start_minutes:g} minutes for the server "
             f"of each part to start ({starts:,} parts a node); how long a cluster's queue makes wait is not known",
@@ -370,7 +271,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             "parts",
             f"{parts:,} of {rows:,} requests each",
             f"none of more than {nodes.part_rows:,} rows, or of more than {nodes.part_hours:g} h, so that a node that "
-            f"is slow or fails does not hold up the end; a part takes {_hours(rows / rate / 3600)}, and its resume "
+            f"is slow or fails does not hold up the end; a part takes {format_duration(rows / rate)}, and its resume "
             f"{rows * RESUME:,.0f} s",
             ("--part-rows", "--part-hours"),
         ),
@@ -469,7 +370,7 @@ def _single_core_steps(load: Workload) -> Iterator[Figure]:
             "scored and analysed as they are",
         ),
     ):
-        text = f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory"
+        text = f"{format_duration(seconds)} of one core, and {memory:,.1f} GB of memory"
         yield Figure(name, memory, "GB", text, why, ("--requests",))
 
 
@@ -482,25 +383,10 @@ def _disk(load: Workload) -> Figure:
         "disk",
         (journal + items + scores) / 1e9,
         "GB",
-        f"{_bytes(journal)} of journals ({_bytes(journal * PACKED)} once packed), {_bytes(items)} of questions, "
-        f"{_bytes(scores)} of scores",
+        f"{format_bytes(journal)} of journals ({format_bytes(journal * PACKED)} once packed), "
+        f"{format_bytes(items)} of questions, {format_bytes(scores)} of scores",
         f"a row has {ROW} bytes and {BYTES_A_TOKEN} for each reply token, packed {PACKED:.0%} of that; a question "
         f"{ITEM:,} bytes, {load.per_item:g} requests about each; a row of scores {SCORE}. Merging takes the journals "
         "and the questions once more",
         ("--reply-tokens",),
     )
-
-
-def _hours(hours: float) -> str:
-    """A time in words."""
-    if hours < 1:
-        return f"{hours * 60:,.0f} min"
-    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days ({hours:,.0f} h)"
-
-
-def _bytes(count: float) -> str:
-    """A number of bytes in words."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count / 1e3:,.0f} kB"

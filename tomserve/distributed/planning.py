@@ -22,12 +22,14 @@ import numpy.typing as npt
 from tomserve._version import __version__
 from tomserve.content import files
 from tomserve.content.paths import PARTS_ENDING, run_name
-from tomserve.distributed.cost import BYTES_A_TOKEN, PromptCost, count_tokens, measure_prompts
+from tomserve.distributed.cost import count_tokens, item_weights
 from tomserve.distributed.shards import FILE, ITEMS, MOST, PartRecord, ShardOptions, Shards, find_folder, part_folder
+from tomserve.engine.prompt_tokens import BYTES_A_TOKEN
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.items import write_chunks
 from tomserve.runs import planning
+from tomserve.runs.cost import PromptCost, measure_prompts
 from tomserve.runs.item_store import sort_places
 from tomserve.runs.manifest import AskedStrategy
 from tomserve.runs.planning import EvalOptions, Plan, manifest_fields
@@ -132,10 +134,13 @@ class _Units:
         items = made.questions.items
         self._made = made
         listener.message(f"looking at the prompts of {len(items):,} questions")
-        self.costs = measure_prompts(made.questions, lambda done: listener.message(f"{done:,} prompts looked at"))
+        self.costs = [
+            measure_prompts(items, strategy, lambda done: listener.message(f"{done:,} prompts looked at"))
+            for strategy in made.questions.strategies
+        ]
         self._owners = self._find_owners()
         first = self.costs[0]
-        weights = sum(cost.weights(made.questions.repeats) for cost in self.costs)
+        weights = sum(item_weights(cost, made.questions.repeats) for cost in self.costs)
         owned = np.zeros(len(items), dtype=np.int64)
         np.add.at(owned, self._owners, weights)
         self.originals, self.sharing = self._in_order(first)

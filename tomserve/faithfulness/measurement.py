@@ -32,7 +32,7 @@ from tomserve.faithfulness.model_access import (
     single_turn,
     usual_ways,
 )
-from tomserve.faithfulness.plan import PlanCost, PlannedQuestion
+from tomserve.faithfulness.plan import PlannedQuestion
 from tomserve.faithfulness.settings import AUTO, BOTH, EDIT_PROBE, LIMIT, PROBES, Connection, Settings
 from tomserve.faithfulness.source_run import (
     Chain,
@@ -62,6 +62,7 @@ from tomserve.items import Item
 from tomserve.prompting.conversation import Asker
 from tomserve.runs import journal
 from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, is_finished
+from tomserve.runs.cost import Figure
 from tomserve.runs.evaluation import Servers
 from tomserve.runs.grader import Reader, check_chat, find_reader
 from tomserve.runs.journal import Journal, read_rows, row_identity
@@ -354,7 +355,7 @@ class MeasurementResult:
     cached: float | None = None  # the share of them that the server had in its cache, None where it does not tell
 
 
-def preview(settings: Settings) -> PlanCost:
+def preview(settings: Settings) -> list[Figure]:
     """What a measurement would ask, counted without any server. Raises ConfigError as `measure` does."""
     source = read_source(settings.run, settings.strategies, settings.where)
     both = settings.shown == BOTH

@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 
 from tomserve import content
+from tomserve.engine.prompt_tokens import estimate_tokens
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.chains import Count, write_beginning
 from tomserve.faithfulness.hints import HintedTurn
-from tomserve.faithfulness.plan import estimate_tokens
 from tomserve.faithfulness.settings import AUTO, Connection, Settings
 from tomserve.faithfulness.source_run import Chain, SourceRun, turn_place
 from tomserve.faithfulness.table import CALL, LABELS, PREFILL

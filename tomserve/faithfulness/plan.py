@@ -16,6 +16,7 @@ import polars as pl
 
 from tomserve.benchmarks import Benchmark
 from tomserve.content import files
+from tomserve.engine.prompt_tokens import estimate_tokens
 from tomserve.errors import ConfigError, JournalError
 from tomserve.faithfulness import edits
 from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
@@ -37,6 +38,7 @@ from tomserve.faithfulness.table import (
 )
 from tomserve.items import EVERY, Item, where
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.cost import Figure, measure_prompts
 
 FILE, HOW = "planned.jsonl", "how.json"
 """The files of a run's folder of work: the plan, and how the server holds replies that are begun."""
@@ -136,14 +138,6 @@ Paraphrases = Mapping[tuple[str, str], str]
 ONLY_VERDICT = "nothing would be left of the chain but its verdict"
 """Why a chain cannot be shown without its verdict."""
 
-CHARACTERS_A_TOKEN = 4.0
-"""How many characters a token of English text has, for a count without a tokenizer."""
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, where no server counts them."""
-    return max(1, round(len(text) / CHARACTERS_A_TOKEN)) if text else 0
-
 
 def make_plan(
     source: SourceRun,
@@ -193,39 +187,41 @@ def _plan(
     return PlannedQuestion(item, strategy, kind, made.condition, shown, made.implied, text)
 
 
-@dataclass(frozen=True)
-class PlanCost:
-    """What a measurement would ask."""
-
-    requests: Mapping[str, int]  # by kind
-    chains: Mapping[str, int]  # by strategy
-    left_out: int  # edits and hints that cannot be made
-
-    @property
-    def total(self) -> int:
-        """How many requests there are in all."""
-        return sum(self.requests.values())
-
-    def lines(self) -> list[str]:
-        """The same in words, a line each."""
-        chains = ", ".join(f"{count:,} of {name}" for name, count in self.chains.items())
-        named = {EDIT: "after edited chains", HINT: "with hints", PREDICTION: "to the predicting model"}
-        parts = ", ".join(f"{self.requests[kind]:,} {words}" for kind, words in named.items() if kind in self.requests)
-        return [
-            f"chains: {chains or 'none'}",
-            f"requests: {self.total:,} ({parts or 'none'})",
-            f"edits and hints that cannot be made: {self.left_out:,}",
-        ]
-
-
-def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int]) -> PlanCost:
+def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int]) -> list[Figure]:
     """What a plan asks. calls: how many requests a whole reply takes, by strategy (a hint asks for one)."""
     asked = [one for one in planned if one.is_asked]
     requests: Counter[str] = Counter()
     for one in asked:
         requests[one.kind] += calls.get(one.strategy, 1) if one.kind == HINT else 1
     chains = Counter(strategy for strategy, _ in dict.fromkeys((one.strategy, one.item) for one in asked))
-    return PlanCost(dict(requests), dict(chains), len(planned) - len(asked))
+    named = {EDIT: "after edited chains", HINT: "with hints", PREDICTION: "to the predicting model"}
+    parts = ", ".join(f"{requests[kind]:,} {words}" for kind, words in named.items() if kind in requests)
+    left_out = len(planned) - len(asked)
+    return [
+        Figure(
+            "chains",
+            chains.total(),
+            "chains",
+            ", ".join(f"{count:,} of {name}" for name, count in chains.items()) or "none",
+            "those of the run that can be read, drawn evenly over its stories",
+            ("--strategy", "--where", "--limit"),
+        ),
+        Figure(
+            "requests",
+            requests.total(),
+            "requests",
+            f"{requests.total():,} ({parts or 'none'})",
+            "one for each chain, edit and way of showing it, as many as a reply takes for each hint",
+            ("--probe", "--edit", "--shown", "--predictor"),
+        ),
+        Figure(
+            "edits and hints that cannot be made",
+            left_out,
+            "edits and hints",
+            f"{left_out:,}",
+            "the chain has nothing that such an edit or hint could change",
+        ),
+    ]
 
 
 def estimate_costs(
@@ -251,8 +247,7 @@ def estimate_costs(
     rows = []
     for strategy in loaded:
         chains = min(len(wanted), LIMIT)
-        prompts = [sum(estimate_tokens(m["content"]) for m in strategy.turn(item).messages) for item in wanted]
-        tokens = sum(prompts) / max(1, len(prompts)) * chains * models
+        tokens = measure_prompts(wanted, strategy).tokens / max(1, len(wanted)) * chains * models
         calls = strategy.turns or strategy.calls
         edited, hinted = len(EDITS) * chains * models, len(HINTS) * chains * calls * models
         rows.append(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from tomserve.content.text import sanitize
+from tomserve.content.text import format_duration, sanitize
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting.table_layout import Terminal
 from tomserve.runs.progress import LOUD
@@ -252,7 +251,7 @@ class MeasureScreen:
         if name and not self._quiet:
             counted = f"{self._done:,}" if self._done >= self._total else f"{self._done:,} of {self._total:,}"
             failed = f", {self._failures:,} failed" if self._failures else ""
-            self._line(f"{name}: {counted} in {duration(self._seconds)} ({self._rate:.3g}/s){failed}")
+            self._line(f"{name}: {counted} in {format_duration(self._seconds)} ({self._rate:.3g}/s){failed}")
 
     @property
     def _seconds(self) -> float:
@@ -268,27 +267,12 @@ class MeasureScreen:
         if self._failures:
             parts.append(f"{self._failures:,} failed")
         if self._done and self._seconds >= SETTLED and self._done < self._total:
-            parts.append(f"about {duration((self._total - self._done) / self._rate)} left")
+            parts.append(f"about {format_duration((self._total - self._done) / self._rate)} left")
         return ", ".join(parts)
 
     def _line(self, text: str) -> None:
         # It may quote a stranger's file, so it must not be able to control the terminal.
         self._console.print(sanitize(text), markup=False, highlight=False, soft_wrap=not self._console.is_terminal)
-
-
-def duration(seconds: float) -> str:
-    """A time as a reader wants it: seconds below two minutes, else minutes, else hours and minutes.
-
-    >>> duration(7.4), duration(150), duration(7300)
-    ('7 s', '2 min 30 s', '2 h 1 min')
-    """
-    whole = timedelta(seconds=round(seconds))
-    minutes, rest = divmod(int(whole.total_seconds()), 60)
-    if minutes < 2:
-        return f"{int(whole.total_seconds())} s"
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 class ScoringBar:

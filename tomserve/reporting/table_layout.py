@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tomserve.content.text import sanitize
+from tomserve.runs.cost import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,15 @@ def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) 
     first, *more = Text(sanitize(text), style=style).wrap(console, min(console.width, PROSE) - hanging)
     for line in (first, *(Text(" " * hanging) + rest for rest in more)):
         console.print(line, soft_wrap=True)
+
+
+def print_figures(figures: Sequence[Figure], console: Console) -> None:
+    """Print the figures of a plan, each with what it rests on and the options that change it."""
+    for figure in figures:
+        print_prose(f"{figure.name}: {figure.text}", console, "bold", hanging=2)
+        changed = f" ({', '.join(figure.options)})" if figure.options else ""
+        print_prose(f"  {figure.why}{changed}", console, "dim", hanging=2)
+    print_prose("In brackets stand the options that change a figure.", console)
 
 
 def print_entry(head: Text, text: str, console: Console) -> None:

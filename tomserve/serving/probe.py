@@ -16,7 +16,7 @@ import httpx
 import orjson
 
 from tomserve.engine.network import certificates, proxy_for, tls_advice
-from tomserve.engine.prompt_tokens import Truncation, describe_truncation
+from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
 from tomserve.engine.redact import MASKED, Redactor, clean_text
 from tomserve.engine.retry import RetryPolicy, announced_wait
 from tomserve.engine.transport import MAX_HEAD, MOST_TOKENS, UNENCODED, Reply, decompress, error_text, parse_retry_after
@@ -90,8 +90,7 @@ _MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loadi
 
 
 CHECKED_PROMPTS = 8
-"""How many of the longest prompts, by characters and with room for their replies, are counted in tokens."""
-_BYTES_A_TOKEN = 4  # an estimate that only ranks prompts; the server's own count decides
+"""How many of the longest prompts, by estimate and with room for their replies, are counted in tokens."""
 LONGEST_ID = 1000  # characters that the name of a model may have
 LONGEST_TOLD = 300
 """Characters that are kept of what else a server says of itself, and shown of what it says when it refuses."""
@@ -357,8 +356,8 @@ class Probe:
         if limit is None:
             return None
 
-        def size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:  # roughly, in characters
-            return sum(len(message["content"]) for message in prompt[2]) + _BYTES_A_TOKEN * prompt[3]
+        def size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:  # roughly; the server's count decides
+            return sum(estimate_tokens(message["content"]) for message in prompt[2]) + prompt[3]
 
         longest: int | None = None
         other = " or --thinking" if extra and "thinking_token_budget" in extra else ""

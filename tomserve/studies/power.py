@@ -22,6 +22,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item, where
 from tomserve.items.draw import limit_items
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.cost import measure_prompts
 from tomserve.stats.clusters import ArmSums, unit_means
 from tomserve.stats.equivalence import units_for_margin
 from tomserve.stats.power import (
@@ -39,7 +40,6 @@ from tomserve.studies.answer_rows import BASELINE, prepare_rows
 from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
 from tomserve.studies.people import CLASS, NONE, people_answers
 
-CHARACTERS_A_TOKEN = 4
 # Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
 # tells.
 SD = (0.2, 0.4)
@@ -91,18 +91,14 @@ def plan_study(
     later, free = any(one.is_multi_turn for one in loaded), any(one.turns is None for one in loaded)
     tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
     for strategy in loaded:
-        first = [
-            strategy.conversation(item).open if strategy.is_multi_turn else [strategy.turn(item)] for item in items
-        ]
-        lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
-        requests = max(len(lengths), len(items) * (strategy.turns or 1))
+        first = measure_prompts(items, strategy)
         cost.append(
             {
                 "strategy": strategy.name,
-                "requests": requests * times,
+                "requests": max(first.requests, len(items) * (strategy.turns or 1)) * times,
                 **({"requests at most": len(items) * strategy.calls * times} if free else {}),
-                tokens_column: sum(lengths) // CHARACTERS_A_TOKEN * times,
-                "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
+                tokens_column: first.tokens * times,
+                "longest prompt": first.longest,
                 "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * times,
             }
         )

@@ -13,24 +13,9 @@ from fastapi.responses import HTMLResponse
 from tomserve import __version__
 from tomserve.content import pages
 from tomserve.content.paths import code_digest
-from tomserve.content.text import escape_hidden, sanitize
+from tomserve.content.text import escape_hidden, format_bytes, format_duration, sanitize
 from tomserve.reporting.html.page import ASSETS
-from tomserve.reporting.progress import duration
 from tomserve.web.accounts import Person
-
-UNITS = ("bytes", "kB", "MB", "GB", "TB")
-
-
-def size(count: float) -> str:
-    """A number of bytes as people say it, in powers of 1,000.
-
-    >>> size(999), size(1_530_000)
-    ('999 bytes', '1.5 MB')
-    """
-    unit = 0
-    while count >= 999.5 and unit < len(UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.0f} {UNITS[unit]}" if unit == 0 or count >= 99.5 else f"{count:.1f} {UNITS[unit]}"
 
 
 def lasting(seconds: float | None) -> str:
@@ -41,7 +26,7 @@ def lasting(seconds: float | None) -> str:
     """
     if seconds is None:
         return ""
-    return "under a second" if seconds < 0.5 else duration(seconds)
+    return "under a second" if seconds < 0.5 else format_duration(seconds)
 
 
 def rate(per_second: float | None) -> str:
@@ -105,7 +90,7 @@ def _environment() -> Any:
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
     environment.filters["cut"] = _cut
-    environment.filters |= {"size": size, "lasting": lasting, "rate": rate, "moment": moment}
+    environment.filters |= {"size": format_bytes, "lasting": lasting, "rate": rate, "moment": moment}
     return environment
 
 

@@ -52,7 +52,7 @@ class Plan:
     words, "" where nothing is. variants: how many of them there are besides; again: how many questions are asked
     again by the noise check. requests: all that is sent. fewest: whether there may be more, as a program decides how
     many turns a conversation has. about: whether variants were counted on a part of the questions. prompt_tokens:
-    estimated at four characters a token; first_turns: whether these are those of first turns alone. reply_tokens: the
+    about; first_turns: whether these are those of first turns alone. reply_tokens: the
     most that replies may have. longest: tokens of the longest prompt. comparisons: what could be found.
     """
 

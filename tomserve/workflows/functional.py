@@ -18,12 +18,13 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.causal import checkpoints
-from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup, plan_experiment, tokens_of
+from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup, plan_experiment
 from tomserve.causal.settings import ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.engine import transports
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
 from tomserve.reporting.html.report import write_report
+from tomserve.runs.cost import measure_prompts
 from tomserve.runs.evaluation import EvalResult, Servers
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions, Plan, make_plan
@@ -529,13 +530,14 @@ def estimate_cost(plan: FunctionalPlan, gpus: int | None = None) -> Iterator[str
         yield f"no mechanism is measured, {why}; the score is FToM_BS"
         return
     try:
-        lines = plan_experiment(plan.settings_for(weights), plan.hardware, gpus).lines()
+        figures = plan_experiment(plan.settings_for(weights), plan.hardware, gpus)
     except TomserveError as error:
         if plan.weights is not None:
             raise
-        lines = [f"cannot be estimated before they are on this machine ({error})"]
-    yield f"a measurement inside {weights}: {lines[0]}"
-    yield from (f"  {line}" for line in lines[1:])
+        yield f"a measurement inside {weights}: cannot be estimated before they are on this machine ({error})"
+        return
+    yield f"a measurement inside {weights}:"
+    yield from (f"  {figure.name}: {figure.text} ({figure.why})" for figure in figures)
 
 
 def _describe_requests(made: Plan) -> str:
@@ -545,12 +547,8 @@ def _describe_requests(made: Plan) -> str:
     originals, variants = len(made.varied.originals), len(questions.items) - len(made.varied.originals)
     again = len(made.again.items) * len(questions.strategies)
     sample = [questions.items[place] for place in range(0, len(questions.items), 1 + len(questions.items) // SAMPLE)]
-    prompts, replies = 0.0, 0
-    for strategy in questions.strategies:
-        for item in sample:
-            turn = strategy.turn(item)
-            prompts += tokens_of(turn)
-            replies += turn.max_tokens
+    costs = [measure_prompts(sample, strategy) for strategy in questions.strategies]
+    prompts, replies = sum(one.tokens for one in costs), sum(one.reply * one.requests for one in costs)
     share = (every + again) / max(1, len(sample) * len(questions.strategies))
     return (
         f"{originals:,} questions with {variants:,} variants ({', '.join(VARIANTS)}), by "
