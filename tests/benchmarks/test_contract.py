@@ -276,6 +276,7 @@ FAULTS = [
     ("fantom", "*_accessible_full*first*", r",Ian believes.*", ",c", ":10: gt_answer: is 'c'; expected one of answer_choices"),
     ("mmtom", "*.json", "Question:", "", ":1: question: is"),
     ("mmtom", "*.json", "\"answer\": \"a\"", "\"answer\": \"c\"", ":1: answer: is 'c'; expected one of a, b; take Benchmark/questions.json of"),
+    ("mmtom", "*.json", "\"answer\": \"a\"", "\"answer\": \"\"", ":1: answer: is ''; expected one of a, b"),
     ("mmtom", "*.json", "1.1", "3.1", ":1: question_type: is 3.1; expected one of 1.1, 1.2"),
     ("mumatom", "*.json", "\"answers\"", "\"replies\"", "11.answers: is"),
     ("mumatom", "*.json", "B\\) When", "B When", "11.questions.1: "),

@@ -41,7 +41,7 @@ def story(name: str, scenes: int) -> dict[str, Any]:
     dialogues: list[Any] = [
         [{short: "Look at this."}, {"Neighbour": "Oh dear."}],
         {short: "It will do.", "Neighbour": "Will it?"},
-        [{"speaker": "Neighbour", "line": "Shall I help?"}, {short: "Please do."}],
+        [{"line": "Shall I help?", "speaker": "Neighbour"}, {short: "Please do."}],
         f"{short}: Hold on.\nNeighbour: I do.",
     ]
     told = {}

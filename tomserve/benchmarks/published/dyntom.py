@@ -62,8 +62,7 @@ def trial_folders(path: Path | None) -> list[Path]:
     if (path / STORY).is_file():
         return [path]
     for place in (path, path / SOURCE.file):
-        found = [one for one in place.iterdir() if _TRIAL.fullmatch(one.name)] if place.is_dir() else []
-        if found:
+        if found := [one for one in place.glob("trial*") if _TRIAL.fullmatch(one.name)]:
             return sorted(found, key=lambda one: int(one.name.removeprefix("trial")))
     raise SOURCE.place(path).error(f"holds no folder such as trial50 with a {STORY}")
 
@@ -91,7 +90,7 @@ def scene_lines(scene: Record) -> list[str]:
         for turn in dialogue if isinstance(dialogue, list) else [dialogue]:
             if not isinstance(turn, dict) or not all(isinstance(words, str) for words in turn.values()):
                 raise scene.place.at("dialogue").wrong(turn, "an object of a speaker and what is said")
-            pairs = [turn.values()] if list(turn) == ["speaker", "line"] else turn.items()
+            pairs = [(turn["speaker"], turn["line"])] if turn.keys() == {"speaker", "line"} else turn.items()
             said += [f"{speaker}: {words}" for speaker, words in pairs]
     found = [line for one in said if (line := one_line(one))]
     if not found:
@@ -130,7 +129,8 @@ def _item(trial: str, name: str, asked: Record, story: tuple[str, ...], scenes: 
     if not 1 <= int(number) <= scenes:
         raise asked.place.at("question").error(f"asks about scene {number} of {scenes}")
     texts = []
-    for letter, option in zip(string.ascii_lowercase, asked.take("options", list, "a list of texts"), strict=False):
+    for place, option in enumerate(asked.take("options", list, "a list of texts")):
+        letter = chr(ord("a") + place)
         parts = _OPTION.fullmatch(option) if isinstance(option, str) else None
         if parts is None or parts[1] != letter or not (text := one_line(parts[2])):
             raise asked.place.at("options").wrong(option, f"a text that begins with '{letter}. '")
@@ -300,10 +300,16 @@ def trial_bytes(folder: Path) -> bytes:
 
 def differences(path: Path | None) -> list[str]:
     """How the trials differ from those of the known commit, with the names of some that do."""
-    held = {folder.name: trial_bytes(folder) for folder in trial_folders(path)}
-    said = SOURCE.differences(held.values(), whole=len(held) > 1)
+    folders, digests = trial_folders(path), dict[str, str]()
+
+    def rows() -> Iterator[bytes]:
+        for folder in folders:
+            yield (held := trial_bytes(folder))
+            digests[folder.name] = row_digest(held)
+
+    said = SOURCE.differences(rows(), whole=len(folders) > 1)
     known = {digest for (digest,) in read_digests("dyntom")}
-    if strange := [name for name, data in held.items() if row_digest(data) not in known]:
+    if strange := [name for name, digest in digests.items() if digest not in known]:
         more = f" and {len(strange) - SHOWN:,} more" if len(strange) > SHOWN else ""
         said = [f"{said[0]}: {', '.join(strange[:SHOWN])}{more}"]
     return said

@@ -55,7 +55,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         if form is None or not (story := split_lines(form[1])):
             expected = "a story, then 'Question: ... (a) ... (b) ... Please respond with either a or b.'"
             raise row.wrong("question", expected)
-        answer, kind = row.choice("answer", "ab"), row.choice("question_type", TYPES)
+        answer, kind = row.choice("answer", ("a", "b")), row.choice("question_type", TYPES)
         question, *options = map(one_line, form.groups()[1:])
         if options[0].casefold() == options[1].casefold():
             raise row.wrong("question", "two different options")

@@ -99,7 +99,7 @@ def options(row: Record, language: str) -> list[str]:
 def right_letter(row: Record) -> str:
     """The letter of the right answer. Raises ContentError where it is none."""
     letter = row.text(ANSWER).rstrip(". ")
-    if letter not in LETTERS or not letter:
+    if letter not in [*LETTERS]:
         raise row.wrong(ANSWER, "one of A, B, C, D")
     return letter
 
