@@ -16,11 +16,11 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import orjson
@@ -43,14 +43,13 @@ SLICES = 4  # so often between two looks it is asked whether the server ends
 
 JOURNALS = ("responses.jsonl", "noise.jsonl")
 TAIL = 1 << 18  # so many bytes of the end of a journal, and of a log, are read at most
-ANSWERS, RECENT = 12, 50  # so many of the last answers are shown beside a run that goes on, and in their list
+ANSWERS = 12  # so many of the last answers are shown
 
 LOG_LINES = 80
 LONGEST_TEXT = 400
 """Characters of an answer, and of a line of the log, that are shown; the whole answer stands on its own page."""
 
 SHORTEST = 2.0  # seconds over which rows must have come for their rate to be told, as their times are whole seconds
-_PIECE = 1 << 22  # so many bytes are counted at a time, of a journal without a record of its progress
 
 
 class LatestAnswer(BaseModel, frozen=True):
@@ -110,128 +109,82 @@ def state_of(card: Card, *, running: bool, complete: bool, broken: bool = False)
     return "complete" if complete else "incomplete"
 
 
-class Follower:
-    """Looks at one run again and again; what has not changed is not read again.
-
-    folder, name: of the run. rows: how many rows it has, where somebody knows; otherwise those of a run without a
-    record of its progress are counted, which takes a while for a journal of gigabytes.
-    """
-
-    def __init__(self, folder: Path, name: str, rows: int | None = None) -> None:
-        self.folder, self.name, self._known = folder, name, rows
-        self._counted = 0
-        self._at = 0
-        self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
-
-    def status(self) -> RunStatus:
-        """What there is to see now. Everything unreadable is shown as missing."""
-        told = progress.read_progress(self.folder)
-        running = told.running if told is not None else progress.is_locked(self.folder)
-        card, said = Card(), ""
-        try:
-            card = run_index.read_card(self.folder)
-        except ConfigError as error:
-            said = str(error)
-        state = state_of(card, running=running, complete=not running and self._complete())
-        if card.job is not None and card.job.said:
-            said = card.job.said
-        elif told is not None and not running:
-            said = told.outcome
-        return RunStatus(
-            name=self.name,
-            state=state,
-            said=said,
-            following=running or (card.job is not None and card.job.state not in ENDED),
-            done=told.done if told is not None else self._rows(),
-            total=None if told is None else told.total,
-            progress=told,
-            answers=self._answers(),
-            log=self._lines("log.txt"),
-            console=self._lines("console.txt"),
-        )
-
-    def _complete(self) -> bool:
-        try:
-            manifest = Manifest.read(self.folder)
-        except ConfigError:
-            return False
-        return manifest is not None and bool(manifest.to_dict().get("complete"))
-
-    def _rows(self) -> int:
-        if self._known is not None:
-            return self._known
-        with contextlib.suppress(OSError, ConfigError), files.open_for_reading(self.folder / JOURNALS[0]) as file:
-            if os.fstat(file.fileno()).st_size < self._at:
-                self._counted = self._at = 0
-            file.seek(self._at)
-            while piece := file.read(_PIECE):
-                self._counted += piece.count(b"\n")
-                self._at += len(piece)
-        return self._counted
-
-    def _answers(self) -> tuple[LatestAnswer, ...]:
-        found = [one for name in JOURNALS for one in self._tail(name, _latest_answers)]
-        return tuple(sorted(found, key=lambda one: one.time, reverse=True)[:ANSWERS])
-
-    def _lines(self, name: str) -> str:
-        return "\n".join(self._tail(name, _log_lines))
-
-    def _tail(self, name: str, read: Any) -> Any:
-        try:
-            with files.open_for_reading(self.folder / name) as file:
-                status = os.fstat(file.fileno())
-                state = (status.st_ino, status.st_size)
-                if name in self._kept and self._kept[name][0] == state:
-                    return self._kept[name][1]
-                self._kept[name] = (state, read(last_lines(file, TAIL)))
-        except (OSError, ConfigError):
-            return ()
-        return self._kept[name][1]
+def look(folder: Path, name: str, rows: int = 0) -> RunStatus:
+    """What there is to see of a run now; everything unreadable is shown as missing. folder, name: of the run. rows: how
+    many rows it has, which is shown where no process has recorded its progress."""
+    told = progress.read_progress(folder)
+    running = told.running if told is not None else progress.is_locked(folder)
+    card, said = Card(), ""
+    try:
+        card = run_index.read_card(folder)
+    except ConfigError as error:
+        said = str(error)
+    state = state_of(card, running=running, complete=not running and _complete(folder))
+    if card.job is not None and card.job.said:
+        said = card.job.said
+    elif told is not None and not running:
+        said = told.outcome
+    answers = [one for journal in JOURNALS for one in latest_answers(folder / journal)]
+    return RunStatus(
+        name=name,
+        state=state,
+        said=said,
+        following=running or (card.job is not None and card.job.state not in ENDED),
+        done=told.done if told is not None else rows,
+        total=None if told is None else told.total,
+        progress=told,
+        answers=tuple(sorted(answers, key=lambda one: one.time, reverse=True)[:ANSWERS]),
+        log=_log(folder / "log.txt"),
+        console=_log(folder / "console.txt"),
+    )
 
 
-def last_lines(file: IO[bytes], size: int) -> list[bytes]:
-    """The lines in the last bytes of a file, but for the first where it is cut."""
-    start = max(0, os.fstat(file.fileno()).st_size - size)
-    file.seek(start)
-    return file.read(size).splitlines()[1 if start else 0 :]
+def _complete(folder: Path) -> bool:
+    try:
+        manifest = Manifest.read(folder)
+    except ConfigError:
+        return False
+    return manifest is not None and manifest.complete
 
 
-def last_rows(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    """The rows among the last lines of a journal, the newest first; what is no row is passed over."""
-    for line in reversed(lines):
+def last_lines(path: Path, size: int = TAIL) -> list[bytes]:
+    """The lines in the last bytes of a file, but for the first where it is cut; none where it cannot be read."""
+    try:
+        with files.open_for_reading(path) as file:
+            start = max(0, os.fstat(file.fileno()).st_size - size)
+            file.seek(start)
+            return file.read(size).splitlines()[1 if start else 0 :]
+    except (OSError, ConfigError):
+        return []
+
+
+def last_rows(journal: Path, size: int = TAIL) -> Iterator[dict[str, Any]]:
+    """The rows in the last bytes of a journal, the newest first; what is no row is passed over."""
+    for line in reversed(last_lines(journal, size)):
         with contextlib.suppress(orjson.JSONDecodeError):
             row = orjson.loads(line)
             if isinstance(row, dict) and isinstance(row.get("item"), str):
                 yield row
 
 
-def recent_answers(folder: Path) -> list[dict[str, Any]]:
-    """The last answers of a run that goes on, the newest first; none where they cannot be read."""
-    try:
-        with files.open_for_reading(folder / JOURNALS[0]) as file:
-            return [_answer(row).model_dump() for row in islice(last_rows(last_lines(file, 4 * TAIL)), RECENT)]
-    except (OSError, ConfigError):
-        return []
+def latest_answers(journal: Path, most: int = ANSWERS, size: int = TAIL) -> list[LatestAnswer]:
+    """The last answers in a journal, the newest first; none where it cannot be read."""
+    return [_answer(row) for row in islice(last_rows(journal, size), most)]
 
 
 def pace(folder: Path) -> float | None:
     """How many rows a second the run wrote, by the times of its last rows; None where these do not tell."""
     times = []
-    with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / JOURNALS[0]) as file:
-        for row in last_rows(last_lines(file, 4 * TAIL)):
-            if not row.get("reused") and (moment := read_moment(row.get("time"))):
-                times.append(moment.timestamp())
+    for row in last_rows(folder / JOURNALS[0], 4 * TAIL):
+        if not row.get("reused") and (moment := read_moment(row.get("time"))):
+            times.append(moment.timestamp())
     lasted = max(times) - min(times) if times else 0.0
     return len(times) / lasted if lasted >= SHORTEST else None
 
 
-def _log_lines(lines: list[bytes]) -> list[str]:
-    last = (line.decode("utf-8", "replace") for line in lines[-LOG_LINES:])
-    return [line[:LONGEST_TEXT] + " …" * (len(line) > LONGEST_TEXT) for line in last]
-
-
-def _latest_answers(lines: list[bytes]) -> list[LatestAnswer]:
-    return [_answer(row) for row in islice(last_rows(lines), ANSWERS)]
+def _log(path: Path) -> str:
+    last = (line.decode("utf-8", "replace") for line in last_lines(path)[-LOG_LINES:])
+    return "\n".join(line[:LONGEST_TEXT] + " …" * (len(line) > LONGEST_TEXT) for line in last)
 
 
 def _answer(row: Mapping[str, Any]) -> LatestAnswer:
@@ -252,17 +205,17 @@ def _answer(row: Mapping[str, Any]) -> LatestAnswer:
 
 
 async def events(
-    folder: Path, name: str, every: float = EVERY, ending: threading.Event | None = None
+    folder: Path, name: str, rows: int = 0, every: float = EVERY, ending: threading.Event | None = None
 ) -> AsyncIterator[RunStatus]:
-    """What is seen of a run, once at the beginning and then whenever it has changed, until nothing works on it and
+    """What `look` sees of a run, once at the beginning and then whenever it has changed, until nothing works on it and
     nothing waits to. The last one says so by `following`.
 
-    folder, name: of the run. every: seconds between two looks, so that no more events come than that. ending: set when
-    the server ends; then no more events come, whatever the run does.
+    every: seconds between two looks, so that no more events come than that. ending: set when the server ends; then no
+    more events come, whatever the run does.
     """
-    follower, before = Follower(folder, name), None
+    before = None
     while True:
-        seen = await asyncio.to_thread(follower.status)
+        seen = await asyncio.to_thread(look, folder, name, rows)
         if seen != before:
             yield seen
             before = seen

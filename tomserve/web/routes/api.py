@@ -172,14 +172,14 @@ STREAM: dict[int | str, dict[str, Any]] = {
 @routes.get("/progress/{name:path}", tags=["experiments"])
 def progress(line: VisibleRun) -> run_status.RunStatus:
     """How far a run is, with its last answers and the end of its log, whoever started it."""
-    return run_status.Follower(line.folder, line.name).status()
+    return run_status.look(line.folder, line.name, line.rows)
 
 
 @routes.get("/events/{name:path}", response_class=EventSourceResponse, responses=STREAM, tags=["experiments"])
 async def events(line: VisibleRun, request: Request) -> AsyncIterator[ServerSentEvent]:
     """The same as server-sent events, until the run has ended."""
     ending = workbench(request).ending
-    async for seen in run_status.events(line.folder, line.name, ending=ending):
+    async for seen in run_status.events(line.folder, line.name, line.rows, ending=ending):
         yield ServerSentEvent(data=seen.model_dump(mode="json"), event="progress", retry=2000)
     if not ending.is_set():
         yield ServerSentEvent(raw_data="ended", event="end")

@@ -189,7 +189,7 @@ PARTS = ("now", "actions", "answers", "log", "said")
 @router.get("/live/{name:path}")
 def live(line: VisibleRun, request: Request, person: Reader) -> HTMLResponse:
     """The page of a run that goes on, or waits, or has ended."""
-    seen = run_status.Follower(line.folder, line.name, line.rows).status()
+    seen = run_status.look(line.folder, line.name, line.rows)
     facts = (
         ("Model", line.model),
         ("Benchmark", line.benchmark),
@@ -205,7 +205,7 @@ async def events(line: VisibleRun, request: Request, person: Reader) -> AsyncIte
     known = workbench(request)
     before: dict[str, str] = {}
     until = time.monotonic() + LONGEST
-    async for seen in run_status.events(line.folder, line.name, ending=known.ending):
+    async for seen in run_status.events(line.folder, line.name, line.rows, ending=known.ending):
         shown = await run_in_threadpool(_shown, request, seen, line, person)
         for part in PARTS:
             html = render_text(request, f"live/{part}.html.j2", **shown).strip()
@@ -240,6 +240,8 @@ def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
     return [one.name for one in lines if one.of == seen.name and one.running]
 
 
+RECENT, RECENT_BYTES = 50, 1 << 20  # answers of a run that goes on that are listed; bytes of its journal that are read
+
 OUTCOMES = {
     "right": "right",
     "wrong": "wrong",
@@ -273,7 +275,8 @@ def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
         "without": answer_index.NONE,
     }
     if line.running:
-        shown["recent"] = run_status.recent_answers(line.folder)
+        found = run_status.latest_answers(line.folder / "responses.jsonl", RECENT, RECENT_BYTES)
+        shown["recent"] = [one.model_dump() for one in found]
     elif line.kind and not line.broken:
         if request.query_params.get("again") == "1":
             background.compute("answers", line.folder, again=True)
