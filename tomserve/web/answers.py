@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
-from tomserve import benchmarks, content
+from tomserve import benchmarks
 from tomserve.content import files
 from tomserve.content.paths import run_name
 from tomserve.engine.request import Identity, Request
@@ -26,13 +26,13 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.reporting.html.transcripts import MOST
 from tomserve.runs import journal, runfolder
 from tomserve.runs.conversations import Conversations
-from tomserve.runs.manifest import AskedStrategy, Manifest
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
 from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.status import OK, UNFINISHED
 from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of, open_table
-from tomserve.web.background import Result, stamp
+from tomserve.web.background import Result
 from tomserve.web.items import Sentence, sentences, stated_labels
 
 
@@ -57,7 +57,7 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
     if any(isinstance(row.get("person"), str) for row in rows):
         return (), "A person was asked, by a form."
     asked = manifest.strategies.get(name)
-    strategy = None if asked is None else _strategy(name, asked, manifest)
+    strategy = None if asked is None else find_same_strategy(name, asked, manifest)
     if strategy is None:
         return (), (
             "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
@@ -85,25 +85,6 @@ def requests_of(
         if strategy.is_multi_turn and (row := replies.get(request.identity.turn)) is not None:
             waiting += conversations.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
     return made
-
-
-_known: dict[bytes, Strategy | None] = {}
-_MOST = 64
-
-
-def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy | None:
-    """The strategy of today that asks what that one of the run asked; kept for as long as no file of any strategy
-    changes, since looking for one costs a tenth of a second."""
-    folders = (root / "prompts" for root in content.roots())
-    paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
-    state = [[str(path), stamp(path)] for path in paths]
-    sampling = manifest.sampling.get("thinking_token_budget")
-    key = orjson.dumps([name, asked.model_dump(mode="json"), manifest.preset, sampling, state])
-    if key not in _known:
-        if len(_known) >= _MOST:
-            _known.clear()
-        _known[key] = find_same_strategy(name, asked, manifest)
-    return _known[key]
 
 
 def _prompt(request: Request, key: Any) -> Prompt:

@@ -34,42 +34,34 @@ MATTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison could find. name: what is compared. units: such as "34 stages". effect: the smallest true
-    difference of shares, from 0 to 1, that four studies of five find, where its class alone is affected; None where
-    there are too few units. sd: how much the units' differences are assumed to spread."""
+    """What a comparison could find."""
 
-    name: str
-    units: str
+    name: str  # what is compared
+    units: str  # such as "34 stages"
     effect: float | None
-    sd: float
+    """The smallest true difference of shares, from 0 to 1, that four studies of five find, where its class alone is
+    affected; None where there are too few units."""
+    sd: float  # how much the units' differences are assumed to spread
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an experiment would send, and what it could show.
-
-    questions: how many are asked, without variants. every: how many the benchmark has. drawn: what is left out, in
-    words, "" where nothing is. variants: how many of them there are besides; again: how many questions are asked
-    again by the noise check. requests: all that is sent. fewest: whether there may be more, as a program decides how
-    many turns a conversation has. about: whether variants were counted on a part of the questions. prompt_tokens:
-    about; first_turns: whether these are those of first turns alone. reply_tokens: the
-    most that replies may have. longest: tokens of the longest prompt. comparisons: what could be found.
-    """
+    """What an experiment would send, and what it could show."""
 
     benchmark: str
     strategies: tuple[str, ...]
-    questions: int
-    every: int
-    drawn: str
-    variants: int
-    again: int
-    requests: int
-    fewest: bool
-    about: bool
-    prompt_tokens: int
-    first_turns: bool
-    reply_tokens: int
-    longest: int
+    questions: int  # that are asked, without variants
+    every: int  # that the benchmark has
+    drawn: str  # what is left out, in words
+    variants: int  # that are asked besides
+    again: int  # questions that the noise check asks again
+    requests: int  # all that is sent
+    fewest: bool  # whether there may be more, as a program decides how many turns a conversation has
+    about: bool  # whether variants were counted on a part of the questions
+    prompt_tokens: int  # about so many
+    first_turns: bool  # whether these are those of first turns alone
+    reply_tokens: int  # the most that replies may have
+    longest: int  # tokens of the longest prompt
     comparisons: tuple[Comparison, ...]
 
     def sentence(self) -> str:
