@@ -186,16 +186,17 @@ class Wording:
         blanks: dict[str, Any] = match.groupdict()
         if (kind := KINDS.get(self.sort)) is None:
             word = blanks.pop("a", None) or blanks.pop("their", None) or "the"
-            event: Event = Distractor(**blanks, verb=f"{self.sort} {word}")
-        else:
-            if kind is Enter:
-                blanks["agents"] = tuple(re.split(", | and ", blanks["agents"]))
-            elif kind in (Exit, Stay) and "room" not in blanks:
-                if blanks["agent"] not in rooms:
-                    return None
-                blanks["room"] = rooms[blanks["agent"]]
-            event = kind(**blanks | {name: bool(blanks[name]) for name in ("the", "now") if name in blanks})
-        return event if event.text(self) == text else None  # the patterns are a little wider ("A, B entered")
+            return Distractor(**blanks, verb=f"{self.sort} {word}")
+        if kind is Enter:
+            event = Enter(tuple(re.split(", | and ", blanks["agents"])), blanks["room"])
+            return event if event.text(self) == text else None  # the pattern is a little wider: "A, B entered"
+        if kind is Claim or kind is Tell:
+            blanks |= {name: bool(blanks[name]) for name in ("the", "now") if name in blanks}
+        elif "room" not in blanks and kind in (Exit, Stay):
+            if blanks["agent"] not in rooms:
+                return None
+            blanks["room"] = rooms[blanks["agent"]]
+        return kind(**blanks)
 
 
 WORD = r"[\w'-]+"
