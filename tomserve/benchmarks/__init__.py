@@ -67,13 +67,7 @@ _loaded: dict[str, Benchmark] = {}
 
 def names() -> list[str]:
     """The names of all benchmarks of this package, sorted."""
-    return list(_names())
-
-
-@cache
-def _names() -> tuple[str, ...]:
-    """The same, listed once: reports and scores ask for the benchmark of every item."""
-    return tuple(sorted(modules()))
+    return sorted(modules())
 
 
 def get(name: str | None = None) -> Benchmark:
@@ -94,7 +88,7 @@ def get(name: str | None = None) -> Benchmark:
 def find(name: str) -> Benchmark | None:
     """The benchmark of that name, from this package or from a file that this process has loaded; None for any other,
     as the author of an item may call its benchmark anything."""
-    return _loaded.get(name) or (_built_in(name) if name in _names() else None)
+    return _loaded.get(name) or (_built_in(name) if name in modules() else None)
 
 
 def load(

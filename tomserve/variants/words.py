@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from tomserve.content.validation import SAFE_LOADER
+
 
 @cache
 def english() -> Mapping[str, Any]:
     """The lists of words and names of english.yaml, by their names."""
-    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("english.yaml").read_text("utf-8"))
+    text = Path(__file__).with_name("english.yaml").read_text("utf-8")
+    found: dict[str, Any] = yaml.load(text, SAFE_LOADER)
     return found
 
 
@@ -29,8 +32,6 @@ def word_set(name: str) -> frozenset[str]:
     """The words of one of these lists."""
     return frozenset(english()[name].split())
 
-
-_PLURALS: Mapping[str, str] = english()["plurals"]
 
 _SINGULAR = ("gas", "atlas", "canvas", "thermos", "chaos", "pampas")
 """Singulars that look like plurals, by the end of the word."""
@@ -42,9 +43,15 @@ _DERIVED = ("ed", "d", "ing", "er", "ers", "ful", "fuls", "y", "let", "lets", "l
 _JOINED = ("hole", "holes", "box", "boxes", "man", "woman", "room", "maker", "keeper", "shop", "work", "board", "foil")
 
 
+def _plurals() -> Mapping[str, str]:
+    """Plurals that no rule gives, by the end of the word."""
+    found: dict[str, str] = english()["plurals"]
+    return found
+
+
 def plural(word: str) -> str:
     """The plural of a noun."""
-    for end, made in _PLURALS.items():
+    for end, made in _plurals().items():
         if word.endswith(end):
             return word[: -len(end)] + made
     if word.endswith("man"):
@@ -56,7 +63,7 @@ def plural(word: str) -> str:
 
 def looks_plural(word: str) -> bool:
     """Whether a noun has the ending of a plural."""
-    return word in _PLURALS.values() or bool(re.search(r"(?<![sui])s$", word) and not word.endswith(_SINGULAR))
+    return word in _plurals().values() or bool(re.search(r"(?<![sui])s$", word) and not word.endswith(_SINGULAR))
 
 
 def article(word: str) -> str:

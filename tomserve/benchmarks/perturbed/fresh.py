@@ -43,7 +43,7 @@ Option = TypeVar("Option")
 
 
 class _Names(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     schema_: Literal[1] = Field(alias="schema")
     she: list[Annotated[str, Field(min_length=2)]]
     he: list[Annotated[str, Field(min_length=2)]]
