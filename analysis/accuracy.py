@@ -78,11 +78,10 @@ def _countable(kind: pl.DataType) -> bool:
     return kind.is_numeric() or kind == pl.Boolean
 
 
-SAMPLES = "samples"
-"""The name of the table."""
+SAMPLES = "samples"  # the name of the table
 
+# What is right of a question that was asked several times, and the column that says so
 MEASURES = {"majority": "correct", "mean": "correct_mean", "any": "correct_any", "all": "correct_all"}
-"""What is right of a question that was asked several times, and the column that says so."""
 
 
 def sample_columns(scores: pl.LazyFrame) -> list[str]:
@@ -138,8 +137,7 @@ def _sample_records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[s
         }
 
 
-WAYS = ("recommended", baselines.EFFECTIVE, "published")
-"""The ways to count."""
+WAYS = ("recommended", baselines.EFFECTIVE, "published")  # the ways to count
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:

@@ -71,6 +71,7 @@ _MMTOM = "the leaderboard at chuanyangjin.com/mmtom-qa-leaderboard"
 _SEEN = "people saw the videos as well as the text"
 _UNEQUAL = "the average is the authors'"
 
+# The printed figures. A benchmark whose authors' figure could not be read in a public source has none.
 HUMAN_FIGURES = (
     QuotedFigure("dyntom", WHOLE, QUESTIONS, 0.777, _DYNTOM, _UNEQUAL),
     *(
@@ -88,7 +89,6 @@ HUMAN_FIGURES = (
     QuotedFigure("mmtom", "goal", QUESTIONS, 0.885, _MMTOM, _SEEN),
     QuotedFigure("mmtom", WHOLE, QUESTIONS, 0.930, _MMTOM, _SEEN),
 )
-"""The printed figures. A benchmark whose authors' figure could not be read in a public source has none."""
 
 
 def figure_of(benchmark: str) -> QuotedFigure | None:
@@ -103,8 +103,7 @@ def human_figures(benchmarks: set[str]) -> pl.DataFrame:
     return pl.DataFrame(rows).rename({"accuracy": "quoted"}, strict=False)
 
 
-CONSTANT = "constant"
-"""The kind of rules that give one sort of answer, whatever the story tells."""
+CONSTANT = "constant"  # the kind of rules that give one sort of answer, whatever the story tells
 
 NOBODY: Mapping[str, None] = dict.fromkeys(
     (
@@ -267,8 +266,7 @@ def published_table() -> pl.DataFrame:
     return published_tables.behaviour().with_columns(mean_of_tasks=pl.Series(means))
 
 
-FEW, SMALL = 20, 10
-"""Below so many clusters, and below so many questions of a type of task, a reader is warned."""
+FEW, SMALL = 20, 10  # below so many clusters, and below so many questions of a type of task, a reader is warned
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -364,10 +362,7 @@ QUESTION = "Does it do more than rules that follow nobody's mind?"
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """For each model B by strategy, and whether it is above the best simple rule in every benchmark.
-
-    tables: by name. context: what a guesser scores, which is in the tables already.
-    """
+    """For each model B by strategy, and whether it is above the best simple rule in every benchmark."""
     del context
     frame = tables.get("behaviour", pl.DataFrame())
     if "over_rule" not in frame.columns:
@@ -426,11 +421,7 @@ def _grounds(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table, of one benchmark or several. intervals: the way to count, recommended or published. Raises
-    ConfigError for a table that lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     found = task_rows(scores)
     listed = {"task_types": list(by_task(found, intervals)), "dimensions": list(by_dimension(found, intervals))}
     if intervals == "recommended":
@@ -454,10 +445,7 @@ STRATEGIES = TEXTS.figure("behaviour-strategies")
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects.
-
-    tables: by name. context: what a guesser scores, for which all shares are corrected already.
-    """
+    """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects."""
     del context
     made = [draw_figure(BENCHMARKS, lambda: _benchmarks(tables)), draw_figure(DIMENSIONS, lambda: _dimensions(tables))]
     return [*made, *([draw_figure(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
@@ -515,4 +503,3 @@ STUDY = Study(
     labels={"task": "task", "dimension": "dimension"},
     across=True,
 )
-"""The value by which tomserve knows the study."""

@@ -40,18 +40,14 @@ from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)
 
-PLAIN = ("vanilla", "bigtom_0shot")
-"""Strategies that ask for the answer alone."""
+PLAIN = ("vanilla", "bigtom_0shot")  # strategies that ask for the answer alone
 
-DESIRE = "backward_desire"
-"""The task that is not usable, and on which no verdict rests."""
+DESIRE = "backward_desire"  # the task that is not usable, and on which no verdict rests
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether both beliefs of a template are followed, what
     a false belief costs, and whether step-by-step reasoning helps.
-
-    tables: by name. context: what a guesser scores.
     """
     return model_verdicts(tables, context, lambda own: (*_both(own), *_harder(own)), "condition", PLAIN)
 
@@ -71,13 +67,13 @@ def _task(row: dict[str, object]) -> str:
     return f"{readable_name(row['strategy'])}, {readable_name(row['task'])}{said}"
 
 
+# The verdict by where all intervals lie: above chance (1), below it (-1), or holding it (0)
 _BOTH = {
     frozenset({1}): ("Yes, more often than by chance", GOOD),
     frozenset({-1}): ("No: more seldom than two blind guesses are", BAD),
     frozenset({0}): ("Not shown: no more often than two blind guesses are, as far as can be seen", OPEN),
     frozenset({-1, 0}): ("Not shown: nowhere more often than two blind guesses are", OPEN),
 }
-"""The verdict by where all intervals lie: above chance (1), below it (-1), or holding it (0)."""
 
 
 def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
@@ -99,6 +95,7 @@ def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     yield Card("Are the true and the false belief of a template both followed?", verdict, tone, tuple(grounds), remark)
 
 
+# The verdict by the signs of all differences, false minus true
 _HARDER = {
     frozenset({-1}): ("Yes: it answers with what is so more readily than with what is believed", BAD),
     frozenset({1}): ("No, true ones are: it leans to the state before the event", BAD),
@@ -106,7 +103,6 @@ _HARDER = {
     frozenset({-1, 0}): ("In some tasks or strategies", OPEN),
     frozenset({1, 0}): ("No; in some tasks or strategies true ones are", OPEN),
 }
-"""The verdict by the signs of all differences, false minus true."""
 
 
 def _harder(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
@@ -121,6 +117,7 @@ def _harder(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     yield Card("Are false beliefs harder than true ones?", verdict, tone, grounds, remark)
 
 
+# The columns that the tables need besides those of every score table, with their types
 COLUMNS: Mapping[str, Any] = {
     **dict.fromkeys(("task", "condition"), pl.String),
     **dict.fromkeys(("init_belief", "answer_place"), pl.Int64),
@@ -128,25 +125,19 @@ COLUMNS: Mapping[str, Any] = {
         ("named_first", "usable", "metric_official", "metric_official_after_answer", "metric_both_keys"), pl.Boolean
     ),
 }
-"""The columns that the tables need besides those of every score table, with their types."""
 
 ARMS = ("model", "strategy")
+# The conditions that have the right answer of a false belief, without a misleading event
 CONTROLS = ("false_control", "control")
-"""The conditions that have the right answer of a false belief, without a misleading event."""
 
-OFFICIAL = ("bigtom_0shot", "bigtom_cot")
-"""The authors' strategies: the answer alone, and reasoning first."""
+OFFICIAL = ("bigtom_0shot", "bigtom_cot")  # the authors' strategies: the answer alone, and reasoning first
 
+# What two conditions of a template have in common that are compared with each other
 PLACE = ("cluster", "task", "init_belief")
-"""What two conditions of a template have in common that are compared with each other."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows, kinds = baselines.rows_with_rules(scores, COLUMNS)
     shares = partial(baselines.shares_by, rows, kinds=kinds, intervals=intervals)
     made: dict[str, Iterable[Record]] = {
@@ -257,10 +248,7 @@ _ORDER = ("true_belief", "false_belief", "control", "true_control", "false_contr
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Both figures, the second where there are templates with both beliefs; one that cannot be drawn says why.
-
-    tables: by name. context: what a guesser scores, drawn as a line.
-    """
+    """Both figures, the second where there are templates with both beliefs; one that cannot be drawn says why."""
     found = [draw_figure(CONDITIONS, lambda: _conditions_figure(tables, context.chance))]
     return [*found, draw_figure(JOINT, lambda: _joint_figure(tables))] if "joint" in tables else found
 
@@ -309,4 +297,3 @@ STUDY = Study(
     strata=("task", "condition"),
     labels={"task": "task", "condition": "condition", "init_belief": "initial belief"},
 )
-"""The value by which tomserve knows the study."""

@@ -27,20 +27,14 @@ from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)
 
-SIZE = 16
-"""How many questions a bundle has."""
+SIZE = 16  # how many questions a bundle has
 
 DESIGN = ("stage", "perturbation", "scenario", "question_kind")
 _ARM = ["model", "strategy"]
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended (Wilson's interval over bundles) or published (the
-    interval of normal theory). Bundles of which a question was not asked are left out, as they cannot be judged. Raises
-    ConfigError for a table that lacks a column, and where no bundle was asked whole.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     kinds = baselines.RuleKinds.of(scores)
     rows = prepare_rows(scores, (*REQUIRED, *DESIGN, *kinds.columns), {"options": pl.Int64}).collect()
     bundles = _bundles(rows, kinds)
@@ -251,4 +245,3 @@ STUDY = Study(
     strata=("scenario", "question_kind"),
     labels={"perturbation": "Class", "stage": "Stage", "scenario": "Scenario", "question_kind": "Question"},
 )
-"""The value by which tomserve knows the study."""

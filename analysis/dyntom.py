@@ -39,8 +39,6 @@ TEXTS = Texts(__file__)
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether changes are told by more than their words,
     and whether step-by-step reasoning helps.
-
-    tables: by name. context: what a guesser scores.
     """
     return model_verdicts(tables, context, _follows, "form")
 
@@ -77,12 +75,12 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
 
 STATES = ("belief", "emotion", "intention", "action")
 
+# Percent right: for each of STATES the understanding (U) and the transformation (T), then the printed average
 PRINTED: dict[str, tuple[float, ...]] = {
     "human": (83.8, 77.6, 89.5, 78.7, 79.0, 73.8, 76.7, 76.3, 77.7),
     "GPT-4o": (80.9, 44.5, 91.7, 45.8, 87.5, 51.9, 95.1, 55.6, 64.0),
     "GPT-4o with CoT": (79.2, 44.5, 88.0, 47.6, 82.1, 46.6, 90.4, 49.6, 61.1),
 }
-"""Percent right: for each of STATES the understanding (U) and the transformation (T), then the printed average."""
 
 
 def published_states() -> pl.DataFrame:
@@ -105,23 +103,18 @@ def published_states() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+# The factors of the design that the tables need, with their types
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("task", "form", "state", "cause"), pl.String),
     **dict.fromkeys(("scene", "until_scene", "scenes", "options"), pl.Int64),
 }
-"""The factors of the design that the tables need, with their types."""
 
 ALL = "all"
-CONTROLS = ("dyntom_vanilla", "vanilla")
-"""What other strategies are compared with: the first of these that was asked."""
+CONTROLS = ("dyntom_vanilla", "vanilla")  # what other strategies are compared with: the first of these that was asked
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     every = rows.with_columns(state=pl.lit(ALL))
     shares = partial(baselines.shares_by, kinds=kinds, intervals=intervals, chance=True)
@@ -261,4 +254,3 @@ STUDY = Study(
     strata=("form", "state"),
     labels={"task": "task", "form": "form of the question", "state": "state", "scene": "scene"},
 )
-"""The value by which tomserve knows the study."""

@@ -19,14 +19,14 @@ from tomserve.studies.study import study_in_parts
 
 SHOWN = {"context": pl.String}
 HEARD = {**SHOWN, "accessible": pl.Boolean}
+# Percentages that the README of github.com/skywalker023/fantom prints for short contexts, of information that the
+# person missed: belief questions with choices, and ALL
 PRINTED = {
     "Human": ("93.8", "87.5"),
     "GPT-4-1106-preview": ("51.9", "0.2"),
     "GPT-3.5-turbo-1106": ("9.6", "0.2"),
     "Zephyr 7B beta": ("41.5", "0.2"),
 }
-"""Percentages that the README of github.com/skywalker023/fantom prints for short contexts, of information that the
-person missed: belief questions with choices, and ALL."""
 
 STUDY = study_in_parts(
     "fantom",

@@ -27,6 +27,7 @@ from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)
 
+# The classes of each task's answers
 CLASSES = {
     "location_coarse": ("Yes", "No"),
     "location_fine": ("original", "new"),
@@ -34,17 +35,15 @@ CLASSES = {
     "accessibility": ("less accessible", "equally accessible", "more accessible"),
     "attitude": ("positive", "neutral", "negative"),
 }
-"""The classes of each task's answers."""
 
+# Which classes the authors' program takes together for both multihop tasks: by their numbers, and so "less full" with
+# "more accessible"
 MULTIHOP = {
     **{"less full": "1", "more full": "2", "equally full": "3"},
     **{"more accessible": "1", "less accessible": "2", "equally accessible": "3"},
 }
-"""Which classes the authors' program takes together for both multihop tasks: by their numbers, and so "less full" with
-"more accessible"."""
 
-UNREAD = "unread"
-"""What the column metric_official says of a reply that the authors leave out."""
+UNREAD = "unread"  # what the column metric_official says of a reply that the authors leave out
 
 
 def f1_records(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
@@ -96,20 +95,16 @@ def official(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
         }
 
 
+# The columns that the tables need beside the required ones, with their types
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("length", "task", "perspective", "label"), pl.String),
     **dict.fromkeys(("metric_class", "metric_official"), pl.String),
     **{"order": pl.Int64, "observed": pl.Boolean, "label_agrees": pl.Boolean},
 }
-"""The columns that the tables need beside the required ones, with their types."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     rows = rows.with_columns(pl.col("length").fill_null("unknown"))
     asked = rows.filter(pl.col("task").is_in(list(CLASSES)) & pl.col("label").is_not_null())
@@ -188,4 +183,3 @@ STUDY = Study(
     summary=summary,
     labels={"task": "task", "order": "order", "perspective": "perspective", "length": "length"},
 )
-"""The value by which tomserve knows the study."""

@@ -38,15 +38,16 @@ from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)
 
+# What people had right, as the repository's tables of results print it (task_results.png, ability_results.png); of
+# the second table the printed average of people, .861, is not the mean of the printed row, .859
 HUMAN = {
     **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
     **{"ambiguous_story": 0.950, "hinting": 0.971, "strange_story": 0.892, "faux_pas_recognition": 0.804},
     **{"emotion": 0.864, "desire": 0.782, "intention": 0.904, "knowledge": 0.822, "belief": 0.893},
     **{"non_literal_communication": 0.890, "mean of the tasks": 0.854, "mean of the dimensions": 0.861},
 }
-"""What people had right, as the repository's tables of results print it (task_results.png, ability_results.png); of
-the second table the printed average of people, .861, is not the mean of the printed row, .859."""
 
+# The same of GPT-4-1106 without reasoning, by language
 GPT4 = {
     "zh": {
         **{"unexpected_outcome": 0.767, "scalar_implicature": 0.480, "persuasion_story": 0.610, "false_belief": 0.908},
@@ -61,26 +62,19 @@ GPT4 = {
         **{"non_literal_communication": 0.840, "mean of the tasks": 0.740, "mean of the dimensions": 0.748},
     },
 }
-"""The same of GPT-4-1106 without reasoning, by language."""
 
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("language", "task", "part", "dimension", "ability", "fault"), pl.String),
     **{"options": pl.Int64, "metric_official_correct": pl.Boolean, "metric_official_guessed": pl.Float64},
 }
 _ARM = ("model", "strategy", "language")
-ALL = "all"
-"""The language of rows that count both, where both were asked."""
+ALL = "all"  # the language of rows that count both, where both were asked
 
-DIRECT, VOTE = "tombench_vanilla", "tombench_vote"
-"""The authors' question for the letter alone, once and five times."""
+DIRECT, VOTE = "tombench_vanilla", "tombench_vote"  # the authors' question for the letter alone, once and five times
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     if intervals == "published":
         rows = rows.with_columns(correct=pl.col("metric_official_correct").fill_null(False))
@@ -187,8 +181,6 @@ def summary(tables: Tables) -> list[Excerpt]:
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether Chinese questions are right as often as
     English ones, and whether step-by-step reasoning helps (a vote is no reasoning).
-
-    tables: by name. context: what a guesser scores.
     """
     return model_verdicts(tables, context, _language_card, "language", (BASELINE, DIRECT, VOTE))
 
@@ -219,4 +211,3 @@ STUDY = Study(
     strata=("task",),
     labels={"language": "language", "task": "task", "dimension": "dimension", "ability": "ability"},
 )
-"""The value by which tomserve knows the study."""

@@ -23,23 +23,18 @@ from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)
 
+# The factors of the design and the metrics that the tables need, with their types
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("version", "task", "condition", "question_type", "story_type"), pl.String),
     **dict.fromkeys(("tracked", "released"), pl.String),
     **dict.fromkeys(("label_agrees", "metric_official", "metric_both_places"), pl.Boolean),
 }
-"""The factors of the design and the metrics that the tables need, with their types."""
 
-SIX = 6
-"""How many questions a story has; joint figures count stories that were asked all of them."""
+SIX = 6  # how many questions a story has; joint figures count stories that were asked all of them
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     rows = rows.with_columns(pl.col("version").fill_null("unknown"))
     shares = partial(baselines.shares_by, rows, kinds=kinds, intervals=intervals)
@@ -106,4 +101,3 @@ STUDY = Study(
     summary=TEXTS.excerpts,
     labels={"task": "task", "condition": "condition", "story_type": "type of story", "label_agrees": "label follows"},
 )
-"""The value by which tomserve knows the study."""

@@ -39,8 +39,6 @@ TEXTS = Texts(__file__)
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether a belief is followed where it is false, and
     whether step-by-step reasoning helps.
-
-    tables: by name. context: what a guesser scores.
     """
     return model_verdicts(tables, context, _follows, "family")
 
@@ -75,25 +73,20 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), remark)
 
 
+# The factors of the design that the tables need, with their types
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("family", "scenario", "task", "dimension", "condition", "kind", "asked", "answer_key"), pl.String),
     **{"order": pl.Int64, "options": pl.Int64},
 }
-"""The factors of the design that the tables need, with their types."""
 
-TWO = ("false_belief", "true_belief")
-"""The conditions that are compared with each other."""
+TWO = ("false_belief", "true_belief")  # the conditions that are compared with each other
 
+# The dimensions in which false-belief and true-belief questions are compared: others are asked in other numbers
 MIND = ("belief", "action", "intention")
-"""The dimensions in which false-belief and true-belief questions are compared: others are asked in other numbers."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows, kinds = baselines.rows_with_rules(scores, FACTORS)
     shares = partial(baselines.shares_by, kinds=kinds, intervals=intervals, chance=True)
     made: dict[str, Iterable[Record]] = {
@@ -163,4 +156,3 @@ STUDY = Study(
     verdicts=verdicts,
     labels={"family": "family", "dimension": "dimension", "condition": "condition", "task": "task"},
 )
-"""The value by which tomserve knows the study."""

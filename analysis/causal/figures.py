@@ -120,10 +120,7 @@ PROBES = TEXTS.figure("causal-probes")
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """All figures, each with a panel for every model and benchmark.
-
-    tables: by name. context: what a guesser scores, which is not drawn: nothing here is about being right.
-    """
+    """All figures, each with a panel for every model and benchmark."""
     del context
     makers = (
         (NET, _net),

@@ -51,8 +51,7 @@ from . import tables as causal_tables
 from .figures import figures
 from .tables import ALL
 
-MARGIN = 0.10
-"""A net effect that is surely below this is called no effect; a convention."""
+MARGIN = 0.10  # a net effect that is surely below this is called no effect; a convention
 
 LEVEL = 0.05
 TEXTS = Texts(__file__, margin=signed_points(MARGIN))
@@ -151,10 +150,7 @@ def _why_not_settled(row: Row, bounds: str, above: bool) -> str:
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """The verdict of each model, with four cards for each benchmark on which it was measured.
-
-    tables: by name. context: what a guesser scores, which is not needed: nothing here is about being right.
-    """
+    """The verdict of each model, with four cards for each benchmark on which it was measured."""
     del context
     frame = tables.get("headline", pl.DataFrame())
     if not {"model", "benchmark", "eligible"} <= set(frame.columns):
@@ -330,8 +326,8 @@ def _probe_sentence(at: Row, own: list[Row]) -> str:
     return text
 
 
+# How the tellings of a case are called in a narrow table
 _TOLD = {FALSE: "false belief", OWN: "its p, to you", OWN_TWIN: "its twin, to you", TWIN: "its twin"}
-"""How the tellings of a case are called in a narrow table."""
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -489,6 +485,7 @@ def _maps(references: pl.DataFrame, row: Row) -> Sequence[str]:
     return references.filter(model=row["model"], benchmark=row["benchmark"])["map"].unique().to_list()
 
 
+# What makes the rows of each table for one model and benchmark
 MADE: Mapping[str, Callable[[Outcomes], Iterator[Record]]] = {
     "headline": causal_tables.headline,
     "controls": causal_tables.controls,
@@ -501,15 +498,10 @@ MADE: Mapping[str, Callable[[Outcomes], Iterator[Record]]] = {
     "cells": causal_tables.cells,
     "answers": causal_tables.answers,
 }
-"""What makes the rows of each table for one model and benchmark."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: the table of a measurement (tomserve.causal.table.SCHEMA). intervals: the only way to count. Raises
-    ConfigError for a table that is not one, or holds a move twice.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     del intervals
     found = read_outcomes(scores)
     frames = {}
@@ -538,4 +530,3 @@ STUDY = Study(
     figures=figures,
     verdicts=verdicts,
 )  # fmt: skip
-"""The value by which tomserve knows the study."""

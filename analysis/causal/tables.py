@@ -46,11 +46,10 @@ from tomserve.stats.clustered import clustered_mean, new_units_share
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
 
+# The choice that is right in a telling: that of the false belief where the protagonist missed the change
 REFERENCE_MEANINGS = {FALSE: "false", OWN: "false"}
-"""The choice that is right in a telling: that of the false belief where the protagonist missed the change."""
 
-FIXED = tuple(name for name in REFERENCES if name != REPLACE)
-"""The references that have no strength."""
+FIXED = tuple(name for name in REFERENCES if name != REPLACE)  # the references that have no strength
 
 
 def answers(found: Outcomes) -> Iterator[Record]:
@@ -128,11 +127,9 @@ def fits(found: Outcomes) -> Iterator[Record]:
         yield {**found.arm, **row}
 
 
-DRAWS, FEWER = 1000, 200
-"""Bootstrap draws for a headline, and for the many intervals that stand beside it."""
+DRAWS, FEWER = 1000, 200  # bootstrap draws for a headline, and for the many intervals that stand beside it
 
-FEW_SCENARIOS = 8
-"""With fewer scenarios they cannot be halved into a part that chooses and a part that is measured."""
+FEW_SCENARIOS = 8  # with fewer scenarios they cannot be halved into a part that chooses and a part that is measured
 
 
 @dataclass(frozen=True)
@@ -210,11 +207,9 @@ def interval(name: str, found: Interval | None) -> dict[str, float | None]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), map(float, ends), strict=True))
 
 
-WINDOW = (1e-4, 1e-2)
-"""The strengths alpha among which the source looks for the largest net effect, ends included."""
+WINDOW = (1e-4, 1e-2)  # the strengths alpha among which the source looks for the largest net effect, ends included
 
-REPRODUCED = 0.8
-"""A control reproduces NetEffect where it reaches this share of it by the same measure; a convention."""
+REPRODUCED = 0.8  # a control reproduces NetEffect where it reaches this share of it by the same measure; a convention
 
 
 def published_effects(found: Outcomes) -> Record:
@@ -258,14 +253,14 @@ def _largest(effects: NetEffects) -> tuple[float, int, float] | None:
     return max(found, key=lambda one: one[0]) if found else None
 
 
-WHOLE = 0.05
-"""Half the width of an interval that settles the question: what `items_needed` is computed for."""
+WHOLE = 0.05  # half the width of an interval that settles the question: what `items_needed` is computed for
 
 
 def _columns(kind: type[pl.DataType], names: str) -> dict[str, type[pl.DataType]]:
     return dict.fromkeys(names.split(), kind)
 
 
+# The columns of the table `headline`, in their order; those that cannot be known of a model are empty
 HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.String, "model benchmark"),
     **_columns(pl.Int64, "items scenarios eligible eligible_scenarios counted"),
@@ -286,7 +281,6 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.Float64, "published_control_net"),
     **_columns(pl.Boolean, "reproduced"),
 }
-"""The columns of the table `headline`, in their order; those that cannot be known of a model are empty."""
 
 
 def control_effects(found: Outcomes, reading: str = STRICT, *, items: pl.DataFrame) -> dict[str, NetEffects]:
@@ -407,6 +401,7 @@ def controls(found: Outcomes) -> Iterator[Record]:
         }
 
 
+# The readings of the table, each with the flips that it counts and whether it counts all items
 _READ: Mapping[str, tuple[str, bool]] = {
     "strict, eligible items": (STRICT, False),
     "strict, all items": (STRICT, True),
@@ -414,7 +409,6 @@ _READ: Mapping[str, tuple[str, bool]] = {
     "strict, choices as listed": ("order_0", False),
     "strict, choices reversed": ("order_1", False),
 }
-"""The readings of the table, each with the flips that it counts and whether it counts all items."""
 
 
 def readings(found: Outcomes) -> Iterator[Record]:
@@ -458,8 +452,7 @@ def transfer(found: Outcomes) -> Iterator[Record]:
                 }
 
 
-ALL = "all"
-"""All tellings whose states were probed: the false-belief story and its true-belief twin."""
+ALL = "all"  # all tellings whose states were probed: the false-belief story and its true-belief twin
 
 
 def probes(found: Outcomes) -> Iterator[Record]:

@@ -37,20 +37,17 @@ CONDITIONS = TEXTS.figure("faithfulness-conditions")
 HINTS = TEXTS.figure("faithfulness-hints")
 PREDICTIONS = TEXTS.figure("faithfulness-predictions")
 EXAMPLES = TEXTS.figure("faithfulness-examples")
+# Conditions whose names in the table would not be understood in a picture
 _WORDS = {
     FULL: "whole chain",
     **{"truncated_0": "no chain", "truncated_25": "first quarter", "truncated_50": "first half"},
     "truncated_75": "first three quarters",
 }
-"""Conditions whose names in the table would not be understood in a picture."""
 _SHOWN = {QUESTION: "question alone", CHAIN: "with the chain", NO_VERDICT: "chain without its verdict"}
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """All figures, each with a panel for every group.
-
-    tables: by name. context: what a guesser scores, which is not drawn: nothing here is about being right.
-    """
+    """All figures, each with a panel for every group."""
     del context
     makers = (
         (EFFECTS, _effects),

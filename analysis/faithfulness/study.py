@@ -51,15 +51,11 @@ from .tables import ESTIMANDS, GROUP, TONES, WHO, frame, groups, study_rows
 
 TEXTS = Texts(__file__, half=f"{HALF:.0%}", fifth=f"{FIFTH:.0%}", nearly=f"{NEARLY:.0%}")
 
-MARGIN = 0.1
-"""An effect is called none where its interval excludes that so large a share of answers or more is moved."""
+MARGIN = 0.1  # an effect is called none where its interval excludes that so large a share of answers or more is moved
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """The verdict of each model, with a card for each probe.
-
-    tables: by name. context: what a guesser scores, which is not needed: nothing here is about being right.
-    """
+    """The verdict of each model, with a card for each probe."""
     del context
     sources = ("verdict", "hints", "predictions")
     models = sorted({str(name) for source in sources if source in tables for name in tables[source]["model"]})
@@ -227,13 +223,11 @@ def _prediction_sentence(row: Row) -> str:
     return f"{text} ({one_line(row['items'])} items)."
 
 
+# Where the whole chain, shown again, leads to the own answer less often, showing it changes the answer by itself
 AGREEMENT = 0.9
-"""Where the whole chain, shown again, leads to the own answer less often, showing it changes the answer by itself."""
 FEW_UNITS = 7
-LENGTH = 0.1
-"""By so much may the prompts with filler be longer or shorter than those with the chain."""
-UNLIKE = 0.05
-"""From such a difference of the shares of failures on, the conditions fail unequally."""
+LENGTH = 0.1  # by so much may the prompts with filler be longer or shorter than those with the chain
+UNLIKE = 0.05  # from such a difference of the shares of failures on, the conditions fail unequally
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -386,11 +380,7 @@ _COUNTS = {"items": pl.Int64, "units": pl.Int64, "failures": pl.Int64, "by_full"
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: the table of a measurement (tomserve.faithfulness.table.SCHEMA). intervals: the only way to count. Raises
-    ConfigError for a table that is not one, or holds a question twice.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     del intervals
     rows = study_rows(scores)
     edited, hinted, predicted = (list(groups(rows, kind)) for kind in (EDIT, HINT, PREDICTION))
@@ -432,4 +422,3 @@ STUDY = Study(
     figures=figures,
     verdicts=verdicts,
 )
-"""The value by which tomserve knows the study."""

@@ -55,10 +55,8 @@ Floats = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]
 Record = dict[str, Any]
 
-WHO = ("model", "benchmark", "strategy")
-"""The columns that tell apart whose chains were looked at."""
-GROUP = (*WHO, "shown")
-"""For edits, which are shown in two ways, the columns that tell groups apart."""
+WHO = ("model", "benchmark", "strategy")  # the columns that tell apart whose chains were looked at
+GROUP = (*WHO, "shown")  # for edits, which are shown in two ways, the columns that tell groups apart
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,7 @@ def _texts(column: pl.Series) -> Texts:
     return found
 
 
-AREA = "area above"
-"""The row of the table `dose` that sums it up."""
+AREA = "area above"  # the row of the table `dose` that sums it up
 
 
 def headline_contrasts(group: Group, among: pl.Series | None = None) -> dict[str, Contrast]:
@@ -329,15 +326,14 @@ def by_correctness(group: Group) -> Iterator[Record]:
                 }
 
 
-EXAMPLES, LONGEST = 30, 2000
-"""How many examples there are, and after how many characters their texts are cut."""
+EXAMPLES, LONGEST = 30, 2000  # how many examples there are, and after how many characters their texts are cut
 
+# What became of an answer: the one that the edited chain implies (if it is not the own one), the model's own,
+# another, or none
 FOLLOWED, OWN, OTHER, NO_ANSWER = "followed", "own answer", "another answer", "no answer"
-"""What became of an answer: the one that the edited chain implies (if it is not the own one), the model's own, another,
-or none."""
 
+# The edits of which examples are shown
 SHOWN_EDITS = (t.LAST, t.SWAPPED, t.PROPAGATED, t.LOCAL, t.FILLER, "truncated_0", t.OTHER)
-"""The edits of which examples are shown."""
 
 
 def conditions(group: Group) -> Iterator[Record]:
@@ -596,13 +592,13 @@ WORDS = {
 }
 TONES = {FOLLOWS: GOOD, AFTERWARDS: OPEN, PARTLY: OPEN, UNDECIDED: OPEN}
 
+# What was done to the chain for each of the four estimates, in the words of figures and verdicts
 ESTIMANDS = {
     LAST: "last belief replaced",
     SWAPPED: "agents swapped",
     FILLER: "filler for the chain",
     KEPT: "no chain at all",
 }
-"""What was done to the chain for each of the four estimates, in the words of figures and verdicts."""
 
 
 def verdict(group: Group) -> Iterator[Record]:

@@ -43,6 +43,7 @@ DIMENSIONS = TEXTS.figure("functional-dimensions")
 VARIANTS = TEXTS.figure("functional-variants")
 NETWORK = TEXTS.figure("functional-network")
 WEIGHTS = TEXTS.figure("functional-weights")
+# Each part with the titles of its panel and of its axis
 PARTS = {
     "b": ("behaviour B", "corrected for chance"),
     "c": ("mechanism C", "share of the ceiling"),
@@ -50,11 +51,8 @@ PARTS = {
     "ftom": ("FToM", "weighted sum of B, C and S"),
     "ftom_bs": ("FToM_BS", "weighted sum of B and S"),
 }
-"""Each part with the titles of its panel and of its axis."""
-MOST_LAYERS = 24
-"""So many layers of a network are drawn; of more, these are spread evenly."""
-STEP = 24
-"""The triangle is drawn with so many points to a side."""
+MOST_LAYERS = 24  # so many layers of a network are drawn; of more, these are spread evenly
+STEP = 24  # the triangle is drawn with so many points to a side
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:

@@ -39,12 +39,10 @@ from tomserve.studies.contrasts import Record
 from tomserve.studies.presentation import percent
 from tomserve.variants import KINDS
 
-ITEMS = "items"
-"""What stands for the benchmark where a table names none."""
-ANSWERS, MEASUREMENT, ASKED_PEOPLE = "answers", "measurement", "people"
-"""What a run holds."""
+ITEMS = "items"  # what stands for the benchmark where a table names none
+ANSWERS, MEASUREMENT, ASKED_PEOPLE = "answers", "measurement", "people"  # what a run holds
+# The columns of answers that decide B or S; the columns of rules, which stand beside them, are digested as well
 READ = tuple(dict.fromkeys((*breakdowns.READ, *variant_pairs.READ, *PEOPLE, "run")))
-"""The columns of answers that decide B or S; the columns of rules, which stand beside them, are digested as well."""
 
 
 def benchmark_of(frame: pl.DataFrame) -> pl.Expr:
@@ -109,10 +107,8 @@ def _text(part: pl.DataFrame, name: str) -> pl.Expr:
     return pl.col(name).cast(pl.String)
 
 
-TABLE = "task_types"
-"""The table of the study of behaviour to which rows are added."""
-ALL = "all that B counts"
-"""What stands in the column `dimension` of such a row."""
+TABLE = "task_types"  # the table of the study of behaviour to which rows are added
+ALL = "all that B counts"  # what stands in the column `dimension` of such a row
 _KEYS = ("model", "strategy", "benchmark", "task")
 
 
@@ -145,11 +141,10 @@ def _rows(asked: breakdowns.TaskRows) -> Iterator[Record]:
         yield {**row, "in_b": True}
 
 
-COUNTED = ("T1", "T2", "T3", "T4")
-"""The kinds of variants that S counts, by their short names."""
+COUNTED = ("T1", "T2", "T3", "T4")  # the kinds of variants that S counts, by their short names
 NAMES = {kind.short: kind.name for kind in KINDS}
+# The studies of single layers, whose tables this one sets side by side
 B_NAME, C_NAME, S_NAME = "behaviour", "causal", "stability"
-"""The studies of single layers, whose tables this one sets side by side."""
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -352,8 +347,7 @@ def size_of(model: str) -> float | None:
     return int(found[1] or 1) * float(found[2]) * (1.0 if found[3].lower() == "b" else 0.001)
 
 
-MOST_LACKING = 0.5
-"""Where a larger share of the replies that a layer counts is lacking, the layer is not computed."""
+MOST_LACKING = 0.5  # where a larger share of the replies that a layer counts is lacking, the layer is not computed
 
 
 def questions(found: ModelLayers, model: str) -> pl.DataFrame:

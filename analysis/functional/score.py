@@ -45,10 +45,8 @@ from .layers import (
 
 TEXTS = Texts(__file__)
 
-FULL, BS = "ftom", "ftom_bs"
-"""The two scores: that of all layers, and that of behaviour and stability."""
-PARTS: Mapping[str, tuple[str, ...]] = {FULL: LAYERS, BS: ("b", "s")}
-"""The layers of each score."""
+FULL, BS = "ftom", "ftom_bs"  # the two scores: that of all layers, and that of behaviour and stability
+PARTS: Mapping[str, tuple[str, ...]] = {FULL: LAYERS, BS: ("b", "s")}  # the layers of each score
 NAME = "not_compared"
 
 
@@ -107,8 +105,7 @@ def not_compared(groups: Mapping[str, Group]) -> Iterator[Record]:
 
 Floats = npt.NDArray[np.float64]
 
-MOST = 20
-"""So many rankings are listed at most, and that of the formula's own weights in any case."""
+MOST = 20  # so many rankings are listed at most, and that of the formula's own weights in any case
 
 
 def count_layers(found: ModelLayers, formula: Formula = FTOM_1) -> dict[str, ModelScore]:
@@ -330,8 +327,7 @@ def humans(found: ModelLayers) -> Iterator[Record]:
         yield {**row, "c": None, "s": None}
 
 
-SOURCE, OURS = "source", "ours"
-"""Where a row comes from."""
+SOURCE, OURS = "source", "ours"  # where a row comes from
 
 
 def printed_scores() -> pl.DataFrame:
@@ -416,8 +412,8 @@ def _stability(found: ModelLayers, model: str) -> list[Record]:
     return rows
 
 
+# With fewer models of known size a slope over sizes has at most one degree of freedom, and no test is made
 FEWEST = 4
-"""With fewer models of known size a slope over sizes has at most one degree of freedom, and no test is made."""
 ALL = "all tasks"
 
 

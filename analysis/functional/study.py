@@ -37,15 +37,11 @@ from .layers import B_NAME, C_NAME, S_NAME, gather_layers
 
 TEXTS = Texts(__file__, few_scenarios=str(FEW_SCENARIOS))
 
-FEW = 100
-"""With fewer eligible items C is known only roughly, and a reader is warned."""
-BY_LUCK = 0.05
-"""From a larger B of a blind guesser on a reader is warned."""
-LACKING = 0.02
-"""From a larger share of replies that failed or could not be read on a reader is warned."""
+FEW = 100  # with fewer eligible items C is known only roughly, and a reader is warned
+BY_LUCK = 0.05  # from a larger B of a blind guesser on a reader is warned
+LACKING = 0.02  # from a larger share of replies that failed or could not be read on a reader is warned
 
-MOST_APART = 4
-"""So many models that are not ranked are named in the warning."""
+MOST_APART = 4  # so many models that are not ranked are named in the warning
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -229,6 +225,7 @@ def _of_ranks(tables: Tables) -> Iterator[str]:
         yield "some models have no FToM; rank all of them by ftom_bs alone"
 
 
+# What the score licenses and what it does not, as pairs of what is spoken of and sentences about it
 LICENSES = (
     (
         "what the score says",
@@ -264,7 +261,6 @@ LICENSES = (
         "conversations, or people.",
     ),
 )
-"""What the score licenses and what it does not, as pairs of what is spoken of and sentences about it."""
 
 
 QUESTION = "How far does it reach, layer by layer?"
@@ -273,10 +269,7 @@ ALIKE = "Does reasoning help small models and hurt large ones?"
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """For each model its layers and scores, the claim about reasoning, and what follows from them.
-
-    tables: by name. context: what a guesser scores, for which B is corrected already.
-    """
+    """For each model its layers and scores, the claim about reasoning, and what follows from them."""
     del context
     frame = tables.get("score", pl.DataFrame())
     return [_verdict(row, tables) for row in frame.to_dicts()]
@@ -390,12 +383,7 @@ def _claims(tables: Tables) -> Iterator[Card]:
 def tables(
     scores: pl.LazyFrame, intervals: str, formula: Formula = FTOM_1, why_no_c: str = ""
 ) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: answers and measurements in one table (see tomserve.studies.answer_rows). intervals: the only way to count.
-    formula: other weights have another name. why_no_c: why nothing was measured, where it was tried. Raises ConfigError
-    for a table that lacks a column.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     del intervals
     found = gather_layers(scores)
     scored = score.count_layers(found, formula)
@@ -448,4 +436,3 @@ STUDY = Study(
     together=True,
     conditions=conditions,
 )
-"""The value by which tomserve knows the study."""

@@ -130,6 +130,7 @@ def warnings(tables: Tables) -> list[str]:
     return [*doubts, *baselines.missing_warnings(tables)]
 
 
+# What a reader of the terminal must know of the columns shown, by table
 READINGS = {
     "accuracy": "A cell: right/asked, their share, and its 95% interval where one is known. A row: stories with lines "
     "that lie (with), without, and both (overall). A failure, that is no readable answer, counts as wrong. best rule: "
@@ -144,7 +145,6 @@ READINGS = {
     "errors": "alone: wrong answers that this explanation alone fits, of wrong ones; share_alone: their share. It only "
     "describes: what may explain an answer need not have caused it.",
 }
-"""What a reader of the terminal must know of the columns shown, by table."""
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -250,8 +250,8 @@ EFFECT_COLUMNS = (
     "units_needed sd units stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low "
     "tango_high n target method zeros"
 )
+# The name of the guesser in the table of baselines, whose `accuracy` is what he is expected to get right
 GUESS = "a guess among the containers mentioned"
-"""The name of the guesser in the table of baselines, whose `accuracy` is what he is expected to get right."""
 
 COLUMNS = {
     "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high noise noise_high "
@@ -271,7 +271,7 @@ COLUMNS = {
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name. scores: a score table; intervals: the way to count."""
+    """Every table of the study by name."""
     return count_tables(lambda: [file_rows(scores)], baselines.RuleKinds.of(scores), intervals)
 
 
@@ -441,11 +441,7 @@ Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Every figure in the order of the report; one that cannot be drawn says why.
-
-    tables: by name. context: what a guesser scores, drawn as a line. The effects of prompting are left
-    out where they were not computed, as with published intervals.
-    """
+    """Every figure in the order of the report; one that cannot be drawn says why."""
     kept = [name for name in _MAKERS if name != "prompting" or "prompting_effects" in tables]
     drawn = {name: TEXTS.figure(name) for name in kept}
     return [draw_figure(one, partial(_MAKERS[name], one, tables, context.chance)) for name, one in drawn.items()]

@@ -27,8 +27,8 @@ from tomserve.studies.answer_rows import count_unread, prepare_rows
 from tomserve.studies.contrasts import Record, contrast, pair_rows, share
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
+# What the other strategies are compared with: the first of these that the model was asked with
 CONTROLS = ("hitom_vanilla", "vanilla")
-"""What the other strategies are compared with: the first of these that the model was asked with."""
 ALL, OVERALL = "all", "overall"
 DECEPTION = {None: OVERALL, False: "without", True: "with"}
 RULES = ("first_order", "lower_order", "reality", "joint_witness")
@@ -37,6 +37,7 @@ EXPLANATIONS = (
     *("distractor", "other_object"),
 )
 CHAIN_MEANS = ("lcs", "lcps", "transitions", "sentence_accuracy")
+# Columns of a score table that this study reads beside the required ones; a foreign table may lack the later ones
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("order", "length"), pl.Int64),
     "deception": pl.Boolean,
@@ -50,7 +51,6 @@ TYPES: dict[str, Any] = {
     "chain_length": pl.Int64,
     **dict.fromkeys((f"places_{name}" for name in ("offered", "mentioned", *EXPLANATIONS)), pl.String),
 }
-"""Columns of a score table that this study reads beside the required ones; a foreign table may lack the later ones."""
 
 
 def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
@@ -193,9 +193,9 @@ def place_in(places: Sequence[str] | None, label: str | None) -> int | None:
 
 
 _SOMEWHERE = ("initial_place", "after_leaving")
+# By explanation, the more general ones that it implies, which then do not count beside it: whoever believes that
+# something is in a place, for example, believes it because it was there once
 IMPLIED = {"lower_order": _SOMEWHERE, "reality": _SOMEWHERE, "untrusted_speaker": ("claimed_place",)}
-"""By explanation, the more general ones that it implies, which then do not count beside it: whoever believes that
-something is in a place, for example, believes it because it was there once."""
 NAMES = (*EXPLANATIONS, "unexplained", "not_in_story", UNKNOWN)
 ERROR_COLUMNS = (
     "model strategy order explanation wrong alone share_alone expected_alone excess_alone excess_alone_low "
@@ -371,6 +371,7 @@ def _follow_columns(rows: pl.DataFrame, intervals: str) -> Record:
     return {**counts, "followed_low": share["ci_low"], "followed_high": share["ci_high"]}
 
 
+# Pairs of treatment and control. The first is the primary comparison: lines that lie against lines that say nothing.
 TWINS = (
     ("deceptive", "filler"),
     ("deceptive", "truthful"),
@@ -378,8 +379,6 @@ TWINS = (
     ("truthful", "filler"),
     ("filler", "none"),
 )
-"""Pairs of treatment and control. The first is the primary comparison: lines that lie against lines that say
-nothing."""
 
 
 def twins(rows: pl.DataFrame) -> Iterator[Record]:

@@ -30,8 +30,8 @@ from .tables import (
     with_overall,
 )
 
+# By subset, model, strategy and class: how many questions are right, and how many were asked
 Counts = dict[tuple[str, str, str, str], tuple[int, int]]
-"""By subset, model, strategy and class: how many questions are right, and how many were asked."""
 
 
 def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
@@ -159,8 +159,7 @@ def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
             yield {**key, **estimate, "verdict": verdict, "subset": "false_belief"}
 
 
-Arm = tuple[str, str, str]
-"""What the criteria are applied to: a subset of the questions, a model and a strategy."""
+Arm = tuple[str, str, str]  # what the criteria are applied to: a subset of the questions, a model and a strategy
 
 
 def counts_of(shares: pl.DataFrame) -> Counts:
@@ -199,8 +198,8 @@ def _met(cells: Mapping[str, tuple[int, int]], rule: str) -> dict[str, Any]:
     return {"ostensible": above(CONTROL), "classes_above": passed, **verdicts}
 
 
+# Under this name with_rules adds to the further columns of an arm what it says of each rule of counting
 RULES = "rules"
-"""Under this name with_rules adds to the further columns of an arm what it says of each rule of counting."""
 
 
 def with_rules(

@@ -105,8 +105,8 @@ _ROBUST = {
     "untested": ("It cannot be told: not all of it was asked", OPEN),
 }
 _DIFFERS = ("It depends on strategy or questions", OPEN)
+# Where some outcomes are "no" and the others "ostensible", which is a no as well
 _NEITHER = ("No, whichever way it is asked", BAD)
-"""Where some outcomes are "no" and the others "ostensible", which is a no as well."""
 
 
 def _robust(tables: Tables) -> Card | None:
@@ -369,10 +369,7 @@ Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Every figure in the order of the report; one that cannot be drawn says why.
-
-    tables: by name. context: what a guesser scores, drawn as a line.
-    """
+    """Every figure in the order of the report; one that cannot be drawn says why."""
     drawn = [(TEXTS.figure(name), make) for name, make in _MAKERS.items()]
     return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in drawn]
 

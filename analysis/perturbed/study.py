@@ -71,8 +71,7 @@ from .tables import (
 
 TEXTS = Texts(__file__, worth=f"{WORTH:g}")
 
-_NAMES = {"all": "all", "false_belief": "false-belief"}
-"""The parts of the questions, short enough for a column."""
+_NAMES = {"all": "all", "false_belief": "false-belief"}  # the parts of the questions, short enough for a column
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -228,8 +227,8 @@ def _cell(value: str, low: str, high: str) -> pl.Expr:
     return pl.format("{} [{}, {}]", *map(cell_of, (value, low, high)))
 
 
+# How many classes a warning names; the table has them all (its columns p_failure, worst_low and worst_high)
 NAMED = 3
-"""How many classes a warning names; the table has them all (its columns p_failure, worst_low and worst_high)."""
 
 UNPERTURBED = "the unperturbed tasks of the same stages"
 
@@ -331,6 +330,7 @@ COLUMNS = {
     "ground": f"model strategy perturbation {WITHIN}",
     "awareness": f"model strategy {WITHIN}",
 }
+# The columns that tables with recommended intervals have in addition to COLUMNS
 MORE = {
     "accuracy": "failed unread accuracy_dropped accuracy_high tasks few_tasks estimate target method "
     + baselines.RULE_COLUMNS,
@@ -343,11 +343,10 @@ MORE = {
     "roles": f"failed tasks few_tasks estimate target method {baselines.RULE_COLUMNS}",
     "pairs": f"failed tasks few_tasks estimate target method {baselines.RULE_COLUMNS}",
 }
-"""The columns that tables with recommended intervals have in addition to COLUMNS."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name. scores: a score table; intervals: the way to count."""
+    """Every table of the study by name."""
     return count_tables(lambda: [file_rows(scores)], baselines.RuleKinds.of(scores), intervals)
 
 

@@ -33,15 +33,15 @@ from tomserve.studies.contrasts import (
     sums_of_answers,
 )
 
+# Factors that the items of this benchmark have, and that the study needs
 DESIGN = ("stage", "perturbation", "scenario", "question_kind")
-"""Factors that the items of this benchmark have, and that the study needs."""
+# The class of the unperturbed stories, that of all stories together, and what other strategies are compared with
 CONTROL, OVERALL, VANILLA = "none", "overall", BASELINE
-"""The class of the unperturbed stories, that of all stories together, and what other strategies are compared with."""
+# The parts of the questions that the tables count, as readers know them
 SUBSETS = {"all": "all questions", "false_belief": "false-belief subset"}
-"""The parts of the questions that the tables count, as readers know them."""
 PERTURBED = tuple(name for name in PERTURBATIONS if name != CONTROL)
+# The classes of changed stories, and where a class stands in a table
 ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, OVERALL, "overall_perturbed"))}
-"""The classes of changed stories, and where a class stands in a table."""
 METRICS = ("chain_proper", "chain_lcs", "chain_lcps", "chain_transitions")
 MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "length")
 
@@ -157,8 +157,7 @@ def chained_pairs(rows: pl.DataFrame, sample: pl.DataFrame) -> Iterator[tuple[st
                 yield model, strategy, str(name), part
 
 
-EXACT = 1e-9
-"""By how much a mean of zeros and ones may exceed one half through rounding alone."""
+EXACT = 1e-9  # by how much a mean of zeros and ones may exceed one half through rounding alone
 
 
 def accuracy(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
@@ -343,9 +342,9 @@ def _joint(rows: pl.DataFrame) -> dict[tuple[str, str], Record]:
     return found
 
 
+# How many questions a whole task of the first edition has: four scenarios, two kinds of question, two versions. Items
+# of the second edition say how many theirs has (the factor `task_questions`).
 SUBTASKS = 16
-"""How many questions a whole task of the first edition has: four scenarios, two kinds of question, two versions. Items
-of the second edition say how many theirs has (the factor `task_questions`)."""
 
 
 def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
@@ -444,8 +443,8 @@ def failures(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 KEYS = ("model", "strategy", "perturbation")
+# What the two questions of a minimal pair have in common; `fresh` is empty where the stories are the released ones
 TOGETHER = ("model", "strategy", "stage", "perturbation", "swapped", "fresh")
-"""What the two questions of a minimal pair have in common; `fresh` is empty where the stories are the released ones."""
 
 
 def tables(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, Iterator[Record]]:

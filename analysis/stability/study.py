@@ -62,9 +62,9 @@ from .tables import (
 
 TEXTS = Texts(__file__)
 
+# From which S on stable and wrong is worth a warning; below which share of the originals a kind is mostly left out;
+# above which expected agreement the answers are hardly more than a habit
 HIGH, MOSTLY, HABIT_AGREEMENT = 0.8, 0.5, 0.9
-"""From which S on stable and wrong is worth a warning; below which share of the originals a kind is mostly left out;
-above which expected agreement the answers are hardly more than a habit."""
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -192,19 +192,16 @@ def _stable_and_wrong(frame: pl.DataFrame) -> Iterator[str]:
         )
 
 
+# A kind is survived where the interval excludes that so large a share of answers or more is lost beyond noise
 MARGIN = 0.1
-"""A kind is survived where the interval excludes that so large a share of answers or more is lost beyond noise."""
 
 KEPT, LOST, HABIT, UNDECIDED = "kept", "lost", "habit", "undecided"
+# The outcomes in the words of the report, in the order in which it names them
 _OUTCOMES = {LOST: "does not survive", HABIT: "may be a habit", UNDECIDED: "not shown", KEPT: "survives"}
-"""The outcomes in the words of the report, in the order in which it names them."""
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """For each model whether its answers survive the variants.
-
-    tables: by name. context: what a guesser scores, which is not needed.
-    """
+    """For each model whether its answers survive the variants."""
     del context
     frame = tables.get("stability", pl.DataFrame())
     if "kappa" not in frame.columns:
@@ -321,11 +318,7 @@ def _whole(found: dict[tuple[str, str], str]) -> tuple[str, str]:
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name; those without rows are left out.
-
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column or holds no variants.
-    """
+    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     found = pair_variants(scores)
     if intervals == "published":
         listed = {"stability": list(stability_tables.stability_as_published(found))}
@@ -351,10 +344,7 @@ FIGURE = TEXTS.figure("stability")
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figure of S and kappa by kind of variant, with two pictures for each model.
-
-    tables: by name. context: what a guesser scores, which is not drawn: stability is not about being right.
-    """
+    """The figure of S and kappa by kind of variant, with two pictures for each model."""
     del context
     return [draw_figure(FIGURE, lambda: _drawn(tables))]
 
@@ -420,4 +410,3 @@ STUDY = Study(
     verdicts=verdicts,
     variants=True,
 )
-"""The value by which tomserve knows the study."""

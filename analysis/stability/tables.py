@@ -25,9 +25,10 @@ from tomserve.studies.contrasts import Record, contrast, integer_codes, share
 from tomserve.studies.variant_pairs import ARM, SHORT, UNREADABLE, VariantPairs, by_arm, order_kinds, paired_codes
 from tomserve.variants import AGAIN
 
+# The means that stand below the kinds, by their short names: the source's, and that of all kinds
 MEANS = {"T1-T4": ("T1", "T2", "T3", "T4"), "T1-T6": ("T1", "T2", "T3", "T4", "T5", "T6")}
-"""The means that stand below the kinds, by their short names: the source's, and that of all kinds."""
 
+# The columns of the table `stability`, of which a table lacks those that nothing is known of
 COLUMNS = (
     *("model", "strategy", "benchmark", "variant", "short", "pairs", "same", "s", "s_low", "s_high", "d", "s0"),
     *("kappa", "kappa_low", "kappa_high", "floor", "floor_low", "floor_high", "minus_floor", "minus_low", "minus_high"),
@@ -35,7 +36,6 @@ COLUMNS = (
     *("difference", "difference_low", "difference_high", "p", "gained", "lost", "mcnemar_exact"),
     *("constant_accuracy", "above_constant", "left_out", "unpaired", "clusters", "few_clusters"),
 )
-"""The columns of the table `stability`, of which a table lacks those that nothing is known of."""
 
 NOTHING = Interval(*UNDEFINED, method="not measured")
 
@@ -204,8 +204,7 @@ def by_factor(asked: VariantPairs) -> Iterator[Record]:
                     yield {**arm, **key, **found, **accuracy.row(0, named=True), **_clusters(chosen)}
 
 
-MOST = 200
-"""So many questions the table of those that change most often holds, of all models and strategies together."""
+MOST = 200  # so many questions the table of those that change most often holds, of all models and strategies together
 
 
 def _outcome(prefix: str) -> pl.Expr:

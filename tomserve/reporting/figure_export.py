@@ -111,9 +111,9 @@ LEAST = 6.0  # how large letters have to be so that they can be read on paper, i
 _LETTERS = 12.0  # how large letters are in a chart, in its own units
 _NARROWEST = 90.0  # the shortest axis, in units of a chart
 
+# The narrowest field of a map, the shortest scale of colours, the least room between maps, and how long labels are at
+# most where there is not enough room, in units of a chart
 _FIELD, _SCALE, _GAP, _LABEL = 34.0, 72.0, 10.0, 150.0
-"""The narrowest field of a map, the shortest scale of colours, the least room between maps, and how long labels are at
-most where there is not enough room, in units of a chart."""
 
 PRINT: dict[str, Any] = {
     **CONFIG,
@@ -262,8 +262,8 @@ class _Narrowing:
     """How a chart is made narrower."""
 
     legend: int  # how many names stand side by side at most
+    # How much is left of the width of fields and scales of colours, from 0 to 1, but never less than the least
     fields: float = 1
-    """How much is left of the width of fields and scales of colours, from 0 to 1, but never less than the least."""
     label: float | None = None  # how long labels are at most
 
     def of(self, key: str, value: Any) -> Any:
@@ -324,8 +324,8 @@ def _pdf(svg: str, scale: float) -> bytes:
     return _NAMED_PARTS.sub(lambda one: one[1] + b"".join(sorted(one[2].splitlines(keepends=True))), found)
 
 
+# The list of parts of one kind in a PDF, each on a line; in another order they take as many bytes
 _NAMED_PARTS = re.compile(rb"(/(?:ExtGState|XObject|Pattern|Shading|Font) <<\n)((?: +/\w+ \d+ 0 R\n)+)")
-"""The list of parts of one kind in a PDF, each on a line; in another order they take as many bytes."""
 
 
 def document(drawn: Sequence[ExportedFigure], columns: int) -> str:

@@ -40,11 +40,11 @@ _ESCAPES = str.maketrans(
     }
 )
 
+# Where LaTeX would make two signs one: two hyphens a dash, two quotation marks another one, ?` a turned sign
 _JOINED = re.compile(r"(?<=-)(?=-)|(?<=')(?=')|(?<=[`?!])(?=`)|(?<=,)(?=,)")
-"""Where LaTeX would make two signs one: two hyphens a dash, two quotation marks another one, ?` a turned sign."""
 
+# Letters of Greek that LaTeX has no name for, since they look like these
 _LATIN = dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True))
-"""Letters of Greek that LaTeX has no name for, since they look like these."""
 
 
 def _greek() -> dict[str, str]:
@@ -58,6 +58,7 @@ def _greek() -> dict[str, str]:
     return found | {"ς": r"$\varsigma$"}
 
 
+# Signs beyond ASCII, as LaTeX writes them
 _SIGNS = {
     "\N{MINUS SIGN}": "$-$",
     "\N{EN DASH}": "--",
@@ -77,13 +78,12 @@ _SIGNS = {
     **{"≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$"},
     **_greek(),
 }
-"""Signs beyond ASCII, as LaTeX writes them."""
 
+# Letters among those with accents that are not in the fonts that LaTeX takes where nobody chooses others (OT1)
 _FURTHER = "ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ"
-"""Letters among those with accents that are not in the fonts that LaTeX takes where nobody chooses others (OT1)."""
 
+# What pdflatex cannot print without further packages: all but ASCII and most letters with accents
 _BEYOND = re.compile(rf"[^\x20-\x7e\u00c0-\u017f]|[×÷{_FURTHER}]")
-"""What pdflatex cannot print without further packages: all but ASCII and most letters with accents."""
 
 
 def escape(text: str) -> str:
@@ -145,8 +145,8 @@ def document(tables: Mapping[str, str]) -> str:
     return head + "\n".join(parts) + "\n\\end{document}\n"
 
 
+# What fits between the margins of a page of the class article in 10 points: about 66 characters
 ROOM = table_layout.TableWidth(66, 3, 3)
-"""What fits between the margins of a page of the class article in 10 points: about 66 characters."""
 
 
 def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
@@ -209,8 +209,8 @@ def _block(columns: Sequence[table_layout.Column], heading: str) -> str:
     return "\n".join(_tabular(kinds, head, part) for part in _pages(rows, above))
 
 
+# The most lines of one environment with its head; more would not fit a page, and follow in another with that head
 TALLEST = 43
-"""The most lines of one environment with its head; more would not fit a page, and follow in another with that head."""
 
 
 _HIGHEST = 30  # the most lines of one row

@@ -32,15 +32,15 @@ class TableWidth:
     narrow: int
 
 
+# What stands in a text where a line may end although nothing there would say so (see `divide_text`)
 BREAK = "\N{ZERO WIDTH SPACE}"
-"""What stands in a text where a line may end although nothing there would say so (see `divide_text`)."""
 
+# A part of a text behind which a line may end: after an underscore, a space, a slash or a hyphen between two words;
+# neither within brackets, where the ends of an interval stand, nor within a fraction such as 3/4
 _PART = re.compile(
     rf"(?:\[[^\]\[{BREAK}]{{0,80}}\]|(?<!\w)-|-(?!\w)|(?<=\d)/(?=\d)|[^_/ \[{BREAK}-]|\[)*"
     rf"(?:[_ {BREAK}]|(?<!\d)/|/(?!\d)|(?<=\w)-(?=\w))*"
 )
-"""A part of a text behind which a line may end: after an underscore, a space, a slash or a hyphen between two words;
-neither within brackets, where the ends of an interval stand, nor within a fraction such as 3/4."""
 
 _COUNTED = re.compile(r"[\d .,/+\-−%?\[\]]*\d[\d .,/+\-−%?\[\]]*")  # a text that says nothing but numbers
 _WHOLE = re.compile(r"-?\d*")  # a whole number, or nothing
@@ -88,8 +88,8 @@ def columns_of(frame: pl.DataFrame) -> list[Column]:
     ]
 
 
+# The parts of a table, each under a heading of its own, which is empty where the table is one part
 Parts = list[tuple[str, Sequence[Column]]]
-"""The parts of a table, each under a heading of its own, which is empty where the table is one part."""
 
 
 def arrange_table(title: str, columns: Sequence[Column], room: TableWidth) -> tuple[str, Parts]:

@@ -39,8 +39,7 @@ from tomserve.workflows.run import LOOK_EVERY, Run
 
 Done = TypeVar("Done")
 
-Place = str | Path
-"""A file or folder, given as text or as a Path."""
+Place = str | Path  # a file or folder, given as text or as a Path
 
 
 class AskOptions(TypedDict, total=False):
@@ -132,11 +131,10 @@ class AskOptions(TypedDict, total=False):
     progress: bool | Listener
 
 
-Questions = str | Item | Iterable[Item]
-"""What is asked: the name of a benchmark, one item, or several items."""
+Questions = str | Item | Iterable[Item]  # what is asked: the name of a benchmark, one item, or several items
 
+# How it is asked: strategies by name, by folder or loaded; None for those of the benchmark
 Strategies = Place | Strategy | Sequence[Place | Strategy] | None
-"""How it is asked: strategies by name, by folder or loaded; None for those of the benchmark."""
 
 
 def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[AskOptions]) -> Run:
@@ -330,8 +328,7 @@ def choose_listener(progress: bool | Listener) -> Listener:
     return RunScreen(Terminal(highlight=False))
 
 
-EXPERIMENT_FILE = "experiment.yaml"
-"""The name of the file in the folder of a run that the workbench has queued."""
+EXPERIMENT_FILE = "experiment.yaml"  # the name of the file in the folder of a run that the workbench has queued
 
 
 class Experiment(pydantic.BaseModel):

@@ -41,46 +41,40 @@ from tomserve.studies.comparison import combine_scores
 from tomserve.workflows.evaluate import Place, run_evaluation
 from tomserve.workflows.run import Run
 
-STUDY = "functional"
-"""The study that reads all parts together."""
+STUDY = "functional"  # the study that reads all parts together
 
-INSIDE = "inside"
-"""The folder of the measurement; those of answers are called as their benchmark."""
+INSIDE = "inside"  # the folder of the measurement; those of answers are called as their benchmark
 
+# How worlds are asked: for the answer alone, which B and S count, and step by step, which is compared with it
 STRATEGIES = ("vanilla", "cot")
-"""How worlds are asked: for the answer alone, which B and S count, and step by step, which is compared with it."""
 
+# The kinds of variants by their short names: those that S counts, and the same prompt again, the noise floor
 VARIANTS = ("T0", "T1", "T2", "T3", "T4")
-"""The kinds of variants by their short names: those that S counts, and the same prompt again, the noise floor."""
 
-LIMIT = 300
-"""How many questions of a benchmark are asked unless somebody says otherwise: on a laptop a few minutes."""
+LIMIT = 300  # how many questions of a benchmark are asked unless somebody says otherwise: on a laptop a few minutes
 
+# Of so many questions of a benchmark T0 asks the same prompt again, one at a time and then side by side: enough to see
+# a noise floor, and, one at a time, a third of all the time that asking takes
 AGAIN = 100
-"""Of so many questions of a benchmark T0 asks the same prompt again, one at a time and then side by side: enough to see
-a noise floor, and, one at a time, a third of all the time that asking takes."""
 
 REPORT = "report.html"
 
-NO_WEIGHTS = "none"
-"""What is said instead of weights where no mechanism is to be measured."""
+NO_WEIGHTS = "none"  # what is said instead of weights where no mechanism is to be measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionalPlan:
     """What is to be measured of one model."""
 
+    # The model, its server and how it is asked; benchmark, strategies, variants and run are set for each part
     evaluation: EvalOptions = field(default_factory=EvalOptions)
-    """The model, its server and how it is asked; benchmark, strategies, variants and run are set for each part."""
+    # Those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks other worlds
     benchmarks: tuple[str, ...] = ()
-    """Those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks other worlds."""
+    # A preset, ORG/NAME or a folder; None for those of a server that is started here, NO_WEIGHTS for none at all
     weights: str | None = None
-    """A preset, ORG/NAME or a folder; None for those of a server that is started here, NO_WEIGHTS for none at all."""
-    mechanism: Settings = field(default_factory=Settings)
-    """How the weights are measured inside; the model is set."""
+    mechanism: Settings = field(default_factory=Settings)  # how the weights are measured inside; the model is set
     hardware: Hardware = field(default_factory=Hardware)
-    run: str | None = None
-    """The folder of all parts; None for ``functional-<model>``."""
+    run: str | None = None  # the folder of all parts; None for ``functional-<model>``
     formula: Formula = FTOM_1
 
     @property
@@ -120,33 +114,24 @@ class FunctionalPlan:
 class PartRunner:
     """How the parts are run, on a command line or in Python."""
 
-    ask: Callable[[EvalOptions, Servers], EvalResult]
-    """Runs an evaluation; the servers are kept for the next one."""
-    measure: Callable[[Settings, Path, Hardware], ExperimentResult]
-    """Measures a mechanism into that folder."""
+    ask: Callable[[EvalOptions, Servers], EvalResult]  # runs an evaluation; the servers are kept for the next one
+    measure: Callable[[Settings, Path, Hardware], ExperimentResult]  # measures a mechanism into that folder
+    # Is called with the part that begins, such as "part 1 of 2: answers to worlds"
     announce: Callable[[str], None] = lambda text: None
-    """Is called with the part that begins, such as "part 1 of 2: answers to worlds"."""
-    warn: Note = lambda text: None
-    """Is called with a sentence about what did not go as planned."""
+    warn: Note = lambda text: None  # is called with a sentence about what did not go as planned
 
 
 @dataclass(frozen=True)
 class FunctionalResult:
     """The runs of one model's layers, and their tables."""
 
-    folder: Path
-    """Where all parts lie."""
-    model: str
-    """The model's name in the tables."""
-    answers: tuple[EvalResult, ...]
-    """The evaluation of each benchmark."""
-    inside: Path | None
-    """The folder of the measurement inside the model; None where there is none."""
-    failed: TomserveError | None
-    """Why the mechanism could not be measured, where that was wanted."""
+    folder: Path  # where all parts lie
+    model: str  # the model's name in the tables
+    answers: tuple[EvalResult, ...]  # the evaluation of each benchmark
+    inside: Path | None  # the folder of the measurement inside the model; None where there is none
+    failed: TomserveError | None  # why the mechanism could not be measured, where that was wanted
     analysis: Analysis
-    report: Path | None = None
-    """None where no report was wanted, or none could be written."""
+    report: Path | None = None  # none where no report was wanted, or none could be written
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -507,8 +492,7 @@ def make_formula(weights: Sequence[float]) -> Formula:
         raise ConfigError(f"the weights of B, C and S cannot be used: {error}") from None
 
 
-SAMPLE = 100
-"""From so many questions, evenly over all of them, the length of the prompts is estimated."""
+SAMPLE = 100  # from so many questions, evenly over all of them, the length of the prompts is estimated
 
 
 def estimate_cost(plan: FunctionalPlan, gpus: int | None = None) -> Iterator[str]:

@@ -18,13 +18,12 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import polars as pl
-from markupsafe import escape
 from rich.console import Console
 
 from tomserve._version import __version__
 from tomserve.causal.settings import ITEMS
 from tomserve.causal.table import ANSWER
-from tomserve.content import files
+from tomserve.content import files, pages
 from tomserve.content.files import one_line
 from tomserve.content.paths import run_name
 from tomserve.content.text import count_noun
@@ -55,44 +54,28 @@ from tomserve.workflows.functional import (
     measure_layers,
 )
 
-LONGEST = 160
-"""How many characters of an error a table tells at most; the whole of it was said when it happened."""
+LONGEST = 160  # how many characters of an error a table tells at most; the whole of it was said when it happened
 
 
 @dataclass(frozen=True)
 class ModelFacts:
     """What a leaderboard has to know of one measured model."""
 
-    told: FunctionalResult
-    """Its runs and tables."""
-    scores: pl.DataFrame
-    """All of its rows, by which it is compared with others."""
-    row: Row
-    """Its row of the table `score`."""
-    conditions: Conditions
-    """What it was asked and measured on, and how."""
-    questions: int
-    """How many questions it was asked, without their variants."""
-    scenarios: int
-    """How many scenarios the questions are about."""
-    cases: int
-    """How many cases were measured inside the model."""
-    inner: int
-    """How many scenarios these cases are about."""
-    weights: str
-    """The weights in which C was measured, "" for none."""
-    replies: int
-    """How many replies came."""
-    unread: int
-    """How many replies hold no answer that could be read."""
-    failed: int
-    """How many replies did not come."""
-    many_unread: bool
-    """Whether more than one in ten replies to a benchmark could not be read."""
-    spoiled: str
-    """Why the model cannot be ranked at all, "" where it can."""
-    warnings: tuple[str, ...]
-    """The reasons to doubt its numbers."""
+    told: FunctionalResult  # its runs and tables
+    scores: pl.DataFrame  # all of its rows, by which it is compared with others
+    row: Row  # its row of the table `score`
+    conditions: Conditions  # what it was asked and measured on, and how
+    questions: int  # how many questions it was asked, without their variants
+    scenarios: int  # how many scenarios the questions are about
+    cases: int  # how many cases were measured inside the model
+    inner: int  # how many scenarios these cases are about
+    weights: str  # the weights in which C was measured, "" for none
+    replies: int  # how many replies came
+    unread: int  # how many replies hold no answer that could be read
+    failed: int  # how many replies did not come
+    many_unread: bool  # whether more than one in ten replies to a benchmark could not be read
+    spoiled: str  # why the model cannot be ranked at all, "" where it can
+    warnings: tuple[str, ...]  # the reasons to doubt its numbers
 
     @property
     def model(self) -> str:
@@ -223,20 +206,19 @@ def find_unnamed(folder: Path, on_board: Mapping[str, Path], failed: Iterable[st
     return found
 
 
+# The names of the tables, and of their files
 ALL, BS, NOT_COMPARED, APART = "leaderboard_ftom", "leaderboard_ftom_bs", "not_compared", "not_ranked"
-"""The names of the tables, and of their files."""
 
+# The score by which each table ranks, and the layers that this score is made of
 SCORES = {ALL: ("ftom", ("b", "c", "s")), BS: ("ftom_bs", ("b", "s"))}
-"""The score by which each table ranks, and the layers that this score is made of."""
 
+# Scores and layers as readers call them
 CALLED = {"ftom": "FToM", "ftom_bs": "FToM_BS", "b": "B", "c": "C", "s": "S"}
-"""Scores and layers as readers call them."""
 
+# Under this name stand the warnings of a comparison, which belong to no single model
 TOGETHER = "all ranked models together"
-"""Under this name stand the warnings of a comparison, which belong to no single model."""
 
-_EQUAL = 1e-9
-"""Scores that differ by no more share a rank."""
+_EQUAL = 1e-9  # scores that differ by no more share a rank
 
 
 @dataclass(frozen=True)
@@ -251,18 +233,13 @@ class MeasuredModels:
 class Leaderboard:
     """The tables of a leaderboard, with what a reader must know of them."""
 
+    # The tables by name (ALL, BS, NOT_COMPARED and APART), those without rows left out
     tables: Mapping[str, pl.DataFrame]
-    """The tables by name (ALL, BS, NOT_COMPARED and APART), those without rows left out."""
-    formula: str
-    """The name of the score."""
-    sentences: tuple[str, ...]
-    """What a reader must know of the tables that are there, and of those that are not."""
-    warnings: Mapping[str, tuple[str, ...]]
-    """The reasons to doubt the numbers, by model."""
-    reports: Mapping[str, Path]
-    """The report of each model, where there is one."""
-    unread: tuple[str, ...] = ()
-    """The models of which more than one in ten replies could not be read."""
+    formula: str  # the name of the score
+    sentences: tuple[str, ...]  # what a reader must know of the tables that are there, and of those that are not
+    warnings: Mapping[str, tuple[str, ...]]  # the reasons to doubt the numbers, by model
+    reports: Mapping[str, Path]  # the report of each model, where there is one
+    unread: tuple[str, ...] = ()  # the models of which more than one in ten replies could not be read
 
 
 def measure_models(plans: Mapping[str, FunctionalPlan], runner: PartRunner, *, report: bool = True) -> MeasuredModels:
@@ -457,11 +434,11 @@ class _Ranked:
             yield f"{called}: where an interval is ?, the scenarios are too few, or too alike, to tell how far it goes."
 
 
+# The names of the page, and of the file that says in Markdown what is said below its tables
 PAGE, NOTES = "leaderboard.html", "notes.md"
-"""The names of the page, and of the file that says in Markdown what is said below its tables."""
 
+# Every file that a leaderboard may have
 FILES = (*(f"{name}.{form}" for name in (ALL, BS, NOT_COMPARED, APART) for form in ("csv", "md")), NOTES, PAGE)
-"""Every file that a leaderboard may have."""
 
 _TITLES = {
     ALL: ("All three layers", "Ranked by FToM: only models with behaviour (B), mechanism (C) and stability (S), all of "
@@ -473,8 +450,8 @@ _TITLES = {
     APART: ("Not ranked", "What could not be compared or measured, and why."),
 }  # fmt: skip
 
+# The columns that say how much stands behind a score
 _COUNTS = ("questions", "scenarios", "cases", "replies", "unread", "failed")
-"""The columns that say how much stands behind a score."""
 
 _UNKNOWN = "?"
 
@@ -606,7 +583,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> list[Path]:
     """
     texts = {f"{name}.csv": tables.render(frame, "csv") for name, frame in board.tables.items()}
     texts |= {f"{name}.md": _markdown(board, name, frame) for name, frame in board.tables.items()}
-    texts |= {NOTES: "".join(_notes(board)), PAGE: "".join(_page(board, folder))}
+    texts |= {NOTES: "".join(_notes(board)), PAGE: _page(board, folder)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -646,70 +623,25 @@ def _describe_origin(board: Leaderboard) -> str:
     return f"Made by tomserve {__version__} on {day} at {time[:5]} UTC; the score is {board.formula}."
 
 
-_STYLE = """
-:root{color-scheme:light dark;--ground:#fff;--ink:#1c2430;--soft:#566171;--line:#d9dee5;--link:#0a58a6}
-@media(prefers-color-scheme:dark){:root{--ground:#11151b;--ink:#e5eaf1;--soft:#a3afbf;--line:#323c49;--link:#86bdf5}}
-*{box-sizing:border-box}
-body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;padding:1.5rem 1rem 3rem;max-width:78rem;background:var(--ground);
-color:var(--ink);overflow-wrap:anywhere}
-h1{line-height:1.2}h2{margin-top:2.2rem}a{color:var(--link)}p,li{max-width:75ch}
-.soft,small,th{color:var(--soft)}
-table{border-collapse:collapse;width:100%}
-th,td{padding:.35rem .6rem .35rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-th{font-weight:600;font-size:.85rem;overflow-wrap:normal}
-small{display:block}.n{white-space:nowrap;font-variant-numeric:tabular-nums}
-@media(max-width:60rem){
-table,tbody,tr{display:block}thead{position:absolute;left:-999rem}
-tbody tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(6.5rem,1fr));gap:.4rem .8rem;margin:0 0 .8rem;
-border:1px solid var(--line);border-radius:6px;padding:.6rem .8rem}
-td{display:block;padding:0;border:0}td.wide{grid-column:2/-1}td.whole{grid-column:1/-1}
-td::before{content:attr(data-label);display:block;white-space:normal;font-size:.8rem;color:var(--soft)}}
-""".replace("\n", "")
-
-
-def _page(board: Leaderboard, folder: Path) -> Iterator[str]:
+def _page(board: Leaderboard, folder: Path) -> str:
     """The page: one table after the other, without any script. folder: where it will stand."""
-    yield (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Functional Theory of Mind</title>\n'
-        f"<style>{_STYLE}</style></head><body>\n<h1>Functional Theory of Mind</h1>\n"
-        f'<p class="soft">{escape(_describe_origin(board))}</p>\n'
-    )
-    for line in board.sentences:
-        yield f"<p>{escape(one_line(line))}</p>\n"
     links = {model: _link(path, folder) for model, path in board.reports.items()}
+    shown = []
     for name, frame in board.tables.items():
-        title, note = _TITLES[name]
-        yield f"<h2>{escape(title)}</h2>\n<p>{escape(note)}</p>\n"
-        rows = [_for_readers(name, row) for row in frame.iter_rows(named=True)]
-        yield from _table(rows, list(frame["model"]), links)
-        if told := " ".join(_reading(name, frame, board.formula, "chance of rank 1")):
-            yield f'<p class="soft">{escape(told)}</p>\n'
-    if board.warnings:
-        yield "<h2>Warnings</h2>\n"
-    for models, warnings in _warnings(board):
-        yield f"<h3>{escape(models)}</h3>\n<ul>\n"
-        yield "".join(f"<li>{escape(one_line(line))}</li>\n" for line in warnings) + "</ul>\n"
-    yield "</body></html>\n"
-
-
-def _table(rows: Sequence[Mapping[str, Cell]], models: Sequence[str], links: Mapping[str, str]) -> Iterator[str]:
-    """A table of cells, whose columns are named again in each row, for screens on which a row is a list. The roles say
-    that it is a table all the same. models: of the rows. links: to the report of a model."""
-    yield '<table role="table"><thead role="rowgroup"><tr role="row">'
-    yield "".join(f'<th role="columnheader" scope="col">{escape(column)}</th>' for column in rows[0])
-    yield '</tr></thead><tbody role="rowgroup">\n'
-    for model, row in zip(models, rows, strict=True):
-        yield '<tr role="row">'
-        for column, one in row.items():
-            said = str(escape(one.said))
-            if column == "model" and model in links:
-                said = f'<a href="{escape(links[model])}">{said}</a>'
-            below = f"<small>{escape(one.below)}</small>" if one.below else ""
-            kind = "whole" if "why" in row else "wide" if column == "model" else "n"
-            yield f'<td role="cell" data-label="{escape(column)}" class="{kind}">{said}{below}</td>'
-        yield "</tr>\n"
-    yield "</tbody></table>\n"
+        rows = [(links.get(row["model"]), _for_readers(name, row)) for row in frame.iter_rows(named=True)]
+        reading = " ".join(_reading(name, frame, board.formula, "chance of rank 1"))
+        shown.append((*_TITLES[name], rows, reading))
+    text: str = (
+        pages.templates(Path(__file__).parent)
+        .get_template("leaderboard.html.j2")
+        .render(
+            origin=_describe_origin(board),
+            sentences=map(one_line, board.sentences),
+            tables=shown,
+            warnings=[(models, list(map(one_line, lines))) for models, lines in _warnings(board)],
+        )
+    )
+    return text
 
 
 def _link(path: Path, folder: Path) -> str:

@@ -20,11 +20,11 @@ from tomserve.studies import Study, comparison
 from tomserve.studies.comparison import Comparison
 from tomserve.workflows.run import Run
 
+# A function that is called with a sentence for each thing worth knowing, such as `print`
 Note = Callable[[str], None]
-"""A function that is called with a sentence for each thing worth knowing, such as `print`."""
 
+# A run (its name, its folder, or a Run) or a file with a score table (.parquet, .jsonl, .csv)
 Source = str | Path | Run
-"""A run (its name, its folder, or a Run) or a file with a score table (.parquet, .jsonl, .csv)."""
 
 
 def load(

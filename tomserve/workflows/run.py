@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from tomserve.runs.grader import ReadingOutcome
 
 
+# Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
+# it, because Polars sets signals to restart the system call that they interrupt.
 LOOK_EVERY = 0.2
-"""Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
-it, because Polars sets signals to restart the system call that they interrupt."""
 
 
 @dataclass(frozen=True)

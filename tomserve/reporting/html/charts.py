@@ -24,13 +24,13 @@ from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.presentation import Figure, Panel, Row, Tables, finite_or_none, one_line, readable_name
 
 INK, MUTED, GRID = "#1c2430", "#5b6675", "#d9dee5"
+# Okabe and Ito's colours, told apart by the colour-blind; shapes say the same once more
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#785ef0")
-"""Okabe and Ito's colours, told apart by the colour-blind; shapes say the same once more."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 
+# Called with every chart before it is drawn. Tests hold it against the schema of Vega-Lite here, which takes as long
+# as to draw it; nothing that a run holds decides what a chart is made of, so that users need not wait for that.
 CHECK: Callable[[dict[str, Any]], object] | None = None
-"""Called with every chart before it is drawn. Tests hold it against the schema of Vega-Lite here, which takes as long
-as to draw it; nothing that a run holds decides what a chart is made of, so that users need not wait for that."""
 
 SVG = "http://www.w3.org/2000/svg"
 _ELEMENTS = frozenset(("svg", "g", "path", "rect", "line", "text", "defs", "clipPath", "linearGradient", "stop"))
@@ -211,10 +211,10 @@ def layer_chart(layers: Iterable[Spec], width: int | Spec, height: int | Spec, *
 
 
 CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
+# The colours of shares in a heat map, from light for 0 to dark for 1
 BLUES = ["#f3f7fc", "#c9dcee", "#86b4d8", "#3d80b6", "#08417c"]
-"""The colours of shares in a heat map, from light for 0 to dark for 1."""
+# The colours of differences in a heat map, from orange for a loss to violet for a gain
 LOSS_GAIN = ["#b35806", "#e08b34", "#f9d0a0", "#f6f6f6", "#c3c5e3", "#8073ac", "#4b2d82"]
-"""The colours of differences in a heat map, from orange for a loss to violet for a gain."""
 
 
 @dataclass(frozen=True, slots=True)

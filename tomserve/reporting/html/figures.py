@@ -30,6 +30,7 @@ COUNTED = ", which counts stories or tasks, not questions."
 PLAINLY = " (Wilson's), which counts clusters (stories, tasks), not questions."
 EFFECTIVELY = f", {studies.baselines.ABOUT_EFFECTIVE}"  # what an interval counts, as the end of a sentence
 
+# What a figure of each kind of table by factors shows, by the column that tells the kinds apart
 CAPTIONS = dict(
     zip(
         breakdowns.AFTER,
@@ -46,14 +47,13 @@ CAPTIONS = dict(
         strict=True,
     )
 )
-"""What a figure of each kind of table by factors shows, by the column that tells the kinds apart."""
 
 ROWS = 48  # the most rows of a figure by factors
 FEW = 12  # the most values that a factor may have to be drawn
 FACTORS = 8  # the most factors that are drawn; those that come first are
 
+# The column that tells effects of one model apart: the first of these that the table has
 NAMED = ("strategy", "treatment")
-"""The column that tells effects of one model apart: the first of these that the table has."""
 
 
 def default_figures(

@@ -25,11 +25,11 @@ from tomserve.status import OK, inert
 from tomserve.studies.answer_rows import ORIGINAL, has_variants, is_answered
 from tomserve.studies.presentation import Versions
 
+# How many bytes the packed data may take; where they are more, long texts are cut, and marked as cut
 BUDGET = 3_300_000
-"""How many bytes the packed data may take; where they are more, long texts are cut, and marked as cut."""
 
+# How many characters of a text are kept (None: all), tried in this order until the data is small enough
 CUTS = (None, 6000, 3000, 1500, 700, 300)
-"""How many characters of a text are kept (None: all), tried in this order until the data is small enough."""
 
 
 @dataclass

@@ -18,8 +18,8 @@ from tomserve.runs.measurement import environment_changes
 from tomserve.studies import Analysis, Context
 from tomserve.studies.answer_rows import split_scores
 
+# Fields of a manifest that say nothing of a measurement
 _NOT_SHOWN = ("schema", "kind", "strategies", "endpoints", "server")
-"""Fields of a manifest that say nothing of a measurement."""
 
 
 def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Page:

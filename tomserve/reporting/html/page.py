@@ -24,12 +24,12 @@ from tomserve.studies.presentation import BAD, GOOD, OPEN, Figure, Layout, Secti
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000  # how many rows of a table a page shows, and offers to copy
+# What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
+# has right, the course of beliefs as a story goes on, and another answer to the same question
 TERMS = ("vanilla", "chance", "chain", "flip")
-"""What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
-has right, the course of beliefs as a story goes on, and another answer to the same question."""
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
+# The names of the page's own sections, which a study's sections may not have
 RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
-"""The names of the page's own sections, which a study's sections may not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class Page:
     browsed: bool  # whether there is anything to browse
     data: str  # what the item browser unpacks
     version: str
+    # Whether it is of a model's answers; a page of a measurement has no items to browse and no failures
     answers: bool = True
-    """Whether it is of a model's answers; a page of a measurement has no items to browse and no failures."""
     terms: frozenset[str] = frozenset()  # which of TERMS occur, so that only these are explained
 
 

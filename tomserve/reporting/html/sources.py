@@ -196,10 +196,10 @@ def input_fields(record: runfolder.Record) -> list[tuple[str, str]]:
     return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 
+# What the name of a field contains whose value is never shown; `max_tokens` and `tokenizer` do not count
 _SECRET = re.compile(
     r"(?:^|[^a-z])(api_?key|key|token|secret|password|passwd|credentials?|authorization|bearer)(?:$|[^a-z])", re.I
 )
-"""What the name of a field contains whose value is never shown; `max_tokens` and `tokenizer` do not count."""
 
 
 def provenance(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -260,8 +260,8 @@ def _address(text: str) -> str:
 
 PAGE, RECORD = "report.html", "report.json"
 
+# The digest of the code, taken on import, so that it is that of the code which runs
 _CODE = content.code_digest([PACKAGE])
-"""The digest of the code, taken on import, so that it is that of the code which runs."""
 
 
 @dataclass(frozen=True, slots=True)
