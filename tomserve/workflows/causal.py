@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tomserve.errors import ConfigError
-from tomserve.workflows.evaluate import Place
-from tomserve.workflows.run import Run
+from tomserve.workflows.run import Place, Run, as_name, given_options
 
 if TYPE_CHECKING:
     from tomserve.runs.progress import MeasureListener
@@ -68,10 +67,6 @@ class ExamineOptions(TypedDict, total=False):
     progress: bool | MeasureListener
 
 
-_CHOSEN = ("limit", "strategy", "folds", "seed", "fewest")
-_MACHINE = ("revision", "device", "dtype", "batch")
-
-
 def examine(model: Place | None = None, items: Place | None = None, **options: Unpack[ExamineOptions]) -> Run:
     """Look for a perspective-taking map inside a model, test whether it causes the answer, and return the run.
 
@@ -98,35 +93,26 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
     from tomserve.causal.experiment import Hardware, measure
     from tomserve.causal.settings import ITEMS, REFERENCE, Settings
 
-    if unknown := sorted(set(options) - set(ExamineOptions.__annotations__)):
-        raise TypeError(f"examine() got an unexpected keyword argument {unknown[0]!r}")
-    given = {name: value for name, value in options.items() if value is not None}
+    given = given_options("examine", ExamineOptions, options)
     for name in ("layers", "alphas"):
         if name in given and (isinstance(given[name], str) or not isinstance(given[name], Sequence)):
             raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list of numbers")
         kind, words = (Integral, "whole numbers") if name == "layers" else (Real, "numbers above 0")
-        if strange := [one for one in cast("Sequence[object]", given.get(name, ())) if not isinstance(one, kind)]:
+        if strange := [one for one in given.get(name, ()) if not isinstance(one, kind)]:
             raise ConfigError(f"{name} holds {strange[0]!r:.60}; expected {words}")
     where = given.get("where", ())
+    several: dict[str, Any] = {name: tuple(given[name]) for name in ("layers", "alphas") if name in given}
     settings = Settings(
-        model=_as_name(model, REFERENCE),
-        items=_as_name(items, ITEMS),
-        path=Path(cast("Place", given["path"])).expanduser() if "path" in given else None,
-        where=(where,) if isinstance(where, str) else tuple(cast("Sequence[str]", where)),
-        **{name: tuple(cast("Sequence[float]", given[name])) for name in ("layers", "alphas") if name in given},  # type: ignore[arg-type]
-        **{name: given[name] for name in _CHOSEN if name in given},  # type: ignore[arg-type]
+        model=as_name(model) or REFERENCE,
+        items=as_name(items) or ITEMS,
+        path=Path(given["path"]).expanduser() if "path" in given else None,
+        where=(where,) if isinstance(where, str) else tuple(where),
+        **several,
+        **{name: given[name] for name in ("limit", "strategy", "folds", "seed", "fewest") if name in given},
     )
-    on = Hardware(**{name: given[name] for name in _MACHINE if name in given})  # type: ignore[arg-type]
-    run = given.get("run")
-    place = str(run.absolute()) if isinstance(run, Path) else cast("str | None", run)
-    return Run(
-        measure(settings, place, _listener(cast("bool | MeasureListener", given.get("progress", False))), on).folder
-    )
-
-
-def _as_name(given: Place | None, otherwise: str) -> str:
-    """A name as it is, a folder or file as an absolute path, which is never mistaken for a name."""
-    return otherwise if given is None else str(given.absolute()) if isinstance(given, Path) else given
+    on = Hardware(**{name: given[name] for name in ("revision", "device", "dtype", "batch") if name in given})
+    listener = _listener(given.get("progress", False))
+    return Run(measure(settings, as_name(given.get("run")), listener, on).folder)
 
 
 def _listener(progress: bool | MeasureListener) -> MeasureListener | None:

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, TypeVar, Unpack, cast
+from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
 import pydantic
 import yaml
@@ -35,11 +34,7 @@ from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate, 
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import INTERRUPTED, Listener, SilentListener, Stop
-from tomserve.workflows.run import LOOK_EVERY, Run
-
-Done = TypeVar("Done")
-
-Place = str | Path  # a file or folder, given as text or as a Path
+from tomserve.workflows.run import Place, Run, as_name, given_options, run_beside_loop
 
 
 class AskOptions(TypedDict, total=False):
@@ -172,26 +167,6 @@ def run_evaluation(options: EvalOptions, listener: Listener, servers: Servers | 
     return run_beside_loop(lambda: evaluate(options, listener, stop=stop, servers=servers), stop)
 
 
-def run_beside_loop(do: Callable[[], Done], stop: Stop) -> Done:
-    """Do something that needs an event loop of its own: in a notebook, in a thread beside the loop that runs.
-
-    stop: is set where the waiting ends early, so that what is in flight is kept and nothing more is begun.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return do()
-    with ThreadPoolExecutor(1, thread_name_prefix="tomserve-ask") as pool:
-        doing = pool.submit(do)
-        try:
-            while not wait([doing], timeout=LOOK_EVERY).done:
-                pass
-            return doing.result()
-        except BaseException:
-            stop.set()
-            raise
-
-
 async def aask(questions: Questions, strategies: Strategies = None, **options: Unpack[AskOptions]) -> Run:
     """Do the same as `ask`, for programs that use asyncio: other coroutines go on while the model is asked.
 
@@ -250,9 +225,7 @@ def _open_run(result: EvalResult) -> Run:
 def _options(questions: Questions, strategies: Strategies, given: AskOptions) -> tuple[EvalOptions, Listener]:
     """The options in the form that an evaluation takes, and the listener. Raises ConfigError, and TypeError for an
     option that does not exist."""
-    if unknown := sorted(set(given) - set(AskOptions.__annotations__)):
-        raise TypeError(f"ask() got an unexpected keyword argument {unknown[0]!r}")
-    options_given = {name: value for name, value in given.items() if value is not None}
+    options_given = given_options("ask", AskOptions, given)
     progress = cast("bool | Listener", options_given.pop("progress", False))
     base_urls = as_texts(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
     variants = as_texts(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
@@ -264,13 +237,13 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
     options = EvalOptions(
         benchmark=questions if isinstance(questions, str) else _benchmark(items),
         items=items,
-        strategies=tuple(map(_strategy, _several(strategies))),
+        strategies=tuple(as_name(one.folder if isinstance(one, Strategy) else one) for one in _several(strategies)),
         base_urls=base_urls,
         variants=variants,
         where=where,
         path=None if path is None else Path(path).expanduser(),
-        run=str(run.absolute()) if isinstance(run, Path) else run,
-        **options_given,  # type: ignore[arg-type]  # these options have the names of the fields
+        run=as_name(run),
+        **options_given,  # these options have the names of the fields
     )
     return options, choose_listener(progress)
 
@@ -307,13 +280,6 @@ def _several(strategies: Strategies) -> Sequence[Place | Strategy]:
     if strategies is None:
         return ()
     return (strategies,) if isinstance(strategies, str | Path | Strategy) else strategies
-
-
-def _strategy(given: Place | Strategy) -> str:
-    """A name as it is; a folder as an absolute path, which is never mistaken for a name."""
-    if isinstance(given, str):
-        return given
-    return str((given.folder if isinstance(given, Strategy) else given).absolute())
 
 
 def choose_listener(progress: bool | Listener) -> Listener:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import find_answered_run
-from tomserve.workflows.evaluate import Place, as_texts, choose_listener, run_beside_loop
-from tomserve.workflows.run import Run
+from tomserve.workflows.evaluate import as_texts, choose_listener
+from tomserve.workflows.run import Place, Run, as_name, given_options, run_beside_loop
 
 if TYPE_CHECKING:
     from tomserve.runs.progress import Listener
@@ -94,21 +93,15 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     from tomserve.faithfulness.settings import Connection, Settings
     from tomserve.faithfulness.table import FULL, PARAPHRASE
 
-    if unknown := sorted(set(options) - set(InterveneOptions.__annotations__)):
-        raise TypeError(f"intervene() got an unexpected keyword argument {unknown[0]!r}")
-    given = {name: value for name, value in options.items() if value is not None}
-    lists = {name: as_texts(given[name], name, "a name") for name in _LISTS if name in given}
+    given = given_options("intervene", InterveneOptions, options)
+    lists: dict[str, Any] = {name: as_texts(given[name], name, "a name") for name in _LISTS if name in given}
     if "edits" in lists:
         lists["edits"] = tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *lists["edits"])))
-    folder = (
-        run.folder if isinstance(run, Run) else find_answered_run(str(run.absolute()) if isinstance(run, Path) else run)
-    )
-    settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})  # type: ignore[arg-type]
+    folder = run.folder if isinstance(run, Run) else find_answered_run(as_name(run))
+    settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})
     urls = as_texts(given.get("base_url", ()), "base_url", "an address")
     reached = {one.name for one in fields(Connection)}
-    how = Connection(base_urls=urls, **{name: value for name, value in given.items() if name in reached})  # type: ignore[arg-type]
-    place = cast("Place | None", given.get("new"))
-    listener = choose_listener(cast("bool | Listener", given.get("progress", False)))
-    stop = Stop()
-    made = run_beside_loop(lambda: measure(settings, how, place, listener, stop=stop), stop)
+    how = Connection(base_urls=urls, **{name: value for name, value in given.items() if name in reached})
+    listener, stop = choose_listener(given.get("progress", False)), Stop()
+    made = run_beside_loop(lambda: measure(settings, how, given.get("new"), listener, stop=stop), stop)
     return Run(made.folder, dict(made.failures))

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import polars as pl
 
 from tomserve import benchmarks
 from tomserve.causal import checkpoints
 from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup, plan_experiment
-from tomserve.causal.settings import ITEMS, Settings
+from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.engine import transports
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
@@ -38,8 +38,8 @@ from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.stats.functional import FTOM_1, Formula, weighted_formula
 from tomserve.studies import Analysis, compute, load_study, relabel
 from tomserve.studies.comparison import combine_scores
-from tomserve.workflows.evaluate import Place, run_evaluation
-from tomserve.workflows.run import Run
+from tomserve.workflows.evaluate import run_evaluation
+from tomserve.workflows.run import Place, Run, as_name, given_options
 
 STUDY = "functional"  # the study that reads all parts together
 
@@ -414,9 +414,7 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     from tomserve.causal.experiment import measure
     from tomserve.runs.progress import SilentListener, SilentMeasureListener
 
-    if unknown := sorted(set(options) - set(FunctionalOptions.__annotations__)):
-        raise TypeError(f"functional() got an unexpected keyword argument {unknown[0]!r}")
-    given = {name: value for name, value in options.items() if value is not None}
+    given = given_options("functional", FunctionalOptions, options)
     plan = _make_plan(model, given)
     asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
     if given.get("progress"):
@@ -437,49 +435,37 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     return Functional(told.folder, told.analysis.tables, told.analysis.notes, told.analysis.warnings, runs, told.report)
 
 
-def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan:
+def _make_plan(model: str | None, given: Mapping[str, Any]) -> FunctionalPlan:
     """The plan that the options say. Raises ConfigError for a value that cannot be one."""
-    from tomserve.causal.experiment import Hardware
-    from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
-    from tomserve.runs.planning import EvalOptions
-
-    urls = given.get("base_url", ())
-    weights, run, items = (_as_name(cast("Place | None", given.get(name))) for name in ("weights", "run", "items"))
-    layers, alphas = (cast("Sequence[float] | None", given.get(name)) for name in ("layers", "alphas"))
     for name in ("benchmarks", "where", "layers", "alphas", "formula"):
         if isinstance(given.get(name, ()), str) or not isinstance(given.get(name, ()), Sequence):
             raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list")
     mechanism = Settings(
-        items=items or ITEMS,
-        limit=cast("int | None", given.get("cases")),
-        layers=None if layers is None else tuple(map(int, layers)),
-        alphas=ALPHAS if alphas is None else tuple(map(float, alphas)),
-        fewest=cast("int", given.get("fewest", FEWEST)),
+        items=as_name(given.get("items")) or ITEMS,
+        limit=given.get("cases"),
+        layers=tuple(map(int, given["layers"])) if "layers" in given else None,
+        alphas=tuple(map(float, given.get("alphas", ALPHAS))),
+        fewest=given.get("fewest", FEWEST),
     )
+    urls = given.get("base_url", ())
     evaluation = EvalOptions(
         model=model,
-        base_urls=(urls,) if isinstance(urls, str) else tuple(cast("Sequence[str]", urls)),
-        transport=cast("str", given.get("transport", transports.DEFAULT)),
-        where=tuple(cast("Sequence[str]", given.get("where", ()))),
-        limit=cast("int", given.get("limit", LIMIT)),
-        concurrency=cast("int | None", given.get("concurrency")),
+        base_urls=(urls,) if isinstance(urls, str) else tuple(urls),
+        transport=given.get("transport", transports.DEFAULT),
+        where=tuple(given.get("where", ())),
+        limit=given.get("limit", LIMIT),
+        concurrency=given.get("concurrency"),
         accept_change=bool(given.get("accept_change", False)),
     )
-    device, dtype, revision = (cast("str | None", given.get(name)) for name in ("device", "dtype", "revision"))
     return FunctionalPlan(
         evaluation=evaluation,
-        benchmarks=tuple(cast("Sequence[str]", given.get("benchmarks", ()))),
-        weights=weights,
+        benchmarks=tuple(given.get("benchmarks", ())),
+        weights=as_name(given.get("weights")),
         mechanism=mechanism,
-        hardware=Hardware(device=device, dtype=dtype, revision=revision),
-        run=run,
-        formula=make_formula(cast("Sequence[float]", given.get("formula", (0.5, 0.3, 0.2)))),
+        hardware=Hardware(**{name: given.get(name) for name in ("device", "dtype", "revision")}),
+        run=as_name(given.get("run")),
+        formula=make_formula(given.get("formula", (0.5, 0.3, 0.2))),
     )
-
-
-def _as_name(given: Place | None) -> str | None:
-    """A name as it is, a folder or file as an absolute path, which is never mistaken for a name."""
-    return str(given.absolute()) if isinstance(given, Path) else given
 
 
 def make_formula(weights: Sequence[float]) -> Formula:

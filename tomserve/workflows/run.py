@@ -10,17 +10,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tomserve.engine.records import CLOSES
 from tomserve.runs import journal, verification
 from tomserve.runs.journal import read_rows, row_identity
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import find_run, missing_manifest_error
 from tomserve.runs.verification import SEAL, Finding, VerifyOptions
 from tomserve.status import ANSWERS, FINAL, UNFINISHED
@@ -35,6 +37,42 @@ if TYPE_CHECKING:
 # Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
 # it, because Polars sets signals to restart the system call that they interrupt.
 LOOK_EVERY = 0.2
+
+
+Done = TypeVar("Done")
+Place = str | Path  # a file or folder, given as text or as a Path
+
+
+def as_name(given: Place | None) -> Any:
+    """A name as it is, a Path as an absolute path, which is never mistaken for a name; None stays None."""
+    return str(given.absolute()) if isinstance(given, Path) else given
+
+
+def given_options(function: str, known: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a function that are not None. known: the TypedDict that lists all. Raises TypeError for others."""
+    if unknown := sorted(set(options) - set(known.__annotations__)):
+        raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def run_beside_loop(do: Callable[[], Done], stop: Stop) -> Done:
+    """Do something that needs an event loop of its own: in a notebook, in a thread beside the loop that runs.
+
+    stop: is set where the waiting ends early, so that what is in flight is kept and nothing more is begun.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return do()
+    with ThreadPoolExecutor(1, thread_name_prefix="tomserve-ask") as pool:
+        doing = pool.submit(do)
+        try:
+            while not wait([doing], timeout=LOOK_EVERY).done:
+                pass
+            return doing.result()
+        except BaseException:
+            stop.set()
+            raise
 
 
 @dataclass(frozen=True)
@@ -65,7 +103,7 @@ class Run:
 
         Raises ConfigError where there is no such run.
         """
-        folder = find_run(str(run.absolute()) if isinstance(run, Path) else run)
+        folder = find_run(as_name(run))
         return cls(folder, _failures(folder))
 
     @property
@@ -120,7 +158,6 @@ class Run:
         """
         from tomserve.runs import grader
         from tomserve.runs.grader import find_reader
-        from tomserve.runs.progress import Stop
 
         stop = Stop()
 
@@ -128,15 +165,7 @@ class Run:
             found = find_reader(reader, model)
             return grader.read_run(self.folder, found, sample=sample, own=may_be_evaluated_model, stop=stop)
 
-        with ThreadPoolExecutor(1, thread_name_prefix="tomserve-read") as pool:  # as a notebook has a loop of its own
-            asking = pool.submit(read)
-            try:
-                while not wait([asking], timeout=LOOK_EVERY).done:
-                    pass
-                return asking.result()
-            except BaseException:  # Ctrl-C: what is in flight may still come, and is kept
-                stop.set()
-                raise
+        return run_beside_loop(read, stop)
 
     def verify(
         self,
@@ -163,8 +192,6 @@ class Run:
         >>> print(tomserve.Run.open("example").verify().findings[1].said)
         352 rows answer the prompts that the questions make
         """
-        from tomserve.runs.verification import VerifyOptions
-
         read, by = (None if one is None else Path(one).expanduser() for one in (path, signers))
         return verify_run(self.folder, VerifyOptions(read, tuple(strategies), by))
 
@@ -182,8 +209,6 @@ class Run:
         >>> tomserve.Run.open("example").seal("~/.ssh/id_ed25519")                             # doctest: +SKIP
         'sha256:c400e1e7caf681edb3090c517bb6790ce3181e85669bc2c2fd48120dfb5aa38a'
         """
-        from tomserve.runs import verification
-
         return verification.seal(self.folder, None if key is None else Path(key).expanduser()).digest
 
     def report(self, path: str | Path | None = None) -> Path:
