@@ -354,8 +354,8 @@ def _other_choices(
 ) -> list[str]:
     """The choices that answer no question: where else the object is seen or said to be (`own` has the answers, too);
     what else the story mentions, as far as there is room; then any, up to the number wanted."""
-    right = {label for _, label in answers}
-    more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in words().containers]
+    right, known = {label for _, label in answers}, words().container_set
+    more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in known]
     if plan.choices is not None:
         more = more[: plan.choices - len(own)]
         named = {*own, *more}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +32,11 @@ class Words(BaseModel):
     other_colours: _List
     wordings: dict[_Sort, tuple[str, ...]] = Field(min_length=11)
     short_wordings: dict[_Short, str] = Field(min_length=5)
+
+    @cached_property
+    def container_set(self) -> frozenset[str]:
+        """The containers, for a look at each word of a story."""
+        return frozenset(self.containers)
 
 
 @cache
