@@ -53,16 +53,15 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(table_module, "PART", 10)
     monkeypatch.setattr(parallel, "MANY", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    real = parallel._score
+    real = parallel._take
 
-    def after(work: Any, parts: Any, **options: Any) -> None:
-        parts = list(parts)
+    def after(work: Any, parts: Any) -> None:
         for process in alive:
             process.wait()
         found.extend(number for number, (path, _) in enumerate(parts) if path.exists())
-        real(work, parts, **options)
+        real(work, parts)
 
-    monkeypatch.setattr(parallel, "_score", after)
+    monkeypatch.setattr(parallel, "_take", after)
     return found
 
 

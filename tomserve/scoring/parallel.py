@@ -75,26 +75,34 @@ def score_parts(work: ScoringWork, scratch: Path, parts: list[pl.DataFrame]) -> 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # Another process would not find the rules of a user's own benchmark.
     alone = len(work.order) < MANY or cores == 1 or not all(work.spec.rules(n).shipped for n in work.items.benchmarks)
-    with contextlib.nullcontext() if alone else _helper(work, [*zip(paths, parts, strict=True)][::-1]):
-        _score(work, zip(paths, parts, strict=True), skip=True)
+    numbered = [*zip(paths, parts, strict=True)]
+    with contextlib.nullcontext() if alone else _helper(work, numbered[::-1]) as helper:
+        _take(work, numbered)
+        if helper is not None:
+            helper.wait()  # for its last part
+    for path, rows in numbered:
+        if not path.exists():
+            _score(work, path, rows)
     return paths
 
 
-def _score(work: ScoringWork, parts: Any, *, skip: bool = False) -> None:
-    """Score the parts that have no file yet. skip: whether to go on behind one that has."""
+def _take(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> None:
+    """Score the parts that the other process has not taken."""
     for path, rows in parts:
-        if path.exists():
-            if skip:
-                continue
-            return
-        begun = path.with_suffix(f".{os.getpid()}")
-        work.frame(rows).write_parquet(begun, compression="lz4")
-        begun.rename(path)
+        with contextlib.suppress(FileExistsError):
+            path.with_suffix(".taken").touch(exist_ok=False)
+            _score(work, path, rows)
+
+
+def _score(work: ScoringWork, path: Path, rows: pl.DataFrame) -> None:
+    begun = path.with_suffix(f".{os.getpid()}")
+    work.frame(rows).write_parquet(begun, compression="lz4")
+    begun.rename(path)
 
 
 @contextlib.contextmanager
-def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterator[None]:
-    """A second process that scores parts while the block runs, where it can be started."""
+def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A second process that scores parts while the block runs; None where it cannot be started."""
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tomserve.scoring.parallel"],
@@ -105,7 +113,7 @@ def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterat
             env={**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
     except OSError:
-        yield
+        yield None
         return
 
     def tell() -> None:
@@ -118,7 +126,7 @@ def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterat
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
     try:
-        yield
+        yield process
     finally:
         process.kill()
         teller.join()
@@ -136,7 +144,7 @@ def _help() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    _score(work, parts)
+    _take(work, parts)
 
 
 if __name__ == "__main__":
