@@ -369,7 +369,7 @@ def main() -> None:
         trim()
     except (OSError, ConfigError) as error:
         say(str(error), error=True)
-    Consumer(huey, workers=AT_ONCE, periodic=False, max_delay=0.25, check_worker_health=False).run()
+    Consumer(huey, workers=AT_ONCE, periodic=False, max_delay=0.25).run()
     os._exit(0)
 
 
