@@ -1,6 +1,6 @@
 """Where a recommended method misses its target, between what it lies instead, and why it is recommended all the same.
 
-docs/explanation/statistics.md holds the same table; `python bench/coverage.py --exceptions` prints it.
+docs/explanation/statistics.md shows the table that `python bench/coverage.py --exceptions` prints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The generated half of the reference: commands from the command line's own definitions, Python from its docstrings.
+"""The generated half of the documentation: commands from the command line's own definitions, Python from its
+docstrings, and tables of what code and content declare.
 
-A page says where with a line of its own, `<!-- commands -->` or `<!-- python -->`; Sphinx puts Markdown there while it
-reads the page. So both follow the code by themselves, and nothing that was generated is kept in the repository.
+A page says where with a line of its own, such as `<!-- commands -->`; Sphinx puts Markdown there while it reads the
+page. So all of it follows the code by itself, and nothing that was generated is kept in the repository.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
 
 Node = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -27,7 +31,8 @@ def filled(page: str) -> str:
     """The page with its marks replaced by what they stand for."""
     makers: dict[str, Callable[[], Iterator[str]]] = {
         **{"commands": commands, "python": python, "client": client},
-        "routes": routes,
+        **{"routes": routes, "statuses": statuses, "strategies": strategies},
+        **{"packages": packages, "exceptions": exceptions},
     }
     for mark, maker in makers.items():
         line = f"<!-- {mark} -->"
@@ -89,6 +94,51 @@ def _parameter(parameter: Any) -> str | None:
     if own and not known:
         known, help_text = own[1], help_text[: own.start()] + own[2]
     return f"| {shown} | {escaped(known)} | {escaped(help_text)} |"
+
+
+# Tables of what code and content declare
+
+
+def statuses() -> Iterator[str]:
+    """Markdown: the statuses of replies, as their module has them."""
+    from tomserve import status
+
+    head, rule, *rows = (line for line in (status.__doc__ or "").splitlines() if line.startswith("|"))
+    yield from (head, rule, *(re.sub(r"(?<=^\| )\S+", r"`\g<0>`", row) for row in rows))
+
+
+def strategies() -> Iterator[str]:
+    """Markdown: the strategies of prompts/, with their own descriptions and how many requests a question takes."""
+    from tomserve.prompting.strategy import Strategy, list_strategies
+
+    yield "| strategy | how it asks | requests |\n|---|---|---|"
+    for name in list_strategies():
+        strategy = Strategy.load(name)
+        yield f"| `{name}` | {escaped(strategy.description)} | {strategy.turns or 'by program'} |"
+
+
+def packages() -> Iterator[str]:
+    """Markdown: the packages of the engine in the order in which they may import one another, and what each is."""
+    source = ast.parse((ROOT / "tests/test_house.py").read_text("utf-8"))
+    assigned = {
+        node.targets[0].id: node.value
+        for node in source.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    yield "| package | what it is |\n|---|---|"
+    for name in eval(ast.unparse(assigned["ORDER"])):
+        path = ROOT / "tomserve" / name
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        yield f"| `{name}` | {escaped(' '.join(text.split(chr(10) * 2)[0].split()))} |"
+
+
+def exceptions() -> Iterator[str]:
+    """Markdown: where a recommended method misses its target, as bench/coverage.py checks it."""
+    sys.path.append(str(ROOT / "bench"))
+    import _exceptions
+
+    yield _exceptions.markdown()
 
 
 # The Python surface

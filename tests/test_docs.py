@@ -120,6 +120,9 @@ def test_docstrings_become_markdown() -> None:
     page = generated.filled("# Python\n\n<!-- python -->\n")
     assert "{py:class} tomserve.Item" in page
     assert "(path: Path" in page or "(path: str | Path" in page  # the signature of read_items
+    page = generated.filled("<!-- statuses -->\n<!-- strategies -->\n<!-- packages -->\n<!-- exceptions -->\n")
+    for row in ("| `http_<code>` ", "| `cot_free` | Free reasoning", "| `engine` | The engine", "| share of a class"):
+        assert f"\n{row}" in page
     assert generated.filled("without a mark") == "without a mark"
 
 

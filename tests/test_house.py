@@ -201,11 +201,10 @@ def test_tests_import_no_tests_and_no_benches() -> None:
 
 
 def test_pages_name_modules_that_exist() -> None:
-    """A newcomer finds the room by the table of a page, so that a moved module is moved there, too."""
-    rows = re.findall(r"^\| `(\w+)`.* \| (.+) \|$", (ROOT / "docs/explanation/design.md").read_text(), re.MULTILINE)
-    named = [PACKAGE / room / name for room, cell in rows for name in re.findall(r"`([\w/]+\.py|\w+/)`", cell)]
-    assert len(named) > 30
+    """A newcomer finds the module by the table of a page, so that a moved one is moved there, too."""
+    named = list[Path]()
     for page in ("CONTRIBUTING.md", "README.md", "tests/README.md", "dataset/README.md"):
         paths = re.findall(r"`((?:tomserve|analysis|tests|bench)/[\w/]+\.py)`", (ROOT / page).read_text())
         named += [ROOT / path for path in paths if "NAME" not in path]
+    assert len(named) > 10
     assert [str(path) for path in named if not path.exists()] == []

@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from tests.conftest import ROOT
 from tomserve.stats.chain_edits import AFTERWARDS, ESTIMANDS, FOLLOWS, PARTLY, UNDECIDED
 
 Load = Callable[[str], ModuleType]
@@ -60,11 +59,6 @@ def test_a_recommended_method_that_misses_its_target_is_an_error(
     marked = f" 400{'  ' + verdict if verdict else ''}"
     assert any(line.endswith(marked) for line in printed.splitlines()), printed
     assert f"{int(verdict.startswith('MISSES'))} miss their target" in printed
-
-
-def test_the_docs_name_the_same_exceptions(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    load("coverage").main(["--exceptions"])
-    assert capsys.readouterr().out.strip() in (ROOT / "docs/explanation/statistics.md").read_text("utf-8")
 
 
 def test_a_simulation_of_interventions_is_reproducible_and_has_every_interval(load: Load) -> None:
