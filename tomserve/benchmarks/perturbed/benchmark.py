@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
 from tomserve.benchmarks.perturbed.baselines import RULES
-from tomserve.benchmarks.perturbed.fresh import generate
 from tomserve.benchmarks.perturbed.stages import FIRST, SECOND, Edition, load_stages
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file
+from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, read_items
+from tomserve.items import Item, items_digest, read_items, write_items
 from tomserve.items.draw import Draw
 from tomserve.variants import Retell
 
@@ -101,6 +106,50 @@ def _lines(belief: Item, reality: Item) -> Iterable[str]:
     for number, sentence in enumerate(belief.story):
         possible = [", ".join(one[number]) if one is not None else "?" for one in sets]
         yield f"{number + 1:2d}. {sentence}  [belief: {possible[0]}; reality: {possible[1]}]"
+
+
+def generate(
+    seed: Annotated[
+        int | None,
+        typer.Option("--fresh", metavar="SEED", min=0, max=2**63 - 1, help="Tell every stage anew by this seed."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(parser=parse_file, help="JSONL file to write.")] = None,
+    path: Annotated[
+        Path | None, typer.Option(help="Stage file, or folder of them. If left out: those of the dataset.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; list what keeps stages from being told anew, by file and line."),
+    ] = False,
+) -> Findings:
+    """Write a fresh edition: the same events with other names, labels, things and wordings.
+
+    No model can have seen it before it is published. The same seed gives the same bytes. The exit code is 1 where
+    --check finds a problem.
+    """
+    if check == (seed is not None) or (out is None) != check:
+        raise ConfigError("give --fresh SEED and --out FILE, or --check alone")
+    from tomserve.benchmarks.perturbed.fresh import describe_overlap, generate_items, read_names
+    from tomserve.benchmarks.perturbed.validation import check_fresh, find_fresh_problems
+
+    found, names = load_stages(path), read_names()
+    if seed is None or out is None:
+        return check_fresh(found, names)
+    output_path.check_output(out, path)
+    for stage in found:
+        if listed := find_fresh_problems(stage):
+            raise _first_problem(listed)
+    released = [item for stage in found for item in stage.items()]
+    made = [item for stage in found for item in generate_items(stage, seed, names)]
+    write_items(out, made, lambda name: output_path.open_output(name, path))
+    written = f"written: {len(made)} items of {count_noun(len(found), 'stage')} by seed {seed} to {out}"
+    return Findings(lines=(describe_overlap(released, made), f"{written}, {items_digest(made)[:19]}"))
+
+
+def _first_problem(listed: Sequence[ContentError]) -> ContentError:
+    first, more = listed[0], f" ({len(listed)} problems in this file)" if len(listed) > 1 else ""
+    reason = f"{first.reason}{more}; tomserve generate perturbed-2 --check lists all"
+    return ContentError(reason, path=first.path, line=first.line, field=first.field)
 
 
 def _benchmark(edition: Edition, draw: Draw, generate: Callable[..., Findings] | None = None) -> Benchmark:

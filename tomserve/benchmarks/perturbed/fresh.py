@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-import typer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
-from tomserve.benchmarks.base import Findings
 from tomserve.benchmarks.perturbed.stages import (
     Place,
     Questions,
@@ -27,14 +25,10 @@ from tomserve.benchmarks.perturbed.stages import (
     StageFile,
     Task,
     Version,
-    load_stages,
 )
-from tomserve.content import output_path
-from tomserve.content.output_path import parse_file
-from tomserve.content.text import count_noun
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, items_digest, write_items
+from tomserve.items import Item
 from tomserve.items.draw import seeded_order
 from tomserve.variants import words as variants_words
 
@@ -310,66 +304,8 @@ def _runs(stories: Iterable[Item]) -> set[tuple[str, ...]]:
     return found
 
 
-SEEDS = 2**63
 RUN = 8
 """Words of a run by which it is counted how much of the released stories a fresh edition repeats."""
-
-
-def generate(
-    seed: Annotated[
-        int | None,
-        typer.Option("--fresh", metavar="SEED", min=0, max=SEEDS - 1, help="Tell every stage anew by this seed."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(parser=parse_file, help="JSONL file to write.")] = None,
-    path: Annotated[
-        Path | None, typer.Option(help="Stage file, or folder of them. If left out: those of the dataset.")
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Write nothing; list what keeps stages from being told anew, by file and line."),
-    ] = False,
-) -> Findings:
-    """Write a fresh edition: the same events with other names, labels, things and wordings.
-
-    No model can have seen it before it is published. The same seed gives the same bytes. The exit code is 1 where
-    --check finds a problem.
-    """
-
-    if check == (seed is not None) or (out is None) != check:
-        raise ConfigError("give --fresh SEED and --out FILE, or --check alone")
-    from tomserve.benchmarks.perturbed.validation import find_fresh_problems  # which imports this module
-
-    found, names = load_stages(path), read_names()
-    if seed is None or out is None:
-        return check_stages(found, names)
-    output_path.check_output(out, path)
-    for stage in found:
-        if listed := find_fresh_problems(stage):
-            raise _first_problem(listed)
-    released = [item for stage in found for item in stage.items()]
-    made = [item for stage in found for item in generate_items(stage, seed, names)]
-    write_items(out, made, lambda name: output_path.open_output(name, path))
-    written = f"written: {len(made)} items of {count_noun(len(found), 'stage')} by seed {seed} to {out}"
-    return Findings(lines=(describe_overlap(released, made), f"{written}, {items_digest(made)[:19]}"))
-
-
-def _first_problem(listed: Sequence[ContentError]) -> ContentError:
-    first, more = listed[0], f" ({len(listed)} problems in this file)" if len(listed) > 1 else ""
-    reason = f"{first.reason}{more}; tomserve generate perturbed-2 --check lists all"
-    return ContentError(reason, path=first.path, line=first.line, field=first.field)
-
-
-def check_stages(stages: Sequence[Stage], names: Names) -> Findings:
-    """What keeps stages from being told anew, what is not used, and how much of the released stories would be kept."""
-    from tomserve.benchmarks.perturbed.validation import find_fresh_problems, find_unused_words
-
-    listed = [problem for stage in stages for problem in find_fresh_problems(stage)]
-    lines = [line for stage in stages for line in find_unused_words(stage)]
-    if not listed:
-        released = [item for stage in stages for item in stage.items()]
-        lines.append(describe_overlap(released, [one for stage in stages for one in generate_items(stage, 0, names)]))
-    count = count_noun(len(listed), "problem") if listed else "every stage can be told anew"
-    return Findings.of_problems(list(map(str, listed)), f"{count_noun(len(stages), 'stage')}: {count}", before=lines)
 
 
 def describe_overlap(released: Sequence[Item], made: Sequence[Item]) -> str:

@@ -16,7 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
 from tomserve.benchmarks.base import Findings, outcome
-from tomserve.benchmarks.perturbed.fresh import other_words, scope, sentences, texts
+from tomserve.benchmarks.perturbed.fresh import (
+    Names,
+    describe_overlap,
+    generate_items,
+    other_words,
+    scope,
+    sentences,
+    texts,
+)
 from tomserve.benchmarks.perturbed.stages import (
     AUTOMATIC,
     FALSE_BELIEF,
@@ -32,6 +40,7 @@ from tomserve.benchmarks.perturbed.stages import (
     parse,
 )
 from tomserve.benchmarks.perturbed.variants import Retold, StageRewording, largest_reduction, retold_path
+from tomserve.content.text import count_noun
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
@@ -490,3 +499,14 @@ def find_unused_words(stage: Stage) -> Iterator[str]:
         for other, reason in other_words(stage.file, word).items():
             if reason is not None:
                 yield f"{stage.path}:{stage.lines.at(('words', word))}: {other!r} is not used for {word!r}: it {reason}"
+
+
+def check_fresh(stages: Sequence[Stage], names: Names) -> Findings:
+    """What keeps stages from being told anew, what is not used, and how much of the released stories would be kept."""
+    listed = [problem for stage in stages for problem in find_fresh_problems(stage)]
+    lines = [line for stage in stages for line in find_unused_words(stage)]
+    if not listed:
+        released = [item for stage in stages for item in stage.items()]
+        lines.append(describe_overlap(released, [one for stage in stages for one in generate_items(stage, 0, names)]))
+    count = count_noun(len(listed), "problem") if listed else "every stage can be told anew"
+    return Findings.of_problems(list(map(str, listed)), f"{count_noun(len(stages), 'stage')}: {count}", before=lines)
