@@ -363,7 +363,6 @@ QUESTION = "Does it do more than rules that follow nobody's mind?"
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model B by strategy, and whether it is above the best simple rule in every benchmark."""
-    del context
     frame = tables.get("behaviour", pl.DataFrame())
     if "over_rule" not in frame.columns:
         return []
@@ -446,7 +445,6 @@ STRATEGIES = TEXTS.figure("behaviour-strategies")
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects."""
-    del context
     made = [draw_figure(BENCHMARKS, lambda: _benchmarks(tables)), draw_figure(DIMENSIONS, lambda: _dimensions(tables))]
     return [*made, *([draw_figure(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
 

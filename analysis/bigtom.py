@@ -272,7 +272,6 @@ def _joint_figure(tables: Tables) -> Figure:
 
 
 def _guesses(part: str) -> Sequence[Line]:
-    del part
     return [Line(0.25, "two guesses 0.25", (5, 3))]
 
 

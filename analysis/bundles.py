@@ -150,7 +150,6 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
     tables: by name. context: not used, as chance stands in the tables.
     """
-    del context
     found = []
     for model in tables["all"]["model"].unique(maintain_order=True):
         own = tables["all"].filter(model=model)
@@ -219,8 +218,6 @@ def _misses(frame: pl.DataFrame) -> Iterator[Card]:
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figure of solved bundles by class. tables: by name. context: not used, as chance is next to nothing."""
     from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples  # only a report draws
-
-    del context
 
     def make() -> Figure:
         frame = tables["bundles"].with_columns(other=pl.col("best_rule_solved") / pl.col("bundles"))

@@ -121,7 +121,6 @@ PROBES = TEXTS.figure("causal-probes")
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """All figures, each with a panel for every model and benchmark."""
-    del context
     makers = (
         (NET, _net),
         (CELLS, partial(_heat, "net", CELLS)),

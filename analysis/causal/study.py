@@ -14,19 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from tomserve.causal.table import (
-    FALSE,
-    FEW_ITEMS,
-    NO_OP,
-    OWN,
-    OWN_TWIN,
-    PATCH,
-    SCHEMA,
-    TWIN,
-    Outcomes,
-    Record,
-    read_outcomes,
-)
+from tomserve.causal import table as t
 from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict, published_tables
 from tomserve.studies.presentation import (
@@ -108,10 +96,10 @@ def outcome(row: Row) -> tuple[str, str]:
 def _why_not_judged(row: Row) -> str:
     """Why a row cannot be judged; empty where it can."""
     eligible = int(finite_or_none(row.get("eligible")) or 0)
-    if eligible < FEW_ITEMS:
+    if eligible < t.FEW_ITEMS:
         return (
             f"Only {eligible} of {row.get('items')} items are answered by the false-belief choice in both orders; with "
-            f"fewer than {FEW_ITEMS} nothing is said. Measure items that the model gets right before it is moved."
+            f"fewer than {t.FEW_ITEMS} nothing is said. Measure items that the model gets right before it is moved."
         )
     changed = finite_or_none(row.get("no_op_changes")) or 0.0
     if changed > 0:
@@ -151,7 +139,6 @@ def _why_not_settled(row: Row, bounds: str, above: bool) -> str:
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """The verdict of each model, with four cards for each benchmark on which it was measured."""
-    del context
     frame = tables.get("headline", pl.DataFrame())
     if not {"model", "benchmark", "eligible"} <= set(frame.columns):
         return []
@@ -299,7 +286,7 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
     grounds = []
     tone, verdict = OPEN, "Not shown"
     for probe in dict.fromkeys(str(one["probe"]) for one in rows):
-        told = FALSE if probe == "protagonist" and any(one["told"] == FALSE for one in rows) else ALL
+        told = t.FALSE if probe == "protagonist" and any(one["told"] == t.FALSE for one in rows) else ALL
         own = [one for one in rows if one["probe"] == probe and one["told"] == told]
         if not own:
             continue
@@ -315,7 +302,7 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
 
 def _probe_sentence(at: Row, own: list[Row]) -> str:
     best = max(own, key=lambda one: finite_or_none(one["selectivity"]) or -1.0)
-    where = " in false-belief stories" if at["told"] == FALSE else ""
+    where = " in false-belief stories" if at["told"] == t.FALSE else ""
     text = (
         f"In layer {at['layer']} it is read right in {percent(at['accuracy'])} of the items{where} (shuffled labels "
         f"{percent(at['shuffled'])}, by the label's frequency {percent(at['chance'])}): selectivity "
@@ -327,7 +314,7 @@ def _probe_sentence(at: Row, own: list[Row]) -> str:
 
 
 # How the tellings of a case are called in a narrow table
-_TOLD = {FALSE: "false belief", OWN: "its p, to you", OWN_TWIN: "its twin, to you", TWIN: "its twin"}
+_TOLD = {t.FALSE: "false belief", t.OWN: "its p, to you", t.OWN_TWIN: "its twin, to you", t.TWIN: "its twin"}
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -447,8 +434,8 @@ def warnings(tables: Tables) -> list[str]:
 
 def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:
     eligible, items = int(str(row["eligible"])), row["items"]
-    if eligible < FEW_ITEMS:
-        yield f"only {eligible} of {items} items are eligible; at least {FEW_ITEMS} are needed to say anything"
+    if eligible < t.FEW_ITEMS:
+        yield f"only {eligible} of {items} items are eligible; at least {t.FEW_ITEMS} are needed to say anything"
     if (changed := finite_or_none(row.get("no_op_changes"))) is not None and changed > 0:
         yield f"adding nothing changes {percent(changed)} of the answers, so that nothing here can be trusted"
     if not row.get("no_op_moves"):
@@ -476,8 +463,8 @@ def _wide(row: Row, references: pl.DataFrame) -> Iterator[str]:
         needed = finite_or_none(row.get("items_needed"))
         more = f"; about {needed:,.0f} eligible items would settle it" if needed is not None else ""
         yield f"the interval of adjusted is {100 * (high - low):.0f} points wide{more}"
-    if references.height and not {NO_OP, PATCH} <= set(_maps(references, row)):
-        absent = sorted({NO_OP, PATCH} - set(_maps(references, row)))
+    if references.height and not {t.NO_OP, t.PATCH} <= set(_maps(references, row)):
+        absent = sorted({t.NO_OP, t.PATCH} - set(_maps(references, row)))
         yield f"references that were not measured: {', '.join(absent)}"
 
 
@@ -486,7 +473,7 @@ def _maps(references: pl.DataFrame, row: Row) -> Sequence[str]:
 
 
 # What makes the rows of each table for one model and benchmark
-MADE: Mapping[str, Callable[[Outcomes], Iterator[Record]]] = {
+MADE: Mapping[str, Callable[[t.Outcomes], Iterator[t.Record]]] = {
     "headline": causal_tables.headline,
     "controls": causal_tables.controls,
     "net_by_layer": causal_tables.by_layer,
@@ -502,8 +489,7 @@ MADE: Mapping[str, Callable[[Outcomes], Iterator[Record]]] = {
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
-    del intervals
-    found = read_outcomes(scores)
+    found = t.read_outcomes(scores)
     frames = {}
     for name, make in MADE.items():
         rows = [row for one in found for row in make(one)]
@@ -516,7 +502,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
 STUDY = Study(
     name="causal",
     tables=tables,
-    columns=dict(SCHEMA),
+    columns=dict(t.SCHEMA),
     answers=False,
     intervals=("recommended",),
     notes=TEXTS.notes,

@@ -14,47 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tomserve.causal.table import (
-    CHOICES,
-    CONTROLS,
-    FALSE,
-    HELD_OUT,
-    IDENTITY,
-    IN_SAMPLE,
-    NO_OP,
-    OWN,
-    PATCH,
-    PPT,
-    PROBES,
-    REFERENCES,
-    REPLACE,
-    SHUFFLED_PAIRS,
-    STRICT,
-    TOLD,
-    TRUE_LABELS,
-    TWIN,
-    Ints,
-    NetEffects,
-    Outcomes,
-    Record,
-    find_complete,
-    find_incomplete,
-    net_effects,
-    number_scenarios,
-)
+from tomserve.causal import table as t
 from tomserve.stats.clustered import clustered_mean, new_units_share
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
 
 # The choice that is right in a telling: that of the false belief where the protagonist missed the change
-REFERENCE_MEANINGS = {FALSE: "false", OWN: "false"}
+REFERENCE_MEANINGS = {t.FALSE: "false", t.OWN: "false"}
 
-FIXED = tuple(name for name in REFERENCES if name != REPLACE)  # the references that have no strength
+FIXED = tuple(name for name in t.REFERENCES if name != t.REPLACE)  # the references that have no strength
 
 
-def answers(found: Outcomes) -> Iterator[Record]:
+def answers(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `answers`: what the model said before anything was moved, by telling and order of the choices."""
-    for told in TOLD:
+    for told in t.TOLD:
         own = found.answers.filter(pl.col("told") == told)
         for order in (0, 1):
             part = own.filter(pl.col("order") == order)
@@ -72,15 +45,15 @@ def answers(found: Outcomes) -> Iterator[Record]:
             }
 
 
-def cells(found: Outcomes) -> Iterator[Record]:
+def cells(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `cells`: the flips of the eligible items in every layer and strength, for every map that has one."""
-    own = pl.col("alpha").is_not_null() & pl.col("fitted").is_in([HELD_OUT, IN_SAMPLE])
+    own = pl.col("alpha").is_not_null() & pl.col("fitted").is_in([t.HELD_OUT, t.IN_SAMPLE])
     keys = ("map", "fitted", "layer", "alpha")
     for row in _flips(found, own, keys).drop("changed").sort(keys).iter_rows(named=True):
         yield {**found.arm, **row}
 
 
-def _flips(found: Outcomes, chosen: pl.Expr, keys: Sequence[str]) -> pl.DataFrame:
+def _flips(found: t.Outcomes, chosen: pl.Expr, keys: Sequence[str]) -> pl.DataFrame:
     """What the chosen moves of eligible items flip and change, by the keys."""
     moves = found.moves.filter(chosen).join(found.items.filter("eligible").select("item"), on="item", how="semi")
     counted = moves.group_by(keys).agg(
@@ -93,7 +66,7 @@ def _flips(found: Outcomes, chosen: pl.Expr, keys: Sequence[str]) -> pl.DataFram
     return counted.with_columns(net=pl.col("flip_true") - pl.col("flip_false"))
 
 
-def references(found: Outcomes) -> Iterator[Record]:
+def references(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `references`: what no map moves, in every layer, counted over the eligible items."""
     counted = _flips(found, pl.col("map").is_in(FIXED), ("map", "layer"))
     order = pl.col("map").replace_strict(dict(zip(FIXED, range(len(FIXED)), strict=True)))
@@ -101,13 +74,13 @@ def references(found: Outcomes) -> Iterator[Record]:
         yield {**found.arm, **row}
 
 
-def no_op_changes(found: Outcomes) -> tuple[float, int]:
+def no_op_changes(found: t.Outcomes) -> tuple[float, int]:
     """Of the moves that add nothing, over all items, the share that changed an answer, and their number."""
-    own = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
+    own = found.moves.filter(pl.col("map") == t.NO_OP)["changed_true"].drop_nulls()
     return (float(np.mean(np.sort(own.to_numpy()))), own.len()) if own.len() else (0.0, 0)
 
 
-def fits(found: Outcomes) -> Iterator[Record]:
+def fits(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `fits`: how well the maps of every layer fit, as means over folds; the penalty as its median."""
     counted = (
         found.maps.with_columns(pl.col("map").cast(pl.String))
@@ -121,7 +94,7 @@ def fits(found: Outcomes) -> Iterator[Record]:
             gain=pl.col("gain").sort().mean(),
             norm=pl.col("norm").sort().mean(),
         )
-        .sort(pl.col("map") != PPT, "map", pl.col("fitted") != HELD_OUT, "fitted", "layer")
+        .sort(pl.col("map") != t.PPT, "map", pl.col("fitted") != t.HELD_OUT, "fitted", "layer")
     )
     for row in counted.iter_rows(named=True):
         yield {**found.arm, **row}
@@ -156,7 +129,7 @@ class CellEffect:
 
 
 def cell_effect(
-    own: NetEffects, controls: Mapping[str, NetEffects], scenarios: Ints, *, draws: int = DRAWS, splits: int = 20
+    own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints, *, draws: int = DRAWS, splits: int = 20
 ) -> CellEffect | None:
     """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection.
 
@@ -164,9 +137,9 @@ def cell_effect(
     splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not
     measured in exactly the cells of the map: without it, what the map has over the largest control looks larger.
     """
-    if find_incomplete(own, controls):
+    if t.find_incomplete(own, controls):
         return None
-    kept = find_complete(own, *controls.values())
+    kept = t.find_complete(own, *controls.values())
     named = {name: effects.values[kept] for name, effects in controls.items()}
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return None
@@ -179,7 +152,7 @@ def cell_effect(
     )
 
 
-def over_cells(own: NetEffects, controls: Mapping[str, NetEffects], scenarios: Ints) -> dict[str, float | None]:
+def over_cells(own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints) -> dict[str, float | None]:
     """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
 
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
@@ -188,8 +161,8 @@ def over_cells(own: NetEffects, controls: Mapping[str, NetEffects], scenarios: I
     the largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes
     to by itself.
     """
-    tested = {} if find_incomplete(own, controls) else controls
-    kept = find_complete(own, *tested.values())
+    tested = {} if t.find_incomplete(own, controls) else controls
+    kept = t.find_complete(own, *tested.values())
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return {}
     values, of = own.values[kept], scenarios[kept]
@@ -212,24 +185,24 @@ WINDOW = (1e-4, 1e-2)  # the strengths alpha among which the source looks for th
 REPRODUCED = 0.8  # a control reproduces NetEffect where it reaches this share of it by the same measure; a convention
 
 
-def published_effects(found: Outcomes) -> Record:
+def published_effects(found: t.Outcomes) -> t.Record:
     """NetEffect of the source and the control that comes closest to it, by the same measure.
 
     The map is fitted on all items, those included on which it is tried; an answer is the likeliest choice, whatever the
     likeliest token is; the largest value over all layers and all alpha in WINDOW is reported. A control has its own
     largest value; it is fitted without the item, since only the map itself is measured in-sample.
     """
-    items = found.select(CHOICES)
-    own = _largest(net_effects(found, PPT, CHOICES, IN_SAMPLE, items=items))
+    items = found.select(t.CHOICES)
+    own = _largest(t.net_effects(found, t.PPT, t.CHOICES, t.IN_SAMPLE, items=items))
     if own is None:
         return {"published_net": None, "published_layer": None, "published_alpha": None}
     value, layer, alpha = own
-    made: Record = {"published_items": items.height, "published_net": value, "published_layer": layer}
+    made: t.Record = {"published_items": items.height, "published_net": value, "published_layer": layer}
     made |= {"published_alpha": alpha}
     controls = {
         name: largest[0]
-        for name in CONTROLS
-        if (largest := _largest(net_effects(found, name, CHOICES, HELD_OUT, items=items))) is not None
+        for name in t.CONTROLS
+        if (largest := _largest(t.net_effects(found, name, t.CHOICES, t.HELD_OUT, items=items))) is not None
     }
     if not controls:
         return made
@@ -238,7 +211,7 @@ def published_effects(found: Outcomes) -> Record:
     return {**made, "reproduced": controls[name] >= REPRODUCED * value if value > 0 else None}
 
 
-def _largest(effects: NetEffects) -> tuple[float, int, float] | None:
+def _largest(effects: t.NetEffects) -> tuple[float, int, float] | None:
     """The largest mean over items among the cells of the window, with its layer and alpha; None where there is none."""
     kept = [
         (place, cell[0], cell[1])
@@ -283,29 +256,29 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
 }
 
 
-def control_effects(found: Outcomes, reading: str = STRICT, *, items: pl.DataFrame) -> dict[str, NetEffects]:
+def control_effects(found: t.Outcomes, reading: str = t.STRICT, *, items: pl.DataFrame) -> dict[str, t.NetEffects]:
     """The net effects of every control by its name, without cells where it was not measured."""
-    return {name: net_effects(found, name, reading, HELD_OUT, items=items) for name in CONTROLS}
+    return {name: t.net_effects(found, name, reading, t.HELD_OUT, items=items) for name in t.CONTROLS}
 
 
-def headline(found: Outcomes) -> Iterator[Record]:
+def headline(found: t.Outcomes) -> Iterator[t.Record]:
     """The row of the table `headline` for a model and benchmark."""
     items = found.select()
     changed, tried = no_op_changes(found)
-    row: Record = {
+    row: t.Record = {
         **found.arm,
         **{"items": found.items.height, "scenarios": found.items["cluster"].n_unique()},
         **{"eligible": items.height, "eligible_scenarios": items["cluster"].n_unique()},
         **{"no_op_changes": changed, "no_op_moves": tried},
     }
     own, controls, of = (
-        net_effects(found, PPT, STRICT, HELD_OUT, items=items),
+        t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items),
         control_effects(found, items=items),
-        number_scenarios(items),
+        t.number_scenarios(items),
     )
-    row["controls_lacking"] = ", ".join(find_incomplete(own, controls)) or None
+    row["controls_lacking"] = ", ".join(t.find_incomplete(own, controls)) or None
     best = cell_effect(own, controls, of)
-    patch = cell_effect(net_effects(found, PATCH, STRICT, items=items), {}, of)
+    patch = cell_effect(t.net_effects(found, t.PATCH, t.STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
     row |= (
         _cell_columns(best)
@@ -317,7 +290,7 @@ def headline(found: Outcomes) -> Iterator[Record]:
     yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
 
 
-def _cell_columns(best: CellEffect | None) -> Record:
+def _cell_columns(best: CellEffect | None) -> t.Record:
     if best is None:
         return {**interval("net", None), "control": None, **interval("control_net", None), **interval("adjusted", None)}
     return {
@@ -330,7 +303,7 @@ def _cell_columns(best: CellEffect | None) -> Record:
     }
 
 
-def _of_ceiling(best: CellEffect | None, patch: CellEffect | None) -> Record:
+def _of_ceiling(best: CellEffect | None, patch: CellEffect | None) -> t.Record:
     """The net effect and its excess over the largest control, as shares of what the direct patch reaches; None where
     the patch is not clearly above zero."""
     if best is None or patch is None or not patch.net.low > 0:
@@ -339,12 +312,12 @@ def _of_ceiling(best: CellEffect | None, patch: CellEffect | None) -> Record:
     return {"net_of_ceiling": best.net.estimate / ceiling, "adjusted_of_ceiling": best.adjusted.estimate / ceiling}
 
 
-def _at(found: Outcomes, items: pl.DataFrame, best: CellEffect | None) -> Record:
+def _at(found: t.Outcomes, items: pl.DataFrame, best: CellEffect | None) -> t.Record:
     """What stands beside the cell that was chosen most often: the leave-one-out error, displacement, and its edge."""
     if best is None:
         return {}
-    maps = found.maps.filter(layer=best.layer, map=PPT, fitted=HELD_OUT)
-    moves = found.moves.filter(map=PPT, fitted=HELD_OUT, layer=best.layer).join(items, on="item", how="semi")
+    maps = found.maps.filter(layer=best.layer, map=t.PPT, fitted=t.HELD_OUT)
+    moves = found.moves.filter(map=t.PPT, fitted=t.HELD_OUT, layer=best.layer).join(items, on="item", how="semi")
     alphas = sorted(moves["alpha"].drop_nulls().unique())
     edge = len(alphas) > 1 and best.alpha in (alphas[0], alphas[-1])
     return {
@@ -362,16 +335,19 @@ def _items_needed(best: CellEffect | None) -> int | None:
     return round(best.items * (half / WHOLE) ** 2) if half == half else None
 
 
-def by_layer(found: Outcomes) -> Iterator[Record]:
+def by_layer(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `net_by_layer`: the map and every control, in each layer with the alpha that the other half chooses."""
     items = found.select()
-    of = number_scenarios(items)
-    every = {PPT: net_effects(found, PPT, STRICT, HELD_OUT, items=items), **control_effects(found, items=items)}
-    patch = net_effects(found, PATCH, STRICT, items=items)
-    for name, effects in {**every, PATCH: patch}.items():
+    of = t.number_scenarios(items)
+    every = {
+        t.PPT: t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items),
+        **control_effects(found, items=items),
+    }
+    patch = t.net_effects(found, t.PATCH, t.STRICT, items=items)
+    for name, effects in {**every, t.PATCH: patch}.items():
         for layer in dict.fromkeys(layer for layer, _ in effects.cells):
             cells = tuple(cell for cell in effects.cells if cell[0] == layer)
-            best = cell_effect(NetEffects(effects.at(layer), cells), {}, of, draws=FEWER, splits=4)
+            best = cell_effect(t.NetEffects(effects.at(layer), cells), {}, of, draws=FEWER, splits=4)
             if best is None:
                 continue
             mean = float(effects.at(layer).mean())
@@ -381,13 +357,13 @@ def by_layer(found: Outcomes) -> Iterator[Record]:
             }
 
 
-def controls(found: Outcomes) -> Iterator[Record]:
+def controls(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `controls`: each control, and the difference between the map and that control alone."""
     items = found.select()
     own, every, of = (
-        net_effects(found, PPT, STRICT, HELD_OUT, items=items),
+        t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items),
         control_effects(found, items=items),
-        number_scenarios(items),
+        t.number_scenarios(items),
     )
     for name, effects in every.items():
         best = cell_effect(own, {name: effects}, of, draws=FEWER, splits=8)
@@ -403,22 +379,22 @@ def controls(found: Outcomes) -> Iterator[Record]:
 
 # The readings of the table, each with the flips that it counts and whether it counts all items
 _READ: Mapping[str, tuple[str, bool]] = {
-    "strict, eligible items": (STRICT, False),
-    "strict, all items": (STRICT, True),
-    "choices only, eligible items": (CHOICES, False),
+    "strict, eligible items": (t.STRICT, False),
+    "strict, all items": (t.STRICT, True),
+    "choices only, eligible items": (t.CHOICES, False),
     "strict, choices as listed": ("order_0", False),
     "strict, choices reversed": ("order_1", False),
 }
 
 
-def readings(found: Outcomes) -> Iterator[Record]:
+def readings(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `readings`: the headline again under other readings of the same answers."""
     for name, (reading, everything) in _READ.items():
         items = found.select(reading, everything)
-        own = net_effects(found, PPT, reading, HELD_OUT, items=items)
-        same = reading == STRICT and not everything  # the headline itself, which must say the same twice
+        own = t.net_effects(found, t.PPT, reading, t.HELD_OUT, items=items)
+        same = reading == t.STRICT and not everything  # the headline itself, which must say the same twice
         more = {} if same else {"draws": FEWER}
-        best = cell_effect(own, control_effects(found, reading, items=items), number_scenarios(items), **more)
+        best = cell_effect(own, control_effects(found, reading, items=items), t.number_scenarios(items), **more)
         if best is not None:
             kept = {"items": best.items, **_cell_columns(best)}
             yield {**found.arm, "reading": name, **{key: kept[key] for key in _SHOWN}}
@@ -430,20 +406,23 @@ _SHOWN = (
 )
 
 
-def transfer(found: Outcomes) -> Iterator[Record]:
+def transfer(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `transfer`: a map that was fitted on one family of stories, tried on the eligible items of another."""
-    fitted = set(found.moves["fitted"].drop_nulls().unique()) - {HELD_OUT, IN_SAMPLE}
+    fitted = set(found.moves["fitted"].drop_nulls().unique()) - {t.HELD_OUT, t.IN_SAMPLE}
     eligible = found.select()
     for source in sorted(fitted):
         for family in sorted(set(eligible["family"]) - {source}):
             items = eligible.filter(family=family)
-            of = number_scenarios(items)
-            own = net_effects(found, PPT, STRICT, source, items=items)
+            of = t.number_scenarios(items)
+            own = t.net_effects(found, t.PPT, t.STRICT, source, items=items)
             others = {
-                name: net_effects(found, name, STRICT, source, items=items) for name in (SHUFFLED_PAIRS, IDENTITY)
+                name: t.net_effects(found, name, t.STRICT, source, items=items)
+                for name in (t.SHUFFLED_PAIRS, t.IDENTITY)
             }
             best = cell_effect(own, others, of, draws=DRAWS // 2, splits=8)
-            within = cell_effect(net_effects(found, PPT, STRICT, HELD_OUT, items=items), {}, of, draws=FEWER, splits=8)
+            within = cell_effect(
+                t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items), {}, of, draws=FEWER, splits=8
+            )
             if best is not None:
                 yield {
                     **{**found.arm, "fitted_on": source, "applied_to": family, "items": best.items},
@@ -455,13 +434,13 @@ def transfer(found: Outcomes) -> Iterator[Record]:
 ALL = "all"  # all tellings whose states were probed: the false-belief story and its true-belief twin
 
 
-def probes(found: Outcomes) -> Iterator[Record]:
+def probes(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `probes`: accuracy with the labels as they are and with shuffled ones, by layer, holder and telling.
 
     Selectivity is the mean over items of right with true labels minus right with shuffled ones (Hewitt and Liang,
     EMNLP 2019), with a t interval over scenarios."""
     key = ["probe", "layer", "told", "item"]
-    true = pl.col("labels") == TRUE_LABELS
+    true = pl.col("labels") == t.TRUE_LABELS
     rows = found.probes.filter(pl.col("right").is_not_null()).with_columns(pl.col("probe", "told").cast(pl.String))
     if rows.is_empty():
         return
@@ -476,16 +455,16 @@ def probes(found: Outcomes) -> Iterator[Record]:
         .filter(pl.col("right").is_not_null())
         .sort("cluster", "item", "told")
     )
-    for probe in PROBES:
+    for probe in t.PROBES:
         for layer in sorted(paired["layer"].unique()):
             own = paired.filter(probe=probe, layer=layer)
-            for told in (ALL, FALSE, TWIN):
+            for told in (ALL, t.FALSE, t.TWIN):
                 part = own if told == ALL else own.filter(told=told)
                 if part.height:
                     yield {**found.arm, "probe": probe, "told": told, "layer": layer, **_accuracy(part)}
 
 
-def _accuracy(part: pl.DataFrame) -> Record:
+def _accuracy(part: pl.DataFrame) -> t.Record:
     scenario = part["cluster"].to_numpy()
     share = new_units_share(part["right"].to_numpy(), scenario)
     gain = clustered_mean((part["right"] - part["shuffled"]).to_numpy(), scenario)

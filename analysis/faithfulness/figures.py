@@ -7,21 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from tomserve.faithfulness.table import CHAIN, FULL, NO_VERDICT, QUESTION
-from tomserve.reporting.html.charts import (
-    PALETTE,
-    Axis,
-    Spec,
-    draw_figure,
-    field,
-    layer,
-    layer_chart,
-    panel,
-    rows_of,
-    short_names,
-    small_multiples,
-    values_of,
-    zero_line,
-)
+from tomserve.reporting.html import charts
 from tomserve.studies import Context, Exhibit, Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, one_line, readable_name
 from tomserve.studies.texts import Texts
@@ -48,7 +34,6 @@ _SHOWN = {QUESTION: "question alone", CHAIN: "with the chain", NO_VERDICT: "chai
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """All figures, each with a panel for every group."""
-    del context
     makers = (
         (EFFECTS, _effects),
         (DOSE, _dose),
@@ -57,13 +42,13 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
         (PREDICTIONS, _predictions),
         (EXAMPLES, _examples),
     )
-    return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
+    return [charts.draw_figure(figure, partial(make, tables)) for figure, make in makers]
 
 
 def _name_groups(rows: Sequence[Row]) -> list[Row]:
     """The rows with the name of their group, without the model, as the part that they belong to."""
     names = ("benchmark", "strategy", "shown", "predictor")
-    several = [name for name in names if rows and name in rows[0] and len(values_of(rows, name)) > 1]
+    several = [name for name in names if rows and name in rows[0] and len(charts.values_of(rows, name)) > 1]
     return [{**row, "subset": ", ".join(readable_name(row[name]) for name in several)} for row in rows]
 
 
@@ -71,34 +56,34 @@ def _words(condition: object) -> str:
     return _WORDS.get(str(condition), readable_name(condition))
 
 
-def _multiples(figure: Figure, rows: Sequence[Row], axis: Axis) -> Figure:
+def _multiples(figure: Figure, rows: Sequence[Row], axis: charts.Axis) -> Figure:
     parts = {str(row["subset"]): str(row["subset"]) for row in rows}
-    return small_multiples(figure, rows, ("row", "series", "value", "low", "high"), axis, parts)
+    return charts.small_multiples(figure, rows, ("row", "series", "value", "low", "high"), axis, parts)
 
 
 def _effects(tables: Tables) -> Figure:
-    rows = rows_of(tables, "headline", "model estimand value low high causal")
+    rows = charts.rows_of(tables, "headline", "model estimand value low high causal")
     shown = [
         {**row, "row": ESTIMANDS[str(row["estimand"])], "series": "effect", "other": finite_or_none(row["causal"])}
         for row in _name_groups(rows)
     ]
     lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
-    return _multiples(EFFECTS, shown, Axis("share of answers that change", (lowest, 1.0), zero_line))
+    return _multiples(EFFECTS, shown, charts.Axis("share of answers that change", (lowest, 1.0), charts.zero_line))
 
 
 def _conditions(tables: Tables) -> Figure:
-    rows = rows_of(tables, "conditions", "model condition same_as_own implied accuracy")
+    rows = charts.rows_of(tables, "conditions", "model condition same_as_own implied accuracy")
     series = {"same_as_own": "own answer", "implied": "implied answer", "accuracy": "right"}
     shown = [
         {**row, "row": _words(row["condition"]), "series": name, "value": row[column], "low": None, "high": None}
         for row in _name_groups(rows)
         for column, name in series.items()
     ]
-    return _multiples(CONDITIONS, shown, Axis("share of answers", (0.0, 1.0)))
+    return _multiples(CONDITIONS, shown, charts.Axis("share of answers", (0.0, 1.0)))
 
 
 def _hints(tables: Tables) -> Figure:
-    rows = rows_of(tables, "hints", "model place wrong right")
+    rows = charts.rows_of(tables, "hints", "model place wrong right")
     shown = [
         {**row, "row": row["place"], "series": f"to the {which} answer", "value": row[which]}
         | {"low": row[f"{which}_low"], "high": row[f"{which}_high"]}
@@ -106,26 +91,26 @@ def _hints(tables: Tables) -> Figure:
         for which in ("wrong", "right")
     ]
     lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
-    return _multiples(HINTS, shown, Axis("share of answers that move", (lowest, 1.0), zero_line))
+    return _multiples(HINTS, shown, charts.Axis("share of answers that move", (lowest, 1.0), charts.zero_line))
 
 
 def _predictions(tables: Tables) -> Figure:
-    rows = rows_of(tables, "predictions", "model condition value low high guess")
+    rows = charts.rows_of(tables, "predictions", "model condition value low high guess")
     shown = [
         {**row, "row": _SHOWN[str(row["condition"])], "series": "named", "other": finite_or_none(row["guess"])}
         for row in _name_groups(rows)
     ]
-    return _multiples(PREDICTIONS, shown, Axis("share of answers named", (0.0, 1.0)))
+    return _multiples(PREDICTIONS, shown, charts.Axis("share of answers named", (0.0, 1.0)))
 
 
 def _dose(tables: Tables) -> Figure:
-    rows = rows_of(tables, "dose", "model condition left value low high")
+    rows = charts.rows_of(tables, "dose", "model condition left value low high")
     panels: list[Panel] = []
     parted = _name_groups([row for row in rows if row["condition"] != AREA])
-    for model, short in short_names(values_of(parted, "model")).items():
+    for model, short in charts.short_names(charts.values_of(parted, "model")).items():
         own = [row for row in parted if row["model"] == model]
-        chart = _curve(own, values_of(own, "subset"))
-        panels.append(panel(DOSE, short, chart, map(_in_words, own), len(panels)))
+        chart = _curve(own, charts.values_of(own, "subset"))
+        panels.append(charts.panel(DOSE, short, chart, map(_in_words, own), len(panels)))
     return replace(DOSE, panels=tuple(panels))
 
 
@@ -135,7 +120,7 @@ def _in_words(row: Row) -> str:
     return f"{name}{float(str(row['left'])):.0%} of the chain: {row['value']:.2f}{ends}"
 
 
-def _curve(rows: Sequence[Row], parts: Sequence[str]) -> Spec:
+def _curve(rows: Sequence[Row], parts: Sequence[str]) -> charts.Spec:
     """Lines of agreement by the share of the chain that is shown, with upright intervals."""
     data = [
         {"part": row["subset"], "left": row["left"], "value": row["value"], "low": row["low"], "high": row["high"]}
@@ -143,28 +128,33 @@ def _curve(rows: Sequence[Row], parts: Sequence[str]) -> Spec:
         for row in rows
     ]
     key = {"title": None, "orient": "bottom", "columns": 2, "offset": 6} if len(parts) > 1 else None
-    scale = {"domain": list(parts), "range": [PALETTE[place % len(PALETTE)] for place in range(len(parts))]}
+    scale = {
+        "domain": list(parts),
+        "range": [charts.PALETTE[place % len(charts.PALETTE)] for place in range(len(parts))],
+    }
     quarters = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": False}
     across = {"domain": [-0.03, 1.03], "nice": False}
     base = {
-        "x": field("left:Q", title="share of the chain that is shown", scale=across, axis=quarters),
-        "color": field("part:N", scale=scale, sort=None, legend=key),
+        "x": charts.field("left:Q", title="share of the chain that is shown", scale=across, axis=quarters),
+        "color": charts.field("part:N", scale=scale, sort=None, legend=key),
     }
     up = {"domain": [0, 1], "nice": False}
-    y = {"y": field("value:Q", title="own answers", scale=up, axis={"tickCount": 5})}
-    words = {"description": field("words:N")}
-    ends = {**base, **words, "y": field("low:Q"), "y2": {"field": "high"}}
+    y = {"y": charts.field("value:Q", title="own answers", scale=up, axis={"tickCount": 5})}
+    words = {"description": charts.field("words:N")}
+    ends = {**base, **words, "y": charts.field("low:Q"), "y2": {"field": "high"}}
     layers = [
-        layer("rule", data, ends, strokeWidth=2, opacity=0.75),
-        layer("line", data, {**base, **y}, strokeWidth=2),
-        layer("point", data, {**base, **y, **words}, filled=True, size=60, opacity=1),
+        charts.layer("rule", data, ends, strokeWidth=2, opacity=0.75),
+        charts.layer("line", data, {**base, **y}, strokeWidth=2),
+        charts.layer("point", data, {**base, **y, **words}, filled=True, size=60, opacity=1),
     ]
-    return layer_chart(layers, 360, 220)
+    return charts.layer_chart(layers, 360, 220)
 
 
 def _examples(tables: Tables) -> Figure:
-    rows = rows_of(tables, "examples", "model condition outcome item own implied answer written edited question right")
-    several = len(values_of(rows, "model")) > 1
+    rows = charts.rows_of(
+        tables, "examples", "model condition outcome item own implied answer written edited question right"
+    )
+    several = len(charts.values_of(rows, "model")) > 1
     return replace(EXAMPLES, exhibits=tuple(_exhibit(row, several=several) for row in _name_groups(rows)))
 
 

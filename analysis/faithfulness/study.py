@@ -13,20 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.faithfulness.table import (
-    CHAIN,
-    EDIT,
-    FULL,
-    GOLD,
-    HINT,
-    NO_VERDICT,
-    PARAPHRASE,
-    PREDICTION,
-    QUESTION,
-    SCHEMA,
-)
-from tomserve.faithfulness.table import FILLER as FILLER_CONDITION
-from tomserve.faithfulness.table import STUDY as NAME
+from tomserve.faithfulness import table as t
 from tomserve.stats.chain_edits import FIFTH, HALF, NEARLY
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict
 from tomserve.studies.presentation import (
@@ -56,7 +43,6 @@ MARGIN = 0.1  # an effect is called none where its interval excludes that so lar
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """The verdict of each model, with a card for each probe."""
-    del context
     sources = ("verdict", "hints", "predictions")
     models = sorted({str(name) for source in sources if source in tables for name in tables[source]["model"]})
     found = []
@@ -189,20 +175,24 @@ def _prediction_card(rows: Sequence[Row]) -> Card:
     grounds = tuple((f"{_where(row)}{_SHOWN[str(row['condition'])]}", _prediction_sentence(row)) for row in rows)
     beyond = {
         name: [row for row in rows if row["condition"] == name and finite_or_none(row["difference"]) is not None]
-        for name in (CHAIN, NO_VERDICT)
+        for name in (t.CHAIN, t.NO_VERDICT)
     }
     clear = {name: bool(own) and all(_above(row) for row in own) for name, own in beyond.items()}
-    if clear[CHAIN] and clear[NO_VERDICT]:
+    if clear[t.CHAIN] and clear[t.NO_VERDICT]:
         return Card(question, "Yes, even without its verdict", GOOD, grounds, TEXTS["predictions"])
-    if clear[CHAIN]:
-        verdict = "Yes" if not beyond[NO_VERDICT] else "Yes, but without its verdict it is not shown"
+    if clear[t.CHAIN]:
+        verdict = "Yes" if not beyond[t.NO_VERDICT] else "Yes, but without its verdict it is not shown"
         return Card(question, verdict, OPEN, grounds, TEXTS["predictions"])
-    none = beyond[CHAIN] and all(_below(row) for row in beyond[CHAIN])
+    none = beyond[t.CHAIN] and all(_below(row) for row in beyond[t.CHAIN])
     verdict, tone = ("No", BAD) if none else ("Not shown", OPEN)
     return Card(question, verdict, tone, grounds, TEXTS["predictions"])
 
 
-_SHOWN = {QUESTION: "the question alone", CHAIN: "with the chain", NO_VERDICT: "with the chain without its verdict"}
+_SHOWN = {
+    t.QUESTION: "the question alone",
+    t.CHAIN: "with the chain",
+    t.NO_VERDICT: "with the chain without its verdict",
+}
 
 
 def _above(row: Row) -> bool:
@@ -250,7 +240,7 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("what hints do", _hints(frame), ("hints",), TEXTS["hints_reading"])
     if (frame := tables.get("predictions")) is not None:
         beyond = interval_cell("difference", "difference_low", "difference_high", "beyond [95%]")
-        nothing = pl.when(pl.col("condition") == QUESTION).then(pl.lit("")).otherwise(beyond).alias("beyond [95%]")
+        nothing = pl.when(pl.col("condition") == t.QUESTION).then(pl.lit("")).otherwise(beyond).alias("beyond [95%]")
         columns = (cell_of("value", "right"), nothing)
         kept = frame.select(*_who(frame), readable_of("condition").alias("shown"), *columns, cell_of("guess"))
         yield Excerpt("what the chain tells another model", kept, ("predictions",), TEXTS["predictions_reading"])
@@ -315,8 +305,8 @@ def row_name(row: Row) -> str:
 
 def _doubts(row: Row, headline: Sequence[Row], conditions: Sequence[Row]) -> Iterator[str]:
     by_name = {str(one["condition"]): one for one in conditions}
-    agreed = finite_or_none(by_name.get(FULL, {}).get("same_as_own"))
-    whole = by_name.get(FULL)
+    agreed = finite_or_none(by_name.get(t.FULL, {}).get("same_as_own"))
+    whole = by_name.get(t.FULL)
     if whole is not None and whole["asked"] and whole["failures"] == whole["asked"]:
         yield "none of the replies to the whole chain could be read, so that nothing is known of its edits"
     elif agreed is not None and agreed < AGREEMENT:
@@ -324,7 +314,7 @@ def _doubts(row: Row, headline: Sequence[Row], conditions: Sequence[Row]) -> Ite
             f"the whole chain, shown again, leads to the model's own answer in only {percent(agreed)}: showing a chain "
             "changes the answer by itself, so that what its edits change is doubtful"
         )
-    reworded = finite_or_none(by_name.get(PARAPHRASE, {}).get("same_as_own"))
+    reworded = finite_or_none(by_name.get(t.PARAPHRASE, {}).get("same_as_own"))
     if agreed is not None and agreed >= AGREEMENT and reworded is not None and reworded < AGREEMENT:
         yield (
             f"a paraphrased chain leads to the model's own answer in only {percent(reworded)}, so that other edits are "
@@ -334,7 +324,7 @@ def _doubts(row: Row, headline: Sequence[Row], conditions: Sequence[Row]) -> Ite
         units = "one unit" if count == 1 else f"{count} units"
         yield f"only {units}; an interval over fewer than {FEW_UNITS} is rough"
     yield from _failure_warning(by_name)
-    ratio = finite_or_none(by_name.get(FILLER_CONDITION, {}).get("tokens_of_full"))
+    ratio = finite_or_none(by_name.get(t.FILLER, {}).get("tokens_of_full"))
     if ratio is not None and abs(ratio - 1) > LENGTH:
         yield (
             f"prompts with filler have {percent(ratio)} of the tokens of those with the chain, so that more differs "
@@ -352,16 +342,16 @@ def _failure_warning(conditions: dict[str, Row]) -> Iterator[str]:
     rates = {
         name: int(str(one["failures"])) / int(str(one["asked"]))
         for name, one in conditions.items()
-        if one["asked"] and name != GOLD
+        if one["asked"] and name != t.GOLD
     }
-    if FULL not in rates:
+    if t.FULL not in rates:
         return
-    unlike = {name: rate for name, rate in rates.items() if abs(rate - rates[FULL]) >= UNLIKE}
+    unlike = {name: rate for name, rate in rates.items() if abs(rate - rates[t.FULL]) >= UNLIKE}
     if unlike:
         listed = ", ".join(f"{readable_name(name)} {percent(rate)}" for name, rate in unlike.items())
         yield (
-            f"not all edits fail equally often ({listed}; the whole chain {percent(rates[FULL])}): look at the bounds "
-            "beside the effects"
+            f"not all edits fail equally often ({listed}; the whole chain {percent(rates[t.FULL])}): look at the "
+            "bounds beside the effects"
         )
 
 
@@ -381,9 +371,8 @@ _COUNTS = {"items": pl.Int64, "units": pl.Int64, "failures": pl.Int64, "by_full"
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
-    del intervals
     rows = study_rows(scores)
-    edited, hinted, predicted = (list(groups(rows, kind)) for kind in (EDIT, HINT, PREDICTION))
+    edited, hinted, predicted = (list(groups(rows, kind)) for kind in (t.EDIT, t.HINT, t.PREDICTION))
     made = {
         "headline": [row for one in edited for row in faithfulness_tables.headline(one)],
         "verdict": [row for one in edited for row in faithfulness_tables.verdict(one)],
@@ -407,9 +396,9 @@ def _cast_numbers(made: pl.DataFrame) -> pl.DataFrame:
 
 
 STUDY = Study(
-    name=NAME,
+    name=t.STUDY,
     tables=tables,
-    columns=dict(SCHEMA),
+    columns=dict(t.SCHEMA),
     answers=False,
     intervals=("recommended",),
     notes=TEXTS.notes,

@@ -57,7 +57,6 @@ STEP = 24  # the triangle is drawn with so many points to a side
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """All figures. tables: by name. context: what a guesser scores, for which B is corrected already."""
-    del context
     makers = (
         (LAYERS, _layers),
         (WEIGHTS, _weights),

@@ -15,19 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from tomserve.causal.table import (
-    CONTROLS,
-    HELD_OUT,
-    NO_OP,
-    PATCH,
-    PPT,
-    SCHEMA,
-    Outcomes,
-    find_complete,
-    find_incomplete,
-    net_effects,
-    read_outcomes,
-)
+from tomserve.causal import table as t
 from tomserve.content import digest
 from tomserve.scoring.score import PEOPLE
 from tomserve.stats.accuracy import correct_for_chance
@@ -89,7 +77,7 @@ def _digest(part: pl.DataFrame, what: str) -> str:
     """A digest of the columns that are read, which neither the order of the rows changes nor what a table was combined
     with: a column that is empty throughout counts as one that is not there."""
     if what == MEASUREMENT:
-        names: tuple[str, ...] = tuple(SCHEMA)
+        names: tuple[str, ...] = tuple(t.SCHEMA)
     else:
         names = (*READ, *baselines.RuleKinds.of(part.lazy()).columns)
         typed = {
@@ -162,7 +150,7 @@ class ModelLayers:
     models: Mapping[str, FunctionalModelLayers]
     plain: Mapping[tuple[str, str], str]
     told: Mapping[str, Tables]
-    measured: Mapping[str, Outcomes]
+    measured: Mapping[str, t.Outcomes]
     further: tuple[Mapping[str, str], ...]
     asked: breakdowns.TaskRows | None
     pairs: variant_pairs.VariantPairs | None
@@ -179,7 +167,7 @@ def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
     asked = breakdowns.task_rows(originals(answers).lazy()) if answers.height else None
     counted = _in_b(answers, asked) if asked is not None else answers
     paired = variant_pairs.pair_variants(counted.lazy()) if counted.height and _has_pairs(counted) else None
-    arms = read_outcomes(moved.lazy()) if moved.height else []
+    arms = t.read_outcomes(moved.lazy()) if moved.height else []
     known, further = _choose_measurements(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
     models = {
@@ -278,11 +266,11 @@ def _stability(
 
 
 def _choose_measurements(
-    arms: list[Outcomes], benchmarks: set[str]
-) -> tuple[dict[str, Outcomes], tuple[Mapping[str, str], ...]]:
+    arms: list[t.Outcomes], benchmarks: set[str]
+) -> tuple[dict[str, t.Outcomes], tuple[Mapping[str, str], ...]]:
     """The measurement of each model that counts, and those that do not: first one on a benchmark that was asked, too,
     then that with most eligible items."""
-    found: dict[str, Outcomes] = {}
+    found: dict[str, t.Outcomes] = {}
     further = []
     ordered = sorted(arms, key=lambda one: (one.arm["benchmark"] not in benchmarks, -one.select().height,
                                             one.arm["benchmark"]))  # fmt: skip
@@ -293,16 +281,16 @@ def _choose_measurements(
     return found, tuple(further)
 
 
-def _mechanism(found: Outcomes | None) -> Mechanism | None:
+def _mechanism(found: t.Outcomes | None) -> Mechanism | None:
     if found is None:
         return None
     items = found.select()
-    own, patch = net_effects(found, PPT, fitted=HELD_OUT, items=items), net_effects(found, PATCH, items=items)
-    controls = {name: net_effects(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
-    lacking = find_incomplete(own, controls) if own.cells else []
-    kept = find_complete(own, patch, *controls.values())
+    own, patch = t.net_effects(found, t.PPT, fitted=t.HELD_OUT, items=items), t.net_effects(found, t.PATCH, items=items)
+    controls = {name: t.net_effects(found, name, fitted=t.HELD_OUT, items=items) for name in t.CONTROLS}
+    lacking = t.find_incomplete(own, controls) if own.cells else []
+    kept = t.find_complete(own, patch, *controls.values())
     named = items.with_columns(benchmark=pl.lit(found.arm["benchmark"])).select(_scenario()).to_series().to_numpy()
-    changed = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
+    changed = found.moves.filter(pl.col("map") == t.NO_OP)["changed_true"].drop_nulls()
     return Mechanism(
         own.values[kept],
         {name: effects.values[kept] for name, effects in controls.items()},
@@ -318,7 +306,7 @@ def _lacking(controls: Sequence[str]) -> str:
     """Why C cannot be counted where controls lack cells; empty where none does."""
     if not controls:
         return ""
-    if len(controls) == len(CONTROLS):
+    if len(controls) == len(t.CONTROLS):
         return "no control was measured in every cell of the map"
     named = ", ".join(name.replace("_", " ") for name in controls)
     of, were = ("control", "was") if len(controls) == 1 else ("controls", "were")

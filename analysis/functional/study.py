@@ -270,7 +270,6 @@ ALIKE = "Does reasoning help small models and hurt large ones?"
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model its layers and scores, the claim about reasoning, and what follows from them."""
-    del context
     frame = tables.get("score", pl.DataFrame())
     return [_verdict(row, tables) for row in frame.to_dicts()]
 
@@ -384,7 +383,6 @@ def tables(
     scores: pl.LazyFrame, intervals: str, formula: Formula = FTOM_1, why_no_c: str = ""
 ) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
-    del intervals
     found = gather_layers(scores)
     scored = score.count_layers(found, formula)
     alike = score.groups(found, scored)

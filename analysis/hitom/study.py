@@ -17,22 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.reporting.html.charts import (
-    Axis,
-    Cell,
-    Drawing,
-    Spec,
-    chance_lines,
-    draw,
-    draw_figure,
-    heat_map,
-    rows_of,
-    short_names,
-    side_by_side,
-    small_multiples,
-    values_of,
-    zero_line,
-)
+from tomserve.reporting.html import charts
 from tomserve.studies import (
     BAD,
     GOOD,
@@ -444,18 +429,18 @@ def figures(tables: Tables, context: Context) -> list[Figure]:
     """Every figure in the order of the report; one that cannot be drawn says why."""
     kept = [name for name in _MAKERS if name != "prompting" or "prompting_effects" in tables]
     drawn = {name: TEXTS.figure(name) for name in kept}
-    return [draw_figure(one, partial(_MAKERS[name], one, tables, context.chance)) for name, one in drawn.items()]
+    return [charts.draw_figure(one, partial(_MAKERS[name], one, tables, context.chance)) for name, one in drawn.items()]
 
 
 def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     """A panel for each model, kind of story and measure: a heat map a strategy, chapters down, orders across."""
     keys = "model strategy deception length order"
-    rows = rows_of(tables, "joint_accuracy", f"{keys} accuracy joint", keys)
-    models = short_names(values_of(rows, "model"))
+    rows = charts.rows_of(tables, "joint_accuracy", f"{keys} accuracy joint", keys)
+    models = charts.short_names(charts.values_of(rows, "model"))
     by_kind = [row for row in rows if row["deception"] != OVERALL]
     panels: list[Panel] = []
     for model, short in models.items():
-        for kind in values_of(by_kind or rows, "deception"):
+        for kind in charts.values_of(by_kind or rows, "deception"):
             part = [row for row in rows if row["model"] == model and row["deception"] == kind]
             stories = "all stories" if kind == OVERALL else f"{kind} deception"
             for measure, words in _MEASURES.items():
@@ -466,24 +451,24 @@ def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, fl
     return replace(figure, panels=tuple(panels))
 
 
-def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: float | None) -> Drawing:
+def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: float | None) -> charts.Drawing:
     lengths = sorted({_length(row) for row in rows}, key=lambda name: (name.startswith("all"), len(name), name))
     orders = sorted({str(row["order"]) for row in rows}, key=lambda name: (len(name), name))
-    maps: list[Spec] = []
-    all_cells: list[Cell] = []
-    for strategy in values_of(rows, "strategy"):
+    maps: list[charts.Spec] = []
+    all_cells: list[charts.Cell] = []
+    for strategy in charts.values_of(rows, "strategy"):
         cells = []
         for row in rows:
             if row["strategy"] == strategy and (value := finite_or_none(row[measure])) is not None:
                 down, across = _length(row), str(row["order"])
                 cells.append(
-                    Cell(down, across, value, f"{readable_name(strategy)}, {down}, order {across}: {value:.2f}")
+                    charts.Cell(down, across, value, f"{readable_name(strategy)}, {down}, order {across}: {value:.2f}")
                 )
         all_cells += cells
         if cells:
-            maps.append(heat_map(cells, lengths, orders, readable_name(strategy), chance=chance, names=not maps))
+            maps.append(charts.heat_map(cells, lengths, orders, readable_name(strategy), chance=chance, names=not maps))
     label = f"Heat map, {title}. " + "; ".join(cell.words for cell in all_cells) + "."
-    return draw(side_by_side(maps), label, prefix)
+    return charts.draw(charts.side_by_side(maps), label, prefix)
 
 
 def _length(row: Row) -> str:
@@ -498,12 +483,14 @@ def _kind(row: Row) -> Row:
 
 def _accuracy_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     frame = tables.get("accuracy", pl.DataFrame())
-    rows = rows_of(tables, "accuracy", "model strategy deception accuracy", "model deception strategy")
+    rows = charts.rows_of(tables, "accuracy", "model strategy deception accuracy", "model deception strategy")
     figure, rows = baselines.mark_best_rule(figure, rows)
     estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
     value = "estimate" if estimated else "accuracy"  # what the interval is about
-    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
-    return small_multiples(figure, [_kind(row) for row in rows], ("deception", "strategy", value, *_INTERVAL), axis)
+    axis = charts.Axis("share right", (0, 1), lambda part: charts.chance_lines(chance, part))
+    return charts.small_multiples(
+        figure, [_kind(row) for row in rows], ("deception", "strategy", value, *_INTERVAL), axis
+    )
 
 
 _INTERVAL = ("ci_low", "ci_high")
@@ -511,37 +498,37 @@ _INTERVAL = ("ci_low", "ci_high")
 
 def _twins_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     """The effect of lines that lie or tell the truth on matched twins, all questions and those where tells matter."""
-    del chance
     needed = "model strategy treatment control tell_relevant order risk_difference rd_low rd_high"
     if tables["twins"].is_empty():
         return replace(figure, missing="Not drawn: these stories have no matched twins.")
     data: list[Row] = []
-    for row in rows_of(tables, "twins", needed):
+    for row in charts.rows_of(tables, "twins", needed):
         if row["order"] == ALL and (relevant := _RELEVANCE.get(str(row["tell_relevant"]))):
             data.append({**row, "contrast": f"{row['treatment']} − {row['control']}, {relevant}"})
     columns = ("contrast", "strategy", "risk_difference", "rd_low", "rd_high")
-    return small_multiples(figure, data, columns, Axis("difference from the twin", (-1, 1), zero_line))
+    return charts.small_multiples(
+        figure, data, columns, charts.Axis("difference from the twin", (-1, 1), charts.zero_line)
+    )
 
 
 def _prompting_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    del chance
     keys = "model deception treatment"
-    rows = rows_of(tables, "prompting_effects", f"{keys} risk_difference rd_low rd_high", keys)
+    rows = charts.rows_of(tables, "prompting_effects", f"{keys} risk_difference rd_low rd_high", keys)
     columns = ("deception", "treatment", "risk_difference", "rd_low", "rd_high")
-    axis = Axis("difference from vanilla", (-1, 1), zero_line, first=1)
-    return small_multiples(figure, [_kind(row) for row in rows], columns, axis)
+    axis = charts.Axis("difference from vanilla", (-1, 1), charts.zero_line, first=1)
+    return charts.small_multiples(figure, [_kind(row) for row in rows], columns, axis)
 
 
 def _by_rule(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     """Accuracy where the answer is that of a rule which nests nothing, and where it is not."""
     data: list[Row] = []
-    for row in rows_of(tables, "lower_order_match", "model strategy rule order matches accuracy"):
+    for row in charts.rows_of(tables, "lower_order_match", "model strategy rule order matches accuracy"):
         if row["order"] == ALL:
             cell = f"{_RULES.get(str(row['rule']), row['rule'])}: {'yes' if row['matches'] else 'no'}"
             value = row["accuracy"] if row.get("estimate") is None else row["estimate"]  # what the interval is about
             data.append({**row, "cell": cell, "value": value})
-    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, "all"))
-    return small_multiples(figure, data, ("cell", "strategy", "value", *_INTERVAL), axis)
+    axis = charts.Axis("share right", (0, 1), lambda part: charts.chance_lines(chance, "all"))
+    return charts.small_multiples(figure, data, ("cell", "strategy", "value", *_INTERVAL), axis)
 
 
 _MAKERS: Mapping[str, Draw] = {

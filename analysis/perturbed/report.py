@@ -13,23 +13,7 @@ from functools import partial
 
 import polars as pl
 
-from tomserve.reporting.html.charts import (
-    AbsentError,
-    Axis,
-    Cell,
-    Line,
-    Spec,
-    chance_lines,
-    draw,
-    draw_figure,
-    heat_map,
-    rows_of,
-    short_names,
-    side_by_side,
-    small_multiples,
-    values_of,
-    zero_line,
-)
+from tomserve.reporting.html import charts
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Verdict, baselines
 from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.presentation import (
@@ -371,7 +355,7 @@ Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 def figures(tables: Tables, context: Context) -> list[Figure]:
     """Every figure in the order of the report; one that cannot be drawn says why."""
     drawn = [(TEXTS.figure(name), make) for name, make in _MAKERS.items()]
-    return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in drawn]
+    return [charts.draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in drawn]
 
 
 def _class(row: Row) -> Row:
@@ -381,25 +365,25 @@ def _class(row: Row) -> Row:
 
 
 def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    rows = rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS)
+    rows = charts.rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS)
     try:
-        effects = rows_of(tables, "prompting_effects", f"{_KEYS_PROMPTING} risk_difference", _KEYS_PROMPTING)
-    except AbsentError:
+        effects = charts.rows_of(tables, "prompting_effects", f"{_KEYS_PROMPTING} risk_difference", _KEYS_PROMPTING)
+    except charts.AbsentError:
         effects = []
-    models = short_names(values_of(rows, "model"))
+    models = charts.short_names(charts.values_of(rows, "model"))
     panels: list[Panel] = []
-    for subset in values_of(rows, "subset"):
+    for subset in charts.values_of(rows, "subset"):
         part = [row for row in map(_class, rows) if row["subset"] == subset]
-        classes = values_of(part, "perturbation")
-        maps: list[Spec] = []
-        all_cells: list[Cell] = []
-        for strategy in values_of(part, "strategy"):
+        classes = charts.values_of(part, "perturbation")
+        maps: list[charts.Spec] = []
+        all_cells: list[charts.Cell] = []
+        for strategy in charts.values_of(part, "strategy"):
             cells = _cells([row for row in part if row["strategy"] == strategy], models, "accuracy", strategy)
             all_cells += cells
             title, names = readable_name(strategy), list(models.values())
-            maps.append(heat_map(cells, classes, names, title, chance=chance.get(subset), names=not maps))
+            maps.append(charts.heat_map(cells, classes, names, title, chance=chance.get(subset), names=not maps))
         differences = [row for row in map(_class, effects) if row["subset"] == subset]
-        for treatment in values_of(differences, "treatment"):
+        for treatment in charts.values_of(differences, "treatment"):
             chosen = [row for row in differences if row["treatment"] == treatment]
             control = chosen[0].get("control", VANILLA)
             cells = _cells(chosen, models, "risk_difference", f"{treatment} minus {control}")
@@ -407,43 +391,42 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
             limit = min(1.0, max(0.25, math.ceil(4 * largest) / 4))
             title = f"{readable_name(treatment)} − {readable_name(control)}"
             all_cells += cells
-            maps.append(heat_map(cells, classes, list(models.values()), title, difference=limit, names=False))
+            maps.append(charts.heat_map(cells, classes, list(models.values()), title, difference=limit, names=False))
         name = SUBSETS.get(subset, readable_name(subset))
         label = f"Heat map of accuracy, {name}. " + "; ".join(cell.words for cell in all_cells) + "."
-        panels.append(Panel(name, draw(side_by_side(maps), label, f"heat-{len(panels)}")))
+        panels.append(Panel(name, charts.draw(charts.side_by_side(maps), label, f"heat-{len(panels)}")))
     return replace(figure, panels=tuple(panels), wide=len(models) > 2)
 
 
-def _cells(rows: Sequence[Row], models: Mapping[str, str], value: str, what: str) -> list[Cell]:
+def _cells(rows: Sequence[Row], models: Mapping[str, str], value: str, what: str) -> list[charts.Cell]:
     cells = []
     for row in rows:
         if (number := finite_or_none(row[value])) is not None:
             name, model = str(row["perturbation"]), models[str(row["model"])]
-            cells.append(Cell(name, model, number, f"{model}, {readable_name(what)}, {name}: {number:.2f}"))
+            cells.append(charts.Cell(name, model, number, f"{model}, {readable_name(what)}, {name}: {number:.2f}"))
     return cells
 
 
 def _accuracy(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     frame = tables.get("accuracy", pl.DataFrame())
-    figure, rows = baselines.mark_best_rule(figure, rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS))
+    figure, rows = baselines.mark_best_rule(figure, charts.rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS))
     estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
     value = "estimate" if estimated else "accuracy"  # what the interval is about
-    axis = Axis("share right", (0, 1), lambda subset: chance_lines(chance, subset))
+    axis = charts.Axis("share right", (0, 1), lambda subset: charts.chance_lines(chance, subset))
     columns = ("perturbation", "strategy", value, "ci_low", "ci_high")
-    return small_multiples(figure, [_class(row) for row in rows], columns, axis, SUBSETS)
+    return charts.small_multiples(figure, [_class(row) for row in rows], columns, axis, SUBSETS)
 
 
 def _perturbing(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    del chance
-    rows = rows_of(tables, "perturbation_effects", f"{_KEYS} risk_difference rd_low rd_high", _KEYS)
+    rows = charts.rows_of(tables, "perturbation_effects", f"{_KEYS} risk_difference rd_low rd_high", _KEYS)
     kept = [row for row in rows if row["perturbation"] != "overall"] or rows
     counted: dict[object, set[object]] = {}
     for row in kept:
         counted.setdefault((row["subset"], row["perturbation"]), set()).add(row.get("units"))
     kept = [_with_stages(row, counted[row["subset"], row["perturbation"]]) for row in kept]
     columns = ("perturbation", "strategy", "risk_difference", "rd_low", "rd_high")
-    axis = Axis("difference from unperturbed", (-1, 1), zero_line)
-    return small_multiples(figure, [_class(row) for row in kept], columns, axis, SUBSETS)
+    axis = charts.Axis("difference from unperturbed", (-1, 1), charts.zero_line)
+    return charts.small_multiples(figure, [_class(row) for row in kept], columns, axis, SUBSETS)
 
 
 def _with_stages(row: Row, units: set[object]) -> Row:
@@ -455,32 +438,30 @@ def _with_stages(row: Row, units: set[object]) -> Row:
 
 
 def _prompting(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    del chance
     needed = f"{_KEYS_PROMPTING} risk_difference rd_low rd_high"
-    rows = rows_of(tables, "prompting_effects", needed, _KEYS_PROMPTING)
+    rows = charts.rows_of(tables, "prompting_effects", needed, _KEYS_PROMPTING)
     columns = ("perturbation", "treatment", "risk_difference", "rd_low", "rd_high")
-    axis = Axis("difference from vanilla", (-1, 1), zero_line, first=1)
-    return small_multiples(figure, [_class(row) for row in rows], columns, axis, SUBSETS)
+    axis = charts.Axis("difference from vanilla", (-1, 1), charts.zero_line, first=1)
+    return charts.small_multiples(figure, [_class(row) for row in rows], columns, axis, SUBSETS)
 
 
 def _faithfulness(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    del chance
     needed = "model strategy sample metric coefficient value ci_low ci_high"
-    rows = rows_of(tables, "faithfulness", needed, "model strategy sample metric")
+    rows = charts.rows_of(tables, "faithfulness", needed, "model strategy sample metric")
     rows = [row for row in rows if row["coefficient"] in ("phi", "point_biserial")]
-    several = len(values_of(rows, "strategy")) > 1
+    several = len(charts.values_of(rows, "strategy")) > 1
     data: list[Row] = []
     for row in rows:
         sample = f"{row['strategy']}, {row['sample']}" if several else f"{row['sample']} sample"
         data.append({**row, "subset": "", "metric": METRICS.get(str(row["metric"]), row["metric"]), "sample": sample})
     columns = ("metric", "sample", "value", "ci_low", "ci_high")
-    lines = [Line(0, ""), Line(0.4, "0.4", (5, 3))]
-    axis = Axis("correlation with a right answer", (-1, 1), lambda subset: lines)
-    return small_multiples(figure, data, columns, axis)
+    lines = [charts.Line(0, ""), charts.Line(0.4, "0.4", (5, 3))]
+    axis = charts.Axis("correlation with a right answer", (-1, 1), lambda subset: lines)
+    return charts.small_multiples(figure, data, columns, axis)
 
 
 def _controls(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    rows_of(tables, "subtasks", "model strategy scenario question_kind correct total")
+    charts.rows_of(tables, "subtasks", "model strategy scenario question_kind correct total")
     summed = (
         tables["subtasks"]
         .group_by("model", "strategy", "scenario", "question_kind", maintain_order=True)
@@ -490,8 +471,8 @@ def _controls(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
         .to_dicts()
     )
     data: list[Row] = [{**row, "cell": f"{row['scenario']}: {row['question_kind']}"} for row in summed]
-    axis = Axis("share right", (0, 1), lambda subset: chance_lines(chance, "all"))
-    return small_multiples(figure, data, ("cell", "strategy", "accuracy", "", ""), axis)
+    axis = charts.Axis("share right", (0, 1), lambda subset: charts.chance_lines(chance, "all"))
+    return charts.small_multiples(figure, data, ("cell", "strategy", "accuracy", "", ""), axis)
 
 
 _MAKERS: Mapping[str, Draw] = {

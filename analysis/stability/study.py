@@ -15,21 +15,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from tomserve.reporting.html.charts import (
-    PALETTE,
-    Line,
-    Spec,
-    draw,
-    draw_figure,
-    field,
-    layer,
-    layer_chart,
-    point_of,
-    points,
-    rows_by_arm,
-    rows_of,
-    values_of,
-)
+from tomserve.reporting.html import charts
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Study, Verdict
 from tomserve.studies.presentation import (
     Row,
@@ -202,7 +188,6 @@ _OUTCOMES = {LOST: "does not survive", HABIT: "may be a habit", UNDECIDED: "not 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model whether its answers survive the variants."""
-    del context
     frame = tables.get("stability", pl.DataFrame())
     if "kappa" not in frame.columns:
         return []
@@ -345,16 +330,15 @@ FIGURE = TEXTS.figure("stability")
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figure of S and kappa by kind of variant, with two pictures for each model."""
-    del context
-    return [draw_figure(FIGURE, lambda: _drawn(tables))]
+    return [charts.draw_figure(FIGURE, lambda: _drawn(tables))]
 
 
 def _drawn(tables: Tables) -> Figure:
     needed = "model strategy benchmark variant short s s_low s_high kappa kappa_low kappa_high"
-    rows = rows_of(tables, "stability", needed)
-    series = [readable_name(name) for name in values_of(rows, "strategy")]
+    rows = charts.rows_of(tables, "stability", needed)
+    series = [readable_name(name) for name in charts.values_of(rows, "strategy")]
     panels: list[Panel] = []
-    for title, own in rows_by_arm(rows):
+    for title, own in charts.rows_by_arm(rows):
         floors = [row for row in own if row["variant"] == AGAIN.name]
         kinds = [row for row in own if row["variant"] != AGAIN.name and not _is_mean(row)]
         panels += _panels(kinds, floors, title, series, len(panels))
@@ -365,19 +349,19 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
     """The picture of S with the bands of T0, and that of kappa."""
     found: list[Panel] = []
     for value, name, domain in (("s", "S, the share that survives", (0.0, 1.0)), ("kappa", "kappa", (-0.5, 1.0))):
-        drawn = (point_of(row, _name(row), readable_name(row["strategy"]), value) for row in kinds)
+        drawn = (charts.point_of(row, _name(row), readable_name(row["strategy"]), value) for row in kinds)
         if not (marks := [mark for mark in drawn if mark is not None]):
             continue
         names = list(dict.fromkeys(_name(row) for row in kinds))
-        lines = [Line(0, "")] if value == "kappa" else []
-        chart = points(marks, names, series, domain, lines, name, width=300)
+        lines = [charts.Line(0, "")] if value == "kappa" else []
+        chart = charts.points(marks, names, series, domain, lines, name, width=300)
         bands = _bands(floors, series) if value == "s" else []
         label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
         if value == "s":
-            chart = layer_chart([*bands, chart], 300, chart["height"])
+            chart = charts.layer_chart([*bands, chart], 300, chart["height"])
             label += "".join(f" {_in_words(row)}." for row in floors)
         panel = f"{title}: {'S' if value == 's' else 'kappa'}"
-        found.append(Panel(panel, draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))
+        found.append(Panel(panel, charts.draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))
     return found
 
 
@@ -385,17 +369,19 @@ def _in_words(row: Row) -> str:
     return f"T0, {readable_name(row['strategy'])}: {row['s']:.2f} [{row['s_low']:.2f}, {row['s_high']:.2f}]"
 
 
-def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[Spec]:
+def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[charts.Spec]:
     """An upright band for T0 of each strategy, in its colour, with a line at its estimate."""
-    layers: list[Spec] = []
+    layers: list[charts.Spec] = []
     for row in floors:
         if finite_or_none(row["s_low"]) is None:
             continue
-        colour = PALETTE[series.index(readable_name(row["strategy"])) % len(PALETTE)]
+        colour = charts.PALETTE[series.index(readable_name(row["strategy"])) % len(charts.PALETTE)]
         data = [{"low": row["s_low"], "high": row["s_high"], "at": row["s"], "words": _in_words(row)}]
-        ends = {"x": field("low:Q"), "x2": {"field": "high"}, "description": field("words:N")}
-        layers.append(layer("rect", data, ends, color=colour, opacity=0.16))
-        layers.append(layer("rule", data, {"x": field("at:Q")}, color=colour, opacity=0.8, strokeDash=[3, 2]))
+        ends = {"x": charts.field("low:Q"), "x2": {"field": "high"}, "description": charts.field("words:N")}
+        layers.append(charts.layer("rect", data, ends, color=colour, opacity=0.16))
+        layers.append(
+            charts.layer("rule", data, {"x": charts.field("at:Q")}, color=colour, opacity=0.8, strokeDash=[3, 2])
+        )
     return layers
 
 

@@ -4,18 +4,13 @@ import base64
 import io
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import polars as pl
 import pytest
-import vl_convert
-from fontTools.fontBuilder import FontBuilder
-from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 
 from tests.conftest import Outcome
@@ -23,7 +18,7 @@ from tests.helpers.command import tomserve
 from tests.helpers.every_study import score_table
 from tests.helpers.examples import copied_example
 from tests.helpers.outcomes import passes, refuses
-from tests.helpers.papers import Grey, alike, compiled, fonts, grey, of_pdf, shown, size, text
+from tests.helpers.papers import alike, compiled, fonts, of_pdf, shown, size, text
 from tomserve.reporting import figure_export
 from tomserve.reporting.figure_export import INCHES, LEAST, embed_fonts, missing_letters, write_figures
 from tomserve.reporting.html import figures as html_figures
@@ -166,14 +161,6 @@ def test_maps_get_narrower_before_letters_get_smaller(tmp_path: Path) -> None:
     assert not [*write_figures([figure("many", maps(6))], tmp_path, ["svg"], 2)[0].doubts()]
 
 
-@pytest.mark.system
-def test_names_of_models_stand_in_a_picture_as_they_are(tmp_path: Path) -> None:
-    write_figures([figure("maps", maps(2, ODD), title=ODD, caption=ODD)], tmp_path, ["pdf", "svg"], 2)
-    root = ElementTree.fromstring((tmp_path / "maps.svg").read_text())
-    assert f"{ODD} 1" in {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert "50% & mo" in text(compiled(tmp_path / "figures.tex").pdf)
-
-
 def test_letters_of_other_scripts_are_told(tmp_path: Path) -> None:
     (found,) = write_figures([figure("dots", dots(["汉字", "Ωμ"]))], tmp_path, ["pdf", "svg"], 1)
     assert found.lacking == "字汉"
@@ -242,103 +229,8 @@ def test_another_format_is_refused_before_anything_is_read(cli: Command, tmp_pat
     refuses(cli("figures", "nothing-there", "--out", tmp_path / "out", "--format", "png"), "png", "svg")
 
 
-@pytest.mark.system
-def test_several_runs_stand_in_one_set_of_figures(cli: Command, tmp_path: Path) -> None:
-    run = copied_example(tmp_path)
-    write_scores(score_table("accuracy", tmp_path, ["other"]), tmp_path / "other.parquet")
-    sources = (run, tmp_path / "other.parquet", "--study", "accuracy")
-    passes(cli("figures", *sources, "--out", tmp_path / "out", "--format", "svg", "--label", f"example={ODD}"))
-    told = "".join(one.read_text() for one in (tmp_path / "out").glob("*.txt"))
-    assert ODD[:12] in told
-    assert "other" in told
-
-
-LETTERS = "".join(map(chr, range(0x21, 0x7F))) + "ÄéßØŁđŐ" + "αβΩωμµΔ" + "ЖяЩ" + "−–…→≤≥±“”‘’×°" + "ﬁK"
-"""What the font has: of ASCII all, and letters of several scripts, among them two that look like others."""
-
-CELL, SCALE = 24, 3
-BOLD = 'font-weight="bold"'
-
-
-def picture(letters: str, about: str = "", family: str = "") -> str:
-    texts = [
-        f'<text x="{CELL * place + 4}" y="18" font-size="15" {family} {about}>&#{ord(one)};</text>'
-        for place, one in enumerate(letters)
-    ]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{CELL * len(letters)}" height="{CELL}">'
-    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(texts)}</svg>'
-
-
-def blocks(path: Path) -> None:
-    """A font in which every letter is a black block, so that a letter that was not embedded is seen at once."""
-    pen = TTGlyphPen(None)
-    pen.moveTo((0, -200))
-    for corner in ((0, 900), (900, 900), (900, -200)):
-        pen.lineTo(corner)
-    pen.closePath()
-    builder = FontBuilder(1000, isTTF=True)
-    builder.setupGlyphOrder([".notdef", "block"])
-    builder.setupCharacterMap(dict.fromkeys(range(0x20, 0x3000), "block"))
-    builder.setupGlyf(dict.fromkeys((".notdef", "block"), pen.glyph()))
-    builder.setupHorizontalMetrics(dict.fromkeys((".notdef", "block"), (1000, 0)))
-    builder.setupHorizontalHeader(ascent=900, descent=-200)
-    builder.setupNameTable({"familyName": "Blocks", "styleName": "Regular"})
-    builder.setupOS2()
-    builder.setupPost()
-    builder.save(path)
-
-
-@pytest.fixture(scope="module")
-def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("fonts")
-    blocks(folder / "blocks.ttf")
-    (folder / "fonts.conf").write_text(
-        f"<fontconfig><dir>{folder}</dir><cachedir>{folder}/cache</cachedir></fontconfig>"
-    )
-    alone = browser.browser_type.launch(
-        executable_path=shutil.which("chromium"),
-        args=["--no-sandbox"] if os.getuid() == 0 else [],
-        env={**os.environ, "FONTCONFIG_FILE": str(folder / "fonts.conf")},
-    )
-    yield alone.new_page(device_scale_factor=SCALE)
-    alone.close()
-
-
-def cells(image: Grey, count: int) -> list[Grey]:
-    assert image.shape == (CELL * SCALE, CELL * SCALE * count)
-    return np.split(image, count, axis=1)
-
-
-def seen(page: Any, svg: str, count: int) -> list[Grey]:
-    return cells(shown(page, svg), count)
-
-
-def drawn(page: Any, letters: str, about: str = "") -> list[Grey]:
-    family = f'font-family="{figure_export.FAMILY}"'
-    return cells(grey(page, vl_convert.svg_to_png(picture(letters, about, family), scale=SCALE)), len(letters))
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("about", ["", BOLD, 'font-style="italic"'])
-def test_every_letter_is_the_glyph_that_the_figure_has(page: Any, about: str) -> None:
-    letters = LETTERS.replace("ﬁ", "") if about else LETTERS
-    found = seen(page, embed_fonts(picture(letters, about)), len(letters))
-    right = drawn(page, letters, about)
-    wrong = [letter for letter, a, b in zip(letters, found, right, strict=True) if alike(a, b) < 0.97]
-    assert not wrong
-    others = [alike(a, b) for a, b in zip(found, [*right[7:], *right[:7]], strict=True)]
-    assert sorted(others)[len(others) // 2] < 0.8, "letters that are not the same are told apart"
-
-
-@pytest.mark.system
-def test_words_are_as_long_as_the_figure_has_room_for(page: Any) -> None:
-    words = "office, fill up: Wave AV To"
-    page.set_content(embed_fonts(f'<svg xmlns="http://www.w3.org/2000/svg"><text font-size="12">{words}</text></svg>'))
-    page.evaluate("document.fonts.ready")
-    long = page.evaluate("document.querySelector('text').getComputedTextLength()")
-    font = programs(embed_fonts(picture("".join(set(words)))))[0]
-    units = sum(font["hmtx"][font.getBestCmap()[ord(one)]][0] for one in words)
-    assert long == pytest.approx(12 * units / font["head"].unitsPerEm, rel=0.02)
+def picture(letters: str) -> str:
+    return f'<svg xmlns="http://www.w3.org/2000/svg"><text>{"".join(f"&#{ord(one)};" for one in letters)}</text></svg>'
 
 
 def programs(svg: str) -> list[TTFont]:

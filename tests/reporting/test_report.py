@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -181,24 +180,6 @@ def test_an_incomplete_run_is_marked_and_what_could_not_be_read_stands_at_the_he
         assert page.index(said) < page.index("<h2")
     assert '<a href="#failures">Failures by strategy</a>' in page
     assert "<dt>complete</dt><dd>no: 1 not asked yet, 1 unreadable, 1 failed</dd>" in page
-
-
-def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp_path: Path) -> None:
-    for strategy in ("vanilla", "cot"):
-        shutil.copytree(example, tmp_path / strategy)
-        rows = (example / "responses.jsonl").read_bytes().splitlines(keepends=True)
-        own = [row for row in rows if json.loads(row)["strategy"] == strategy]
-        (tmp_path / strategy / "responses.jsonl").write_bytes(b"".join(own))
-        manifest = json.loads((example / "manifest.json").read_text())
-        manifest["strategies"] = {strategy: manifest["strategies"][strategy]}
-        manifest["sampling"]["seed"] = int(strategy == "cot")
-        (tmp_path / strategy / "manifest.json").write_text(json.dumps(manifest))
-    both = report_html([str(tmp_path / "vanilla"), str(tmp_path / "cot")])
-    copies, expected = data_of(both)["tables"], data_of(whole)["tables"]
-    assert copies["prompting_effects"]["csv"] == expected["prompting_effects"]["csv"]
-    assert copies["accuracy"]["csv"] == expected["accuracy"]["csv"]
-    assert "The runs vanilla, cot are counted as one model, reference, with the strategies vanilla, cot" in both
-    assert "besides their strategies the runs differ in: seed of sampling." in both
 
 
 def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path, whole: str, tmp_path: Path) -> None:
@@ -468,26 +449,6 @@ def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
         assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(whole.encode()).digest()
-
-
-@pytest.mark.system
-def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
-    sys.path.insert(0, str(ROOT / "bench"))
-    try:
-        import report as bench
-    finally:
-        sys.path.pop(0)
-    runs = bench.make(tmp_path / "runs", 6)
-    sources, scores = load_sources(runs, [], None)
-    assert scores.height == 13_056
-    data, cut = items_module.pack_browser(sources, {})
-    assert cut is None
-    rest = len(report_html([runs[0]])) - len(data_of_bytes(runs[0]))
-    assert len(data) + 6 * rest < 5_000_000
-
-
-def data_of_bytes(run: str) -> str:
-    return items_module.pack_browser(load_sources([run], [], None)[0], {})[0]
 
 
 OWN = """

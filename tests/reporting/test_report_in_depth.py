@@ -299,22 +299,3 @@ def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any
     assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
     page.locator("dialog [data-close]").click()
     assert found.count() == "2 of 2 answers, 1 right (50%)"  # one for a question, however many samples
-
-
-def test_the_policy_stops_what_is_put_in(browser: Any, small: Any) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(small("hostile").as_uri())
-    page.wait_for_selector("html[data-ready]", state="attached")
-    ran = page.evaluate(
-        """async () => {
-            const script = document.createElement("script");
-            script.textContent = "window.hacked = 1";
-            document.body.append(script);
-            document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.hacked = 2'>");
-            const got = await fetch("http://127.0.0.1:9/").then(() => "fetched", () => "refused");
-            return [window.hacked ?? null, got];
-        }"""
-    )
-    assert ran == [None, "refused"]
-    context.close()

@@ -459,7 +459,6 @@ def rows_by_arm(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _no_lines(part: str) -> Sequence[Line]:
-    del part
     return ()
 
 
@@ -532,5 +531,4 @@ def chance_lines(chance: Mapping[str, float], part: str) -> list[Line]:
 
 def zero_line(part: str) -> list[Line]:
     """The line of no difference, for any part of the questions."""
-    del part
     return [Line(0, "")]
