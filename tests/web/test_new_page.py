@@ -233,7 +233,7 @@ def test_models_are_looked_up_only_when_asked(endpoint: Endpoint, monkeypatch: p
     assert seen == [endpoint.url]
     assert '<option value="&lt;b&gt;huge&lt;/b&gt;">' in page
     refused = web.post("/new/models", data={"base_url": endpoint.url, "key": "OPENAI_API_KEY"}).text
-    assert ("may not be sent to" in refused, len(seen)) == (True, 1)
+    assert ("may only be sent to" in refused, len(seen)) == (True, 1)
     for address in ("", "file:///etc/passwd", "http://127.0.0.1:9/v1"):
         assert 'role="alert"' in web.post("/new/models", data={"base_url": address}).text
 

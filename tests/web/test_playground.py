@@ -15,7 +15,7 @@ from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, settled, visitor
 from tomserve.content.paths import runs_root
-from tomserve.errors import ConfigError, ConflictError, NoSuchRunError
+from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, TomserveError
 from tomserve.web import playground
 from tomserve.web.accounts import Person
 from tomserve.web.items import How
@@ -111,11 +111,11 @@ def test_a_key_is_named_and_goes_to_its_address_alone(endpoint: Endpoint, monkey
     endpoint.key = secret
     settings, item, how = Settings(keys=(("LAB_KEY", endpoint.url),)), make_item(), How(strategy="vanilla")
     for address, key, said in (
-        (endpoint.url, "HOME", "unknown key 'HOME'"),
-        ("http://127.0.0.1:9/v1", "LAB_KEY", "may be sent to"),
+        (endpoint.url, "HOME", "HOME is no variable"),
+        ("http://127.0.0.1:9/v1", "LAB_KEY", "may only be sent to"),
         ("", "LAB_KEY", "give one, or choose no key"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(TomserveError, match=said):
             playground.start_trial(settings, ME, item, how, base_url=address, key=key)
     assert ended(playground.start_trial(settings, ME, item, how, base_url=endpoint.url)).state == "failed"
     found = ended(playground.start_trial(settings, ME, item, how, base_url=endpoint.url, key="LAB_KEY"))

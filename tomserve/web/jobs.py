@@ -349,7 +349,8 @@ class Worker:
                 self._change(folder, job, lambda job: job.to(State.PAUSED, _STRANGE, turn=job.turn + 1))
                 return
             experiment = evaluate.read_experiment(path)
-            queue.check_key(experiment, self.settings)
+            if experiment.key is not None:
+                queue.check_key(experiment.key, experiment.base_url, self.settings)
             why = waiting_reason(experiment, folder)
         except (ConfigError, OSError) as error:
             said = str(error).replace(f"{folder}/", "")

@@ -28,7 +28,7 @@ from tomserve.content import files
 from tomserve.content.text import sanitize
 from tomserve.engine.records import utc_now
 from tomserve.engine.retry import RetryPolicy
-from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, TomserveError, one_of
+from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, TomserveError
 from tomserve.items import Item
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.journal import read_rows
@@ -43,6 +43,7 @@ from tomserve.web.accounts import Person
 from tomserve.web.answers import requests_of
 from tomserve.web.background import keyless
 from tomserve.web.items import How, Sentence, sentences
+from tomserve.web.queue import check_key
 from tomserve.web.settings import Settings
 
 AT_ONCE = 4  # how many tries are asked at a time
@@ -96,8 +97,8 @@ def start_trial(
     that runs on this machine, or the embedded model. key: the name of the environment variable that holds the
     endpoint's API key, "" for none. seconds: until when there has to be an answer.
 
-    Raises ConfigError for what is not among the content, an address that is none, or a key that may not be sent there;
-    ConflictError where as many tries as may be are under way.
+    Raises ConfigError for what is not among the content, and an address that is none; NotAllowedError for a key that
+    may not be sent there; ConflictError where as many tries as may be are under way.
     """
     items.preview(item, how)  # so that what cannot be asked is said at once
     environment = environment_of(settings, base_url, key)
@@ -135,17 +136,11 @@ def environment_of(settings: Settings, base_url: str, key: str) -> dict[str, str
         if key:
             raise ConfigError("a key is sent to an address; give one, or choose no key")
         return dict(os.environ)
-    address = normalize_url(base_url)
+    normalize_url(base_url)
     if not key:
         return keyless()
-    bound = dict(settings.keys)
-    if key not in bound:
-        raise ConfigError(one_of("key", key, bound))
-    if bound[key] and normalize_url(bound[key]) != address:
-        raise ConfigError(f"the key {key} may be sent to {bound[key]} alone (tomserve web --key {key}=URL)")
-    if not (value := os.environ.get(key, "")):
-        raise ConfigError(f"the key {key} is not set in the environment of the workbench; set it and start that again")
-    return {**keyless(), "TOMSERVE_API_KEY": value}
+    check_key(key, (base_url,), settings)
+    return {**keyless(), "TOMSERVE_API_KEY": os.environ[key]}
 
 
 def read_trial(settings: Settings, person: Person, name: str) -> Trial:

@@ -58,7 +58,8 @@ def check_experiment(experiment: Experiment, person: Person, register: RunIndex,
         update={"base_url": tuple(dict.fromkeys(map(normalize_url, experiment.base_url)))}
     )
     _check_model(experiment)
-    check_key(experiment, settings)
+    if experiment.key is not None:
+        check_key(experiment.key, experiment.base_url, settings)
     options = experiment.options()
     planning.check_options(options)
     noise_check.check_share(options.noise_check)
@@ -139,21 +140,19 @@ def _check_model(experiment: Experiment) -> None:
     raise ConfigError(f"{one_of('model', model[:300], presets)}; or give the address of a server that serves it")
 
 
-def check_key(experiment: Experiment, settings: Settings) -> None:
-    """Raise NotAllowedError where an experiment names a key that it may not use, or not at that address; ConfigError
-    where the key is not set."""
-    if experiment.key is None:
-        return
+def check_key(name: str, urls: Sequence[str], settings: Settings) -> None:
+    """Raise NotAllowedError where a key may not be used, or not at these addresses; ConfigError where it is not set.
+    name: of the environment variable that holds it."""
     places = dict(settings.keys)
-    if experiment.key not in places:
+    if name not in places:
         raise NotAllowedError(
-            f"key: {experiment.key} is no variable that this workbench may use; it may use "
+            f"key: {name[:100]} is no variable that this workbench may use; it may use "
             f"{', '.join(places) or 'none'}, and whoever starts it allows one by --key NAME"
         )
-    if not os.environ.get(experiment.key):
-        raise ConfigError(f"key: the environment variable {experiment.key} is not set where the workbench runs")
-    if (bound := places[experiment.key]) and not _only_at(experiment, bound):
-        raise NotAllowedError(f"key: {experiment.key} may only be sent to {bound}")
+    if not os.environ.get(name):
+        raise ConfigError(f"key: the environment variable {name} is not set where the workbench runs")
+    if (bound := places[name]) and not _only_at(urls, bound):
+        raise NotAllowedError(f"key: {name} may only be sent to {bound}")
 
 
 def check_foreign_key(experiment: Experiment, settings: Settings) -> None:
@@ -167,8 +166,8 @@ def check_foreign_key(experiment: Experiment, settings: Settings) -> None:
         )
 
 
-def _only_at(experiment: Experiment, place: str) -> bool:
-    return bool(experiment.base_url) and {normalize_url(url) for url in experiment.base_url} == {normalize_url(place)}
+def _only_at(urls: Sequence[str], place: str) -> bool:
+    return bool(urls) and {normalize_url(url) for url in urls} == {normalize_url(place)}
 
 
 def group_of(experiment: Experiment) -> str:
@@ -185,7 +184,7 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
     if experiment.key is not None:
         allowed = {experiment.key}
     elif experiment.base_url:
-        allowed = {name for name, place in settings.keys if place and _only_at(experiment, place)}
+        allowed = {name for name, place in settings.keys if place and _only_at(experiment.base_url, place)}
     else:
         allowed = {name for name, place in settings.keys if not place}
         allowed |= {"TOMSERVE_API_KEY_FILE"} if "TOMSERVE_API_KEY" in allowed else set()

@@ -302,17 +302,13 @@ def usual_of(name: str) -> str:
 def models_at(address: str, key: str, settings: Settings) -> list[str]:
     """The models that an endpoint lists, asked once and within bounds.
 
-    key: the name of the variable that holds its API key; "" to ask without. Raises ConfigError where the key may not be
-    sent there, ServerError where the endpoint does not answer as one.
+    key: the name of the variable that holds its API key; "" to ask without. Raises what `check_key` raises, and
+    ServerError where the endpoint does not answer as one.
     """
     place = normalize_url(address)
-    secret = None
     if key:
-        bound = dict(settings.keys).get(key)
-        if bound is None or (bound and normalize_url(bound) != place):
-            raise ConfigError(f"key: {key} may not be sent to {place}; choose none, or another")
-        secret = os.environ.get(key) or None
-    probe = Probe(place, secret, MODELS_PATIENCE)
+        queue.check_key(key, (place,), settings)
+    probe = Probe(place, os.environ[key] if key else None, MODELS_PATIENCE)
     return [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
 
 
