@@ -12,26 +12,23 @@ import hashlib
 import math
 import re
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
 from tomserve._version import __version__
 from tomserve.content import output_path
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.interop.inspect_export import token_counts
-from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, Transcript, Transcripts
+from tomserve.interop.scored_replies import RightReplies, ScoredReplies, ScoredReply, Transcript, Transcripts
 from tomserve.runs.progress import Listener
 from tomserve.serving.presets import Preset
-from tomserve.stats.clustered import repeated_share
 from tomserve.status import OK
-from tomserve.studies import contrasts
 
 SCHEMA = "0.3.0"
 UNKNOWN = "unknown"
@@ -180,48 +177,31 @@ TELL_EVERY = 20_000
 
 
 @dataclass
-class _ResultCounts:
-    """The replies that one result counts."""
+class _ResultCounts(RightReplies):
+    """The replies that one result counts. failed: those without an answer."""
 
-    right: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))  # by id and cluster
-    failed: int = 0  # replies without an answer
-
-    @property
-    def repeats(self) -> int:
-        return max((len(found) for found in self.right.values()), default=1)
+    failed: int = 0
 
     def details(self) -> dict[str, Any]:
-        """The share of right answers and its uncertainty: what `tomserve analyze RUN --study accuracy` says, in its
-        table accuracy, or where a question has several replies in the row `mean` of its table samples."""
-        means = {key: sum(found) / len(found) for key, found in self.right.items()}
-        mean = math.fsum(means.values()) / len(means)
-        by_cluster: dict[str, list[float]] = defaultdict(list)
-        for (_, cluster), value in means.items():
-            by_cluster[cluster].append(value)
-        if self.repeats > 1:
-            sums = np.array([math.fsum(values) for values in by_cluster.values()])
-            interval = repeated_share(sums, np.array([len(values) for values in by_cluster.values()]))
-            low, high, method = interval.low, interval.high, interval.method
-        else:
-            counts = {"answers": len(means), "right": sum(means.values()), "failed": 0, "clusters": len(by_cluster)}
-            found = contrasts.share_of_counts(counts)
-            low, high, method = found["ci_low"], found["ci_high"], found["method"]
-        uncertainty: dict[str, Any] = {"num_samples": len(means)}
+        """The share of right answers and its uncertainty."""
+        shares, by_cluster = self.shares, self.by_cluster()
+        mean = math.fsum(shares) / len(shares)
+        low, high, method = self.interval()
+        uncertainty: dict[str, Any] = {"num_samples": len(shares)}
         if len(by_cluster) > 1:  # one cluster says nothing of how clusters differ
-            error = math.sqrt(sum(sum(one - mean for one in values) ** 2 for values in by_cluster.values())) / len(
-                means
-            )
+            error = math.sqrt(sum(sum(one - mean for one in values) ** 2 for values in by_cluster.values()))
             robust = f"analytic, robust to {len(by_cluster)} clusters of questions"
-            uncertainty["standard_error"] = {"value": error, "method": robust}
+            uncertainty["standard_error"] = {"value": error / len(shares), "method": robust}
         if math.isfinite(low) and math.isfinite(high):
             between = {"lower": low, "upper": high, "confidence_level": 0.95, "method": method}
             uncertainty["confidence_interval"] = between
-        details = {
-            "questions": str(len(means)),
-            "replies": str(sum(map(len, self.right.values()))),
-            "failed": str(self.failed),
-            "clusters": str(len(by_cluster)),
+        counts = {
+            "questions": len(shares),
+            "replies": sum(map(len, self.right.values())),
+            "failed": self.failed,
+            "clusters": len(by_cluster),
         }
+        details = {name: str(count) for name, count in counts.items()}
         return {"score": mean, "details": details, "uncertainty": uncertainty}
 
 
@@ -285,7 +265,7 @@ class Evaluation:
         """Count a reply in its result; returns what joins both."""
         variant = str(one.item.factors.get("variant") or "") if one.item.base is not None else ""
         counts = self._counted.setdefault(variant, _ResultCounts())
-        counts.right[(one.item.id, one.item.cluster)].append(float(one.score["correct"]))
+        counts.add(one)
         counts.failed += one.score["answer"] is None and not one.score["correct"]
         return {
             "evaluation_id": self.id,

@@ -13,7 +13,7 @@ import math
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -23,11 +23,17 @@ import orjson
 from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import redact_settings, sample_record
-from tomserve.interop.scored_replies import Message, ScoredReplies, ScoredReply, Transcripts
+from tomserve.interop.scored_replies import (
+    Message,
+    RightReplies,
+    ScoredReplies,
+    ScoredReply,
+    Transcripts,
+    mean_and_error,
+)
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener
 from tomserve.status import ANSWERS, LENGTH, OK, REFUSAL
-from tomserve.studies import contrasts
 
 SCORER = "tomserve"
 """What the scorer is called in a log."""
@@ -310,7 +316,7 @@ class _Log:
         self.manifest, self.strategy, self.replies = replies.manifest, strategy, replies
         self.model = f"tomserve/{replies.manifest.model}"  # as Inspect names a model, after its provider
         self.count = self.failures = self.epochs = 0
-        self.right: dict[str, tuple[str, int, int]] = {}  # of each question: its cluster, replies, and right ones
+        self.right = RightReplies()
         self.usage: Counter[str] = Counter()
         self.last = ""
 
@@ -345,8 +351,7 @@ class _Log:
         self.count += 1
         self.failures += has_failed(one)
         self.epochs = max(self.epochs, sample["epoch"])
-        cluster, replies, right = self.right.get(one.item.id, (one.item.cluster, 0, 0))
-        self.right[one.item.id] = (cluster, replies + 1, right + bool(one.score["correct"]))
+        self.right.add(one)
         self.usage.update(sample["model_usage"].get(self.model, {}))
         self.last = max(self.last, sample.get("completed_at", ""))
 
@@ -388,8 +393,8 @@ class _Log:
             "solver_args": {},
             "dataset": {
                 "name": manifest.benchmark,
-                "samples": max(manifest.benchmark_items or 0, len(self.right)),
-                "sample_ids": list(self.right),
+                "samples": max(manifest.benchmark_items or 0, len(self.right.right)),
+                "sample_ids": list(self.right.right),
                 "shuffled": False,
             },
             "model": self.model,
@@ -412,7 +417,7 @@ class _Log:
         values = dict(zip(_METRICS, _errors(self.right), strict=True))
         metrics = {name: {"name": name, "value": value, "params": {}} for name, value in values.items()}
         metrics["stderr2"] |= {"name": "stderr", "params": {"cluster": "cluster"}}
-        counts = {"scored_samples": len(self.right), "unscored_samples": 0}
+        counts = {"scored_samples": len(self.right.right), "unscored_samples": 0}
         return {
             "total_samples": self.count,
             "completed_samples": self.count - self.failures,
@@ -425,22 +430,15 @@ def _put(made: zipfile.ZipFile, name: str, data: Any) -> None:
     made.writestr(stable_zip_member(name), orjson.dumps(data))
 
 
-def _errors(right: Mapping[str, tuple[str, int, int]]) -> Iterator[float]:
-    """The values of _METRICS. right: of each question its cluster, how many replies there are, and how many are right.
-
-    A question with several replies counts by the share of these that is right, as Inspect's epochs do."""
-    values = [good / replies for _, replies, good in right.values()]
-    n, mean = len(values), math.fsum(values) / len(values)
-    yield mean
-    yield math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1) / n) if n > 1 else 0.0
-    sums: dict[str, float] = {}
-    for (cluster, _, _), value in zip(right.values(), values, strict=True):
-        sums[cluster] = sums.get(cluster, 0.0) + value - mean
-    many = len(sums)
-    yield math.sqrt(math.fsum(one * one for one in sums.values()) * many / (many - 1)) / n if many > 1 else 0.0
-    counted = contrasts.share_of_counts({"answers": n, "right": math.fsum(values), "failed": 0, "clusters": many})
-    yield counted["ci_low"]
-    yield counted["ci_high"]
+def _errors(right: RightReplies) -> tuple[float, ...]:
+    """The values of _METRICS."""
+    shares, by_cluster = right.shares, right.by_cluster()
+    mean, error = mean_and_error(shares)
+    many, robust = len(by_cluster), 0.0
+    if many > 1:
+        sums = (sum(one - mean for one in values) for values in by_cluster.values())
+        robust = math.sqrt(math.fsum(one * one for one in sums) * many / (many - 1)) / len(shares)
+    return mean, error, robust, *right.interval()[:2]
 
 
 def provenance(manifest: Manifest) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ from tomserve.interop.samples import (
     redact_settings,
     sample_record,
 )
-from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
+from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, mean_and_error
 from tomserve.items.item import Factor
 from tomserve.runs.progress import Listener
 from tomserve.scoring.thoughts import split_thoughts
@@ -362,10 +361,9 @@ class _Task:
         self.hashes.update("".join(document[name] for name in ("doc_hash", "prompt_hash", "target_hash")).encode())
 
     def results(self, name: str) -> dict[str, Any]:
-        n, mean = len(self.right), math.fsum(self.right) / len(self.right)
-        spread = math.fsum((one - mean) ** 2 for one in self.right) / (n - 1) if n > 1 else 0.0
-        values = {f"{METRIC},none": mean, f"{METRIC}_stderr,none": math.sqrt(spread / n)}
-        return {"name": name, "alias": name, "sample_len": n, **values}
+        mean, error = mean_and_error(self.right)
+        values = {f"{METRIC},none": mean, f"{METRIC}_stderr,none": error}
+        return {"name": name, "alias": name, "sample_len": len(self.right), **values}
 
 
 def export_samples(replies: ScoredReplies, out: Path, listener: Listener) -> list[Path]:

@@ -6,10 +6,13 @@ of the same digest; where there is none, the question as it stands is in its pla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tomserve import benchmarks
 from tomserve.engine.request import Identity, Request
@@ -26,7 +29,9 @@ from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.metrics import Scoring
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
+from tomserve.stats.clustered import repeated_share
 from tomserve.status import UNANSWERED
+from tomserve.studies import contrasts
 
 Row = dict[str, Any]
 
@@ -213,3 +218,54 @@ class Transcripts:
         except TomserveError:  # a program that makes another mistake today
             return {}
         return shown
+
+
+@dataclass
+class RightReplies:
+    """How many replies to each question are right, for the figures of an export. A question with several replies counts
+    by the share of these that is right."""
+
+    right: dict[str, list[float]] = field(default_factory=dict)
+    clusters: dict[str, str] = field(default_factory=dict)
+
+    def add(self, one: ScoredReply) -> None:
+        """Count a reply."""
+        self.right.setdefault(one.item.id, []).append(float(one.score["correct"]))
+        self.clusters[one.item.id] = one.item.cluster
+
+    @property
+    def repeats(self) -> int:
+        """How many replies a question has at most."""
+        return max(map(len, self.right.values()), default=1)
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each question."""
+        return [sum(found) / len(found) for found in self.right.values()]
+
+    def by_cluster(self) -> dict[str, list[float]]:
+        """The shares of the questions of each cluster."""
+        found: dict[str, list[float]] = {}
+        for item, share in zip(self.right, self.shares, strict=True):
+            found.setdefault(self.clusters[item], []).append(share)
+        return found
+
+    def interval(self) -> tuple[float, float, str]:
+        """The 95% interval of the mean share, its ends and its method: that which `tomserve analyze RUN --study
+        accuracy` says, in its table accuracy, or where a question has several replies in the row `mean` of its table
+        samples."""
+        values = list(self.by_cluster().values())
+        if self.repeats > 1:
+            sums, sizes = np.array(list(map(math.fsum, values))), np.array(list(map(len, values)))
+            found = repeated_share(sums, sizes)
+            return found.low, found.high, found.method
+        counts = {"answers": len(self.right), "right": sum(self.shares), "failed": 0, "clusters": len(values)}
+        share = contrasts.share_of_counts(counts)
+        return share["ci_low"], share["ci_high"], share["method"]
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its standard error with the values taken as independent."""
+    n, mean = len(values), math.fsum(values) / len(values)
+    spread = math.fsum((one - mean) ** 2 for one in values) / (n - 1) if n > 1 else 0.0
+    return mean, math.sqrt(spread / n)
