@@ -1,9 +1,7 @@
-"""Runs of all kinds, for exports; benchmarks that imports look through are read once."""
+"""Runs of all kinds, for exports."""
 
-import functools
-import os
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,32 +9,13 @@ from tests.conftest import running
 from tests.helpers.exported import answered, break_rows, odd_items
 from tomserve import benchmarks
 from tomserve.interop import fingerprints
-from tomserve.items import Item
-
-
-@functools.cache
-def _load(name: str, content: str | None) -> list[Item]:
-    return list(benchmarks.load(name, None, None, benchmarks.ALL))
 
 
 @pytest.fixture(autouse=True)
-def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions that an import looks through are read once by all tests; those of the two large benchmarks only where a
-    test names them."""
-
-    class Benchmarks:
-        def __getattr__(self, name: str) -> object:
-            return getattr(benchmarks, name)
-
-        def names(self) -> list[str]:
-            return ["bigtom", "bundles", "hitom", "perturbed"]
-
-        def load(self, name: str, path: Path | None, *more: object) -> Iterator[Item] | list[Item]:
-            if path is not None:
-                return benchmarks.load(name, path, *more)
-            return _load(name, os.environ.get("TOMSERVE_CONTENT"))
-
-    monkeypatch.setattr(fingerprints, "benchmarks", Benchmarks())
+def small_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import looks through the small benchmarks alone, unless a test names another."""
+    names = {"names": lambda: ["bigtom", "bundles", "hitom", "perturbed"]}
+    monkeypatch.setattr(fingerprints, "benchmarks", SimpleNamespace(**{**vars(benchmarks), **names}))
 
 
 @pytest.fixture(scope="session")

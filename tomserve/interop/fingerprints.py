@@ -20,7 +20,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tomserve import benchmarks
+import orjson
+
+from tomserve import benchmarks, content
+from tomserve.content import cache
 from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import ReplyBuffer
@@ -177,10 +180,7 @@ class BenchmarkFinder:
             return QuestionOrigin()
         if self._named is None:
             return self._find_benchmark(samples)
-        if (known := self._loaded.get(self._named)) is None:
-            self._listener.message(f"looking through the questions of {self._named}")
-            items = benchmarks.load(self._named, self._path, None, benchmarks.ALL)
-            known = self._loaded[self._named] = KnownBenchmark(benchmarks.get(self._named).name, items)
+        known = self._known(self._named)
         found = [known.find(one.asked, one.item) for one in samples]
         if not any(found):
             raise ConfigError(
@@ -192,14 +192,11 @@ class BenchmarkFinder:
     def _find_benchmark(self, samples: ReplyBuffer) -> QuestionOrigin:
         nearly, some = "", [(one.asked, one.item) for one in samples.spread(LOOKED_AT)]
         shown = {beginning for text, _ in some for beginning in _beginnings(normal_words(text))}
-        for name in sorted(benchmarks.names(), key=lambda one: (-len(benchmarks.get(one).strategies), one)):
-            if name not in self._loaded:
-                with contextlib.suppress(ConfigError):  # it needs a file of its own
-                    items = list(benchmarks.load(name, None, None, benchmarks.ALL))
-                    if not shown.isdisjoint(map(_beginning, {item.story for item in items})):
-                        self._loaded[name] = KnownBenchmark(name, items)
-            known = self._loaded.get(name)
-            if known is None or not any(known.find(asked, item) for asked, item in some):
+        for name, beginnings in _story_beginnings().items():
+            if shown.isdisjoint(beginnings):
+                continue
+            known = self._known(name)
+            if not any(known.find(asked, item) for asked, item in some):
                 continue
             found = [known.find(one.asked, one.item) for one in samples]
             if all(found):
@@ -212,6 +209,31 @@ class BenchmarkFinder:
                 "brings those alone"
             )
         return QuestionOrigin(nearly=nearly)
+
+    def _known(self, name: str) -> KnownBenchmark:
+        if name not in self._loaded:
+            self._listener.message(f"looking through the questions of {name}")
+            items = benchmarks.load(name, self._path, None, benchmarks.ALL)
+            self._loaded[name] = KnownBenchmark(benchmarks.get(name).name, items)
+        return self._loaded[name]
+
+
+def _story_beginnings() -> dict[str, list[str]]:
+    """How the stories begin of each benchmark that needs no file of the user's, those with most strategies first; kept
+    in the user's cache, as to read all of them takes seconds."""
+    names = sorted(benchmarks.names(), key=lambda one: (-len(benchmarks.get(one).strategies), one))
+    made_from = content.code_digest([content.PACKAGE / "benchmarks", *(root / "dataset" for root in content.roots())])
+    path = cache.place("beginnings", made_from.encode(), *map(str.encode, names))
+    if (kept := cache.find(path)) is not None:
+        with kept:
+            return orjson.loads(kept.read())  # type: ignore[no-any-return]
+    found = {}
+    for name in names:
+        with contextlib.suppress(ConfigError):  # it needs a file of its own
+            items = benchmarks.load(name, None, None, benchmarks.ALL)
+            found[name] = sorted({_beginning(item.story) for item in items})
+    cache.keep(path, orjson.dumps(found))
+    return found
 
 
 def _beginnings(words: Sequence[str]) -> Iterator[str]:
