@@ -34,7 +34,7 @@ from tomserve.engine.redact import Redactor
 from tomserve.errors import TomserveError
 from tomserve.serving import keys
 from tomserve.web import accounts
-from tomserve.web.accounts import LoginThrottle, Person, Sessions, Users, same_secret
+from tomserve.web.accounts import LoginThrottle, Person, Role, Sessions, Users, same_secret
 from tomserve.web.page_templates import render_page
 from tomserve.web.queue import Queue
 from tomserve.web.run_index import RunEntry, RunIndex
@@ -343,10 +343,12 @@ STRANGERS_BODY, STRANGERS_TIME = 4096, 10.0
 
 MOST_FIELDS, MOST_FILES = 300, 5
 MOST_STREAMS, MOST_STREAMS_EACH = 100, 20  # server-sent events at once, of all and of one person from one address
-OPEN = ("/login", "/api/v1/health")  # paths that strangers may ask for, besides the static files
-
-FOR_READERS = ("/logout", "/api/v1/experiments/plan", "/api/v1/tokens", "/api/v1/tokens/")
-"""Paths, and beginnings of paths that end with a slash, to which readers may send something, too: it changes no run."""
+ROLES: dict[str, Role | None] = {
+    **dict.fromkeys(("/login", "/api/v1/health", STATIC)),
+    **dict.fromkeys(("/logout", "/api/v1/experiments/plan", "/api/v1/tokens", "/api/v1/tokens/"), Role.READER),
+}
+"""Paths, and beginnings of paths that end with a slash, to which everybody of that role may send anything, None for
+strangers too. Of all others readers may ask for what there is, and only runners may send something."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 FORM = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -389,7 +391,7 @@ class Guard:
         scope, receive = request.scope, request.receive
         try:
             response = self._refuse_stranger(request)
-            if response is None and not _for_strangers(request):
+            if response is None and needed_role(request.method, request.url.path) is not None:
                 response = await self._identify(request)
             if response is None and request.method not in SAFE:
                 body = await _read_body(request)
@@ -426,7 +428,7 @@ class Guard:
             return self._ask_to_sign_in(request)
         request.state.person, request.state.csrf = caller.person, caller.csrf
         request.state.caller = caller
-        if request.method not in SAFE and not caller.person.may_run and not _for_readers(request):
+        if needed_role(request.method, request.url.path) is Role.RUNNER and not caller.person.may_run:
             return error_response(request, 403, READER)
         return None
 
@@ -502,13 +504,12 @@ class Guard:
                 del self._streams[whose]
 
 
-def _for_strangers(request: Request) -> bool:
-    return request.url.path in OPEN or request.url.path.startswith(STATIC)
-
-
-def _for_readers(request: Request) -> bool:
-    folders = tuple(one for one in FOR_READERS if one.endswith("/"))
-    return request.url.path in FOR_READERS or request.url.path.startswith(folders)
+def needed_role(method: str, path: str) -> Role | None:
+    """The least role that a request needs; None where strangers may send it."""
+    for place, role in ROLES.items():
+        if path == place or (place.endswith("/") and path.startswith(place)):
+            return role
+    return Role.READER if method in SAFE else Role.RUNNER
 
 
 def _is_stream(request: Request) -> bool:
