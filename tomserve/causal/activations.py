@@ -87,8 +87,7 @@ class Backend(Protocol):
         """
 
 
-RECORD = "states.json"
-"""The file beside the states that says of which prompts and which model they are."""
+RECORD = "states.json"  # the file beside the states that says of which prompts and which model they are
 
 
 class ActivationCache:

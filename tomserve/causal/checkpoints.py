@@ -41,18 +41,15 @@ SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 """The files beside the weights that a digest counts, where a model has them."""
 WHOLE_BYTES, STRIDE, SAMPLE = 1 << 30, 1 << 26, 1 << 20
 """A digest reads weights up to the first size whole; of a larger file, `SAMPLE` bytes of each `STRIDE`."""
-EXTRA = "pip install 'tomserve[causal]'"
-"""How to install what runs a model here."""
+EXTRA = "pip install 'tomserve[causal]'"  # how to install what runs a model here
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A causal language model that can be measured, as its small files describe it."""
 
-    name: str
-    """The model as the user named it."""
-    place: str
-    """The folder of the model, or its id on the hub."""
+    name: str  # the model as the user named it
+    place: str  # the folder of the model, or its id on the hub
     revision: str | None
     """The commit on the hub, or the digest that is shipped with the reference model; None for a user's folder."""
     digest: str
@@ -62,16 +59,11 @@ class Checkpoint:
     width: int
     heads: int
     kv_heads: int
-    vocabulary: int
-    """The size of the vocabulary; before it the other sizes of the model."""
-    parameters: int
-    """How many parameters the model has."""
-    active: int
-    """How many parameters one token uses, fewer in a mixture of experts."""
-    dtype: str
-    """The numbers in which the weights are stored."""
-    cache_numbers: int
-    """How many numbers the keys and values of one token take in all layers."""
+    vocabulary: int  # the size of the vocabulary; before it the other sizes of the model
+    parameters: int  # how many parameters the model has
+    active: int  # how many parameters one token uses, fewer in a mixture of experts
+    dtype: str  # the numbers in which the weights are stored
+    cache_numbers: int  # how many numbers the keys and values of one token take in all layers
     template: str | None = None
     """A chat template to be used in place of the tokenizer's, from the model's preset; None for its own."""
 

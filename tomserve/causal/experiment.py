@@ -326,11 +326,8 @@ def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on
     return estimate_cost(found.checkpoint, work, on)
 
 
-STUDY = "causal"
-"""The study that reads the table."""
-
-BATCH = 64
-"""So many prompts are run before their states are kept."""
+STUDY = "causal"  # the study that reads the table
+BATCH = 64  # so many prompts are run before their states are kept
 
 
 NOTED = ("devices", "hardware", "dtype", "attention", "reruns")

@@ -48,8 +48,7 @@ from tomserve.causal.table import (
 )
 from tomserve.content import files
 
-PART = 4
-"""So many cases make a part: what a process that is killed has to ask again at most."""
+PART = 4  # so many cases make a part: what a process that is killed has to ask again at most
 
 
 @dataclass(frozen=True)
@@ -271,8 +270,7 @@ def _write(path: Path, frame: pl.DataFrame) -> None:
         frame.write_parquet(file)
 
 
-TELLINGS = {FALSE: "", TWIN: IN_TWIN}
-"""The tellings that a probe reads, with what ends the names of their holders."""
+TELLINGS = {FALSE: "", TWIN: IN_TWIN}  # the tellings that a probe reads, with what ends the names of their holders
 
 
 def probe_rows(

@@ -70,8 +70,7 @@ class Map:
         return np.asarray((rows @ self.right.T).reshape(strengths.size, *x.shape))
 
 
-PENALTIES = 31
-"""How many penalties are tried, in equal ratios."""
+PENALTIES = 31  # how many penalties are tried, in equal ratios
 BELOW, ABOVE = 1e-6, 100.0
 """The smallest penalty tried is the least squared singular value times BELOW, the largest the greatest times ABOVE:
 from hardly any shrinking of what varies least to hardly any map."""
@@ -201,8 +200,7 @@ def _blocks(clusters: NDArray[np.generic]) -> list[NDArray[np.intp]]:
 
 Ints = NDArray[np.int64]
 
-TRIES = 1000
-"""How often two partners are exchanged at random before a rotation, which always works, is taken instead."""
+TRIES = 1000  # how often two partners are exchanged at random before a rotation, which always works, is taken instead
 
 
 def assign_folds(clusters: ArrayLike, k: int = 5, seed: int = 0, families: Sequence[str] | None = None) -> Ints:
@@ -270,8 +268,7 @@ def draw_partners(clusters: ArrayLike, rng: np.random.Generator) -> Ints:
 
 
 Mask = NDArray[np.bool_]
-UNSEEN = -1e300
-"""The score of a label that no state in training has: below that of any which some state has."""
+UNSEEN = -1e300  # the score of a label that no state in training has: below that of any which some state has
 
 
 @dataclass(frozen=True, slots=True)

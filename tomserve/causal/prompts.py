@@ -31,8 +31,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.thoughts import opens_thoughts
 from tomserve.serving.checkpoint import SWITCHES
 
-ORDERS = (0, 1)
-"""In which order the choices are shown: 0 as the item lists them, 1 reversed."""
+ORDERS = (0, 1)  # in which order the choices are shown: 0 as the item lists them, 1 reversed
 
 SAME_TOKEN = "two choices go on with the same token, so that the next token does not tell them apart"
 NO_TOKEN = "a choice begins with what the tokenizer has no token for"

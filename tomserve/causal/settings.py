@@ -13,48 +13,32 @@ ALPHAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 """Strengths of the intervention: the source's window (1e-4 to 1e-2) and two decades above it. A strength does not
 depend on the size of the residual stream, as both terms of the objective grow with it."""
 
-FOLDS = 5
-"""Into how many parts the scenarios are divided: a map moves no item whose scenario it was fitted on."""
-
-FEWEST = 50
-"""So many eligible items a measurement needs; with fewer its intervals are too wide to say anything."""
-
-REFERENCE = "reference"
-"""The model that is examined where nobody names one: the one that comes with tomserve."""
+FOLDS = 5  # into how many parts the scenarios are divided: a map moves no item whose scenario it was fitted on
+FEWEST = 50  # so many eligible items a measurement needs; with fewer its intervals are too wide to say anything
+REFERENCE = "reference"  # the model that is examined where nobody names one: the one that comes with tomserve
 
 ITEMS = "worlds"
 """The benchmark whose cases are measured where nobody names one: its stories are told from everybody's place."""
 
-STRATEGY = "vanilla"
-"""The strategy whose prompt asks for the answer, unless another is named."""
+STRATEGY = "vanilla"  # the strategy whose prompt asks for the answer, unless another is named
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What is measured of which model on which cases; everything here must be the same when a run goes on."""
 
-    model: str = REFERENCE
-    """The model: a preset, ORG/NAME on the hub, or ./FOLDER."""
+    model: str = REFERENCE  # the model: a preset, ORG/NAME on the hub, or ./FOLDER
     items: str = ITEMS
     """The name of a benchmark that has cases, a FILE.py that declares one, or a file of items with their versions."""
-    path: Path | None = None
-    """The file or folder that the benchmark reads instead of its own data."""
-    where: tuple[str, ...] = ()
-    """Conditions on the false-belief items; empty for the benchmark's usual ones."""
-    limit: int | None = None
-    """At most so many cases, whole scenarios of them."""
-    strategy: str = STRATEGY
-    """The strategy whose prompt asks."""
-    layers: tuple[int, ...] | None = None
-    """The layers that are moved, from 1; None for all."""
-    alphas: tuple[float, ...] = ALPHAS
-    """The strengths of the moves."""
-    folds: int = FOLDS
-    """Into how many parts the scenarios are divided for holding out."""
-    seed: int = 0
-    """The seed of the folds and of everything random."""
-    fewest: int = FEWEST
-    """How many items have to be eligible."""
+    path: Path | None = None  # the file or folder that the benchmark reads instead of its own data
+    where: tuple[str, ...] = ()  # conditions on the false-belief items; empty for the benchmark's usual ones
+    limit: int | None = None  # at most so many cases, whole scenarios of them
+    strategy: str = STRATEGY  # the strategy whose prompt asks
+    layers: tuple[int, ...] | None = None  # the layers that are moved, from 1; None for all
+    alphas: tuple[float, ...] = ALPHAS  # the strengths of the moves
+    folds: int = FOLDS  # into how many parts the scenarios are divided for holding out
+    seed: int = 0  # the seed of the folds and of everything random
+    fewest: int = FEWEST  # how many items have to be eligible
 
     def __post_init__(self) -> None:
         if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):

@@ -35,11 +35,8 @@ from tomserve.causal.table import (
     TO_TRUE,
 )
 
-TRANSFER_LEAST = 30
-"""A map is fitted on a family, and applied to another, only where both have so many items."""
-
-PAIRS, TARGETS, MAP_DRAW, DIRECTION = range(4)
-"""What random numbers are drawn for; each has a stream of its own."""
+TRANSFER_LEAST = 30  # a map is fitted on a family, and applied to another, only where both have so many items
+PAIRS, TARGETS, MAP_DRAW, DIRECTION = range(4)  # what random numbers are drawn for; each has a stream of its own
 
 Mask = NDArray[np.bool_]
 

@@ -41,8 +41,7 @@ TO_TRUE, TO_FALSE = "true", "false"
 ROLES = ("false", "true", "other")
 """`role`: which choice is answered: that of the false belief, that of the true belief, or another one."""
 
-PPT = "perspective"
-"""`map`: the perspective-taking map W itself, fitted without the item's scenario."""
+PPT = "perspective"  # `map`: the perspective-taking map W itself, fitted without the item's scenario
 SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION = (
     "shuffled_pairs",
     "shuffled_target",
@@ -137,8 +136,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Record = dict[str, Any]
 
-ARM = ("model", "benchmark")
-"""The columns that tell apart what was measured: a model, on the items of a benchmark."""
+ARM = ("model", "benchmark")  # the columns that tell apart what was measured: a model, on the items of a benchmark
 ITEM = (*ARM, "item")
 CELL = ("layer", "alpha", "map", "fitted")
 """The columns that tell apart the moves of one item: after which layer, how strong, by which map, fitted on what."""
@@ -148,8 +146,7 @@ STRICT, CHOICES = "strict", "choices"
 READINGS = (STRICT, CHOICES, "order_0", "order_1")
 """The readings of a flip: strict and choices-only over both orders; strict in either order alone."""
 
-FEW_ITEMS = 50
-"""With fewer eligible items nothing is said of a model's mechanism."""
+FEW_ITEMS = 50  # with fewer eligible items nothing is said of a model's mechanism
 
 
 @dataclass(frozen=True)

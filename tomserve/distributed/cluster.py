@@ -24,8 +24,7 @@ from tomserve.serving.auto_preset import resolve_preset
 from tomserve.serving.command import set_port, shell_line
 from tomserve.serving.serve import ServeOptions, plan_replicas
 
-FILE = "job.json"
-"""The name of the record in the folder of the parts."""
+FILE = "job.json"  # the name of the record in the folder of the parts
 
 WAY_OUT = "restore the file, or submit the parts again"
 

@@ -45,17 +45,10 @@ from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.status import FINAL
 
-CHUNK = 1 << 20
-"""So many bytes are copied at a time."""
-
-SAID_EVERY = 5.0
-"""Seconds between two lines that say how far the joining is."""
-
-LOOK = 1 << 22
-"""After so many bytes it is looked whether something is to be said, or the joining is to be stopped."""
-
-_NEVER = 1 << 62
-"""A moment, in milliseconds since 1970, that comes after all others."""
+CHUNK = 1 << 20  # so many bytes are copied at a time
+SAID_EVERY = 5.0  # seconds between two lines that say how far the joining is
+LOOK = 1 << 22  # after so many bytes it is looked whether something is to be said, or the joining is to be stopped
+_NEVER = 1 << 62  # a moment, in milliseconds since 1970, that comes after all others
 
 
 class PaceReporter:
@@ -94,8 +87,7 @@ class PaceReporter:
             )
 
 
-ARMS = 20
-"""How many bits of the number of a conversation say who asked; the others are the place of the item."""
+ARMS = 20  # how many bits of the number of a conversation say who asked; the others are the place of the item
 
 
 @dataclass

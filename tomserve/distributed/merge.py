@@ -49,8 +49,7 @@ from tomserve.runs.runfolder import RunFolder, check_files, missing_manifest_err
 from tomserve.scoring.grades import JOURNAL, MARK, RECORD, GradeFiles, GraderChoices
 from tomserve.scoring.responses import NOISE
 
-PART = "part"
-"""The field of a session that says in which run it was; sessions of the merged run itself do not have it."""
+PART = "part"  # the field of a session that says in which run it was; sessions of the merged run itself do not have it
 
 
 class MergedManifest(NamedTuple):

@@ -39,8 +39,7 @@ from tomserve.serving.probe import WaitPolicy
 
 Numbers = npt.NDArray[np.int64]
 
-TOLERANCE = 0.05
-"""By this share a part may be larger than an even one, where a better cut lies near."""
+TOLERANCE = 0.05  # by this share a part may be larger than an even one, where a better cut lies near
 
 
 def part_ends(weights: Sequence[int] | Numbers, sharing: Sequence[int] | Numbers, parts: int) -> list[int]:

@@ -30,24 +30,16 @@ from tomserve.distributed.shards import FILE, part_folder, part_states
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import progress
 
-NAMESPACE = "tomserve"
-"""The namespace of Ray in which the conductors have their names."""
+NAMESPACE = "tomserve"  # the namespace of Ray in which the conductors have their names
 
 PENDING, RUNNING, FINISHED, FAILED, CANCELLED = ENDINGS = ("PENDING", "RUNNING", "FINISHED", "FAILED", "CANCELLED")
-LEFT = (PENDING, RUNNING)
-"""The states of parts that are still asked, or going to be."""
-
-LOG = "ray/{:04}.txt"
-"""The file beside the parts in which the task of a part keeps what `tomserve work` says."""
-
-LINGER = 3600.0
-"""Seconds for which a conductor answers `tomserve status` after its last part has ended."""
+LEFT = (PENDING, RUNNING)  # the states of parts that are still asked, or going to be
+LOG = "ray/{:04}.txt"  # the file beside the parts in which the task of a part keeps what `tomserve work` says
+LINGER = 3600.0  # seconds for which a conductor answers `tomserve status` after its last part has ended
 GRACE = 60.0
 """Seconds that `tomserve work` has after SIGTERM, in which replies under way arrive and its server is stopped."""
-FREE = 180.0
-"""Seconds to wait for another process that asks the part, such as one that has just lost its node, to end."""
-LAST = 400
-"""Characters of the last line of the log that say why a task has failed."""
+FREE = 180.0  # seconds to wait for another process that asks the part, such as one that has just lost its node, to end
+LAST = 400  # characters of the last line of the log that say why a task has failed
 
 
 @dataclass(frozen=True)
@@ -222,8 +214,7 @@ def _end_with_parent() -> None:
         _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-_LIBC = ctypes.CDLL(None)
-"""Loaded before any process is made: between fork and exec nothing may be loaded."""
+_LIBC = ctypes.CDLL(None)  # loaded before any process is made: between fork and exec nothing may be loaded
 
 
 def last_line(log: Path) -> str:
@@ -232,14 +223,11 @@ def last_line(log: Path) -> str:
     return next((line.strip()[-LAST:] for line in reversed(lines) if line.strip()), "")
 
 
-ANSWER = 60.0
-"""Seconds to wait for an answer of the cluster, and for a conductor to begin."""
-REACH = 5.0
-"""Seconds to wait for a connection to a given address, before Ray itself tries, which takes long."""
+ANSWER = 60.0  # seconds to wait for an answer of the cluster, and for a conductor to begin
+REACH = 5.0  # seconds to wait for a connection to a given address, before Ray itself tries, which takes long
 HEAD = "node:__internal_head__"
 """What Ray counts on the first node alone: the conductor runs there, as nothing runs any more once that node dies."""
-END = 120.0
-"""Seconds for cancelled parts to end."""
+END = 120.0  # seconds for cancelled parts to end
 
 _ADDRESS = re.compile(r"auto|(?:ray://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 

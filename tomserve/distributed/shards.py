@@ -119,14 +119,9 @@ def _model(options: EvalOptions, target: Target) -> str:
     return str(folder.resolve()) if "/" in name and folder.is_dir() else name
 
 
-FILE = PARTS
-"""The name of the record in the folder of the parts."""
-
-ITEMS = "items.jsonl"
-"""The name of the file in the folder of a part that holds its questions from the beginning."""
-
-MOST = 10_000
-"""How many parts an evaluation may have. Their folders have names of four digits."""
+FILE = PARTS  # the name of the record in the folder of the parts
+ITEMS = "items.jsonl"  # the name of the file in the folder of a part that holds its questions from the beginning
+MOST = 10_000  # how many parts an evaluation may have. Their folders have names of four digits.
 
 EXPECTED = 4
 """A reply is expected to take one in so many of the tokens that it may have: bounds are set so that hardly any reply is
@@ -169,8 +164,7 @@ class Shards(_Part):
     """What an evaluation asks that is divided into parts."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
-    run: RunName
-    """The name of the run that the parts are merged into."""
+    run: RunName  # the name of the run that the parts are merged into
     created: str
     tomserve: str
     experiment: dict[str, Any]
@@ -180,20 +174,16 @@ class Shards(_Part):
     benchmark_gold: str | None = None
     benchmark_digest: str
     benchmark_items: Count
-    provenance: dict[str, Any] = {}
-    """As in the manifest of the whole run, like the fields of the benchmark."""
+    provenance: dict[str, Any] = {}  # as in the manifest of the whole run, like the fields of the benchmark
     model: str
     revision: str | None = None
-    preset: Name | None = None
-    """Of the model, like its revision."""
+    preset: Name | None = None  # of the model, like its revision
     sampling: dict[str, Any]
     strategies: dict[str, AskedStrategy]
-    variants: VariantsRecord | None = None
-    """As in the manifest, like sampling and strategies."""
+    variants: VariantsRecord | None = None  # as in the manifest, like sampling and strategies
     noise: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.0
     """The share of the originals that is asked again, 0 for none."""
-    originals: Count = 0
-    """How many items are no variants."""
+    originals: Count = 0  # how many items are no variants
     shared_tokens: Count = 0
     """About how many tokens of its prompts a prefix cache that forgets nothing would save, if the evaluation were
     not divided."""
@@ -371,8 +361,7 @@ def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int
     return ScoredParts(tuple(scored), tuple(current), tuple(waiting), broken)
 
 
-_PATTERN = frozenset("*?[")
-"""Letters that make a name a pattern."""
+_PATTERN = frozenset("*?[")  # letters that make a name a pattern
 
 PARQUET = ".parquet"
 

@@ -28,8 +28,7 @@ from tomserve.distributed.cluster import Job, Task
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ContentError, MachineError
 
-LONGEST_VALUE = 1 << 20
-"""Bytes that a template, or what is included in it, may have."""
+LONGEST_VALUE = 1 << 20  # bytes that a template, or what is included in it, may have
 
 
 def quote(value: object) -> str:
@@ -87,17 +86,13 @@ def _source(template: Path, name: str) -> tuple[str, str, None]:
         raise ContentError("is no text in UTF-8; expected a batch script", path=path) from None
 
 
-SCRIPT = "slurm.sh"
-"""The name of the batch script in the folder of the parts."""
+SCRIPT = "slurm.sh"  # the name of the batch script in the folder of the parts
 
 LOGS = "slurm"
 """The folder, in that of the parts, for what each task prints (0002.txt) and when it was started (0002.starts)."""
 
-PATIENCE = 10.0
-"""Seconds that a question to Slurm may take."""
-
-SUBMITTING = 60.0
-"""Seconds that handing over a job may take: a controller that is busy lets one wait."""
+PATIENCE = 10.0  # seconds that a question to Slurm may take
+SUBMITTING = 60.0  # seconds that handing over a job may take: a controller that is busy lets one wait
 
 ENDED = frozenset(
     ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "PREEMPTED")

@@ -126,8 +126,7 @@ def retry_in_store(url: str, work: Callable[[StorePlace], Result], listener: Lis
         raise _unreachable_error(url, error) from None
 
 
-FILE = "copied.json"
-"""The file that says that all of a part was copied, and what."""
+FILE = "copied.json"  # the file that says that all of a part was copied, and what
 
 COPIED = (
     *("manifest.json", "items.jsonl", journal.JOURNAL, journal.PACKED, "noise.jsonl"),
@@ -135,8 +134,7 @@ COPIED = (
 )
 """The files of a part that are copied, where it has them."""
 
-PIECE = 1 << 20
-"""So many bytes are copied at a time."""
+PIECE = 1 << 20  # so many bytes are copied at a time
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 

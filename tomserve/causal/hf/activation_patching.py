@@ -160,8 +160,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 Method = Literal["stacked", "batched", "full"]
 METHODS: tuple[Method, ...] = ("stacked", "batched", "full")
 
-TRIED_TOKENS = 17
-"""Length of the random prompt on which a model is tried."""
+TRIED_TOKENS = 17  # length of the random prompt on which a model is tried
 FLOAT_TOLERANCE, HALF_TOLERANCE = 1e-3, 0.1
 """How far logits may lie from those of a full run, in standard deviations of a prompt's logits, in float32 and in half
 precision, where other kernels round differently. In float32, four tiny architectures and the reference model differed

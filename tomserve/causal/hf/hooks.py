@@ -15,8 +15,7 @@ from torch import nn
 
 from tomserve.errors import ConfigError
 
-Output = torch.Tensor | tuple[Any, ...]
-"""What a block returns."""
+Output = torch.Tensor | tuple[Any, ...]  # what a block returns
 
 
 class Blocks:

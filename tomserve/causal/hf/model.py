@@ -33,8 +33,7 @@ from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError, TomserveError
 from tomserve.serving.sizing import BYTES, memory_gb
 
-SLICE = 1 << 14
-"""How many rows of the matrix are in memory as float32 at a time."""
+SLICE = 1 << 14  # how many rows of the matrix are in memory as float32 at a time
 
 
 def use_float32_logits(model: Any) -> bool:
@@ -78,17 +77,14 @@ def force_float32() -> Iterator[None]:
             cublas.fp32_precision = own
 
 
-PROMPTS_CPU, PROMPTS_GPU = 4, 64
-"""How many prompts are run at a time where the caller does not say."""
+PROMPTS_CPU, PROMPTS_GPU = 4, 64  # how many prompts are run at a time where the caller does not say
 ROWS_CPU, ROWS_GPU = 128, 256
 """How many replaced states are run at a time. Stacked rows look at one another's keys before the mask hides them, so
 that more rows than half a prompt's tokens cost more than they save."""
 LENT_BYTES_CPU, LENT_BYTES_GPU = 1 << 24, 1 << 33
 """How much memory the repeated keys and values of a batch of rows may take: on a CPU, what its cache holds."""
-FEWEST_LENT = 8
-"""As many rows are run at a time even so, since the weights are read once for all of them."""
-TOKENS_CPU, TOKENS_GPU = 1 << 12, 1 << 16
-"""How many tokens a batch of whole prompts holds at most."""
+FEWEST_LENT = 8  # as many rows are run at a time even so, since the weights are read once for all of them
+TOKENS_CPU, TOKENS_GPU = 1 << 12, 1 << 16  # how many tokens a batch of whole prompts holds at most
 
 
 class HfBackend:
