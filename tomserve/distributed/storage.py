@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import ftplib
 import hashlib
+import io
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import IO, Annotated, Any, Literal, TypeVar
 
 import fsspec
 import orjson
@@ -39,18 +41,6 @@ ATTEMPTS, LONGEST_WAIT = 6, 30.0
 Result = TypeVar("Result")
 
 
-class StorePlace(NamedTuple):
-    """A place in a store. url: as it was given, without what is secret. system: what reaches it. path: of it there."""
-
-    url: str
-    system: Any
-    path: str
-
-    def below(self, name: str) -> StorePlace:
-        """The place of that name in this one."""
-        return StorePlace(f"{self.url.rstrip('/')}/{name}", self.system, f"{self.path.rstrip('/')}/{name}")
-
-
 def is_store_url(text: str) -> bool:
     """Whether a text on the command line names a place in a store, rather than a run or a path of this machine."""
     return "://" in text
@@ -69,12 +59,14 @@ def check_address(url: str) -> None:
         raise ConfigError(f"{one_line(url)[:100]}: no address of a store; expected such as s3://bucket/mine.parts")
 
 
-def open_store(url: str) -> StorePlace:
-    """The place that an address names. Raises ConfigError for an address that cannot be used, and MachineError where a
-    package is missing that reaches it."""
+def open_store(url: str) -> tuple[Any, str]:
+    """What reaches the place that an address names, and its path there.
+
+    Raises ConfigError for an address that cannot be used, and MachineError where a package is missing that reaches it.
+    """
     check_address(url)
     try:
-        system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True)
+        return fsspec.core.url_to_fs(url, skip_instance_cache=True)  # type: ignore[no-any-return]
     except ImportError as error:
         raise MachineError(
             f"{url}: needs a package that is not installed ({one_line(str(error))[:120]}); install it into an "
@@ -85,7 +77,6 @@ def open_store(url: str) -> StorePlace:
         raise ConfigError(f"{url}: cannot be used ({one_line(str(error))[:120]})") from None
     except (OSError, EOFError, ftplib.Error) as error:
         raise _unreachable_error(url, error) from None
-    return StorePlace(url.rstrip("/"), system, path)
 
 
 def _unreachable_error(url: str, error: BaseException) -> ServerError:
@@ -93,48 +84,20 @@ def _unreachable_error(url: str, error: BaseException) -> ServerError:
     return ServerError(f"{url}: cannot be reached ({reason}); look at the store, and repeat the command")
 
 
-def _lasting(error: BaseException) -> bool:
-    """Whether an error stays however often something is tried."""
-    if isinstance(error, ftplib.error_perm):
-        return True
-    return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError | IsADirectoryError)
-
-
-def retry_in_store(url: str, work: Callable[[StorePlace], Result], listener: Listener, stop: Stop) -> Result:
-    """Do something in a place, again and again with a new connection where it breaks. Raises ServerError where it
-    breaks every time, and FileNotFoundError where nothing is there."""
-
-    def tell(state: tenacity.RetryCallState) -> None:
-        stop.check()
-        error = state.outcome.exception() if state.outcome else None
-        listener.message(f"{url}: {one_line(str(error))[:120]}; trying again")
-
-    attempts = tenacity.Retrying(
-        stop=tenacity.stop_after_attempt(ATTEMPTS),
-        wait=tenacity.wait_random_exponential(multiplier=0.2, max=LONGEST_WAIT),
-        retry=tenacity.retry_if_exception(
-            lambda error: isinstance(error, OSError | EOFError | ftplib.Error | ServerError) and not _lasting(error)
-        ),
-        before_sleep=tell,
-        reraise=True,
-    )
-    try:
-        return attempts(lambda: work(open_store(url)))
-    except FileNotFoundError:
-        raise
-    except (OSError, EOFError, ftplib.Error) as error:
-        raise _unreachable_error(url, error) from None
+def _passes(error: BaseException) -> bool:
+    """Whether an error may be gone at the next try."""
+    lasting = ftplib.error_perm, FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError
+    return isinstance(error, OSError | EOFError | ftplib.Error | ServerError) and not isinstance(error, lasting)
 
 
 FILE = "copied.json"  # the file that says that all of a part was copied, and what
+PIECE = 1 << 20  # so many bytes are copied at a time
 
 COPIED = (
     *("manifest.json", "items.jsonl", journal.JOURNAL, journal.PACKED, "noise.jsonl"),
     *("reader.jsonl", "reader.json", "scores.parquet"),
 )
 """The files of a part that are copied, where it has them."""
-
-PIECE = 1 << 20  # so many bytes are copied at a time
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -157,68 +120,103 @@ class CopiedPart(_Copied):
     files: dict[Literal[COPIED], CopiedFile]  # type: ignore[valid-type]  # the names of a constant
 
 
-def upload_part(folder: Path, url: str, listener: Listener | None = None, stop: Stop | None = None) -> str:
-    """Copy a finished part to a store, where it becomes a folder of the same name. Returns the address of that folder.
+@dataclass(frozen=True)
+class _Folder:
+    """A folder in a store. Each method tries again, with a new connection, where the connection breaks.
 
-    folder: of the part, which is locked meanwhile. url: of the place where the parts lie; the record of the evaluation
-    (shards.json) is copied there, too. listener: told what is copied [nobody]. stop: ends it early.
-
-    Copying it again is safe. Raises ConflictError for a part that is not complete, ConfigError for an address that
-    cannot be used, ServerError where the store cannot be reached or holds something else than what was sent.
+    They raise ServerError where it breaks every time, or something else is there than was sent.
     """
-    listener, stop = listener or SilentListener(), stop or Stop()
-    check_address(url)
-    whole = folder.resolve()
-    with RunFolder(folder):
-        manifest = Manifest.read(folder)
-        if manifest is None or not manifest.complete:
-            raise ConflictError(f"{folder}: is not complete; only finished parts are copied to a store")
-        there = {name: folder / name for name in COPIED if (folder / name).exists()}
-        held = {name: _describe_file(path) for name, path in there.items()}
-        record = orjson.dumps({"schema": 1, "files": {name: one.model_dump() for name, one in held.items()}})
-        target = f"{url.rstrip('/')}/{whole.name}"
-        if _read(target, listener, stop) == record:
-            return target
-        retry_in_store(target, _prepare_folder, listener, stop)
-        if (shards := whole.parent / SHARDS).exists():
-            _send(url, SHARDS, shards.read_bytes(), listener, stop)
-        for name, path in there.items():
-            listener.message(f"copying {name} ({held[name].bytes:,} bytes) to {target}")
-            retry_in_store(target, partial(_upload_file, path, held[name], stop), listener, stop)
-        _send(target, FILE, record, listener, stop)
-    return target
+
+    url: str
+    listener: Listener
+    stop: Stop
+
+    def below(self, name: str) -> _Folder:
+        return replace(self, url=f"{self.url}/{name}")
+
+    def retry(self, work: Callable[[Any, str], Result]) -> Result:
+        """Do something with what reaches the folder and its path there; also raises FileNotFoundError."""
+
+        def tell(state: tenacity.RetryCallState) -> None:
+            self.stop.check()
+            error = state.outcome.exception() if state.outcome else None
+            self.listener.message(f"{self.url}: {one_line(str(error))[:120]}; trying again")
+
+        attempts = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(ATTEMPTS),
+            wait=tenacity.wait_random_exponential(multiplier=0.2, max=LONGEST_WAIT),
+            retry=tenacity.retry_if_exception(_passes),
+            before_sleep=tell,
+            reraise=True,
+        )
+        try:
+            return attempts(lambda: work(*open_store(self.url)))
+        except FileNotFoundError:
+            raise
+        except (OSError, EOFError, ftplib.Error) as error:
+            raise _unreachable_error(self.url, error) from None
+
+    def prepare(self) -> None:
+        """Make the folder, without the file that says that all of it was copied."""
+
+        def make(system: Any, path: str) -> None:
+            system.makedirs(path, exist_ok=True)
+            if system.exists(done := f"{path}/{FILE}"):
+                system.rm_file(done)
+
+        self.retry(make)
+
+    def read(self, name: str) -> bytes | None:
+        """A small file; None where it is not there."""
+
+        def read(system: Any, path: str) -> bytes:
+            with system.open(f"{path}/{name}", "rb") as file:
+                content: bytes = file.read(files.LONGEST_LINE + 1)
+            return content
+
+        try:
+            return self.retry(read)
+        except FileNotFoundError:
+            return None
+        except ServerError as error:
+            if "550" in str(error):  # what FTP says of a file that is not there
+                return None
+            raise
+
+    def write(self, name: str, opened: Callable[[], IO[bytes]], held: CopiedFile) -> None:
+        """Write a file, and read it back. opened: opens what is written. held: its length and digest."""
+
+        def write(system: Any, path: str) -> None:
+            with opened() as source, system.open(f"{path}/{name}", "wb") as target:
+                while piece := source.read(PIECE):
+                    self.stop.check()
+                    target.write(piece)
+            with system.open(f"{path}/{name}", "rb") as file:
+                found = _copy_pieces(file, held.bytes, lambda piece: None)
+            if found != held:
+                raise ServerError(f"{self.url}/{name}: holds {found.bytes:,} bytes that are not those that were sent")
+
+        self.retry(write)
+
+    def fetch(self, name: str, into: Path, held: CopiedFile) -> None:
+        """Copy a file from the folder, which has to be what its record says."""
+
+        def fetch(system: Any, path: str) -> None:
+            with system.open(f"{path}/{name}", "rb") as source, open(into, "wb") as target:
+
+                def keep(piece: bytes) -> None:
+                    self.stop.check()
+                    target.write(piece)
+
+                found = _copy_pieces(source, held.bytes, keep)
+            if found != held:
+                raise ServerError(f"{self.url}/{name}: is not what {FILE} says; copy the part there again")
+
+        self.retry(fetch)
 
 
-def _describe_file(path: Path) -> CopiedFile:
-    files.check_regular(path)
-    size, digest = digest_file(path)
-    return CopiedFile(bytes=size, digest=digest)
-
-
-def _prepare_folder(place: StorePlace) -> None:
-    """Make a folder for a part, without the file that says that all of it was copied."""
-    place.system.makedirs(place.path, exist_ok=True)
-    done = place.below(FILE).path
-    if place.system.exists(done):
-        place.system.rm_file(done)
-
-
-def _upload_file(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
-    """Copy a file to a part's place, and read it back. Raises ServerError where something else is there then."""
-    place = part.below(path.name)
-    with files.open_for_reading(path) as source, place.system.open(place.path, "wb") as target:
-        while piece := source.read(PIECE):
-            stop.check()
-            target.write(piece)
-    with place.system.open(place.path, "rb") as file:
-        found = _read_pieces(file, held.bytes, lambda piece: None)
-    if found != held:
-        raise ServerError(f"{place.url}: holds {found.bytes:,} bytes that are not those that were sent")
-
-
-def _read_pieces(file: IO[bytes], most: int, take: Callable[[bytes], object]) -> CopiedFile:
-    """Length and digest of a file in a store, of which at most a piece more than `most` bytes is read. take: called
-    with every piece."""
+def _copy_pieces(file: IO[bytes], most: int, take: Callable[[bytes], object]) -> CopiedFile:
+    """Length and digest of a file, of which at most a piece more than `most` bytes is read. take: gets every piece."""
     found, size = hashlib.sha256(), 0
     while size <= most and (piece := file.read(PIECE)):
         take(piece)
@@ -227,37 +225,44 @@ def _read_pieces(file: IO[bytes], most: int, take: Callable[[bytes], object]) ->
     return CopiedFile(bytes=size, digest=f"sha256:{found.hexdigest()}")
 
 
-def _send(url: str, name: str, content: bytes, listener: Listener, stop: Stop) -> None:
-    """Write a small file to a store, and read it back."""
-
-    def send(place: StorePlace) -> None:
-        at = place.below(name)
-        with at.system.open(at.path, "wb") as file:
-            file.write(content)
-        with at.system.open(at.path, "rb") as file:
-            if file.read(len(content) + 1) != content:
-                raise ServerError(f"{at.url}: is not what was sent")
-
-    retry_in_store(url, send, listener, stop)
+def _open_folder(url: str, listener: Listener | None, stop: Stop | None) -> _Folder:
+    check_address(url)
+    return _Folder(url.rstrip("/"), listener or SilentListener(), stop or Stop())
 
 
-def _read(url: str, listener: Listener, stop: Stop, name: str = FILE) -> bytes | None:
-    """A small file in a store; None where it is not there."""
+def upload_part(folder: Path, url: str, listener: Listener | None = None, stop: Stop | None = None) -> str:
+    """Copy a finished part to a store, where it becomes a folder of the same name. Returns the address of that folder.
 
-    def read(place: StorePlace) -> bytes:
-        at = place.below(name)
-        with at.system.open(at.path, "rb") as file:
-            content: bytes = file.read(files.LONGEST_LINE + 1)
-        return content
+    folder: of the part, which is locked meanwhile. url: of the place where the parts lie; the record of the evaluation
+    (shards.json) is copied there, too. Copying it again is safe. Raises ConflictError for a part that is not complete,
+    ConfigError for an address that cannot be used, ServerError where the store cannot be reached or holds something
+    else than what was sent.
+    """
+    root, whole = _open_folder(url, listener, stop), folder.resolve()
+    with RunFolder(folder):
+        manifest = Manifest.read(folder)
+        if manifest is None or not manifest.complete:
+            raise ConflictError(f"{folder}: is not complete; only finished parts are copied to a store")
+        held = {name: _describe_file(folder / name) for name in COPIED if (folder / name).exists()}
+        record = orjson.dumps({"schema": 1, "files": {name: one.model_dump() for name, one in held.items()}})
+        target = root.below(whole.name)
+        if target.read(FILE) == record:
+            return target.url
+        target.prepare()
+        if (shards := whole.parent / SHARDS).exists():
+            root.write(SHARDS, partial(files.open_for_reading, shards), _describe_file(shards))
+        for name, one in held.items():
+            root.listener.message(f"copying {name} ({one.bytes:,} bytes) to {target.url}")
+            target.write(name, partial(files.open_for_reading, folder / name), one)
+        last = CopiedFile(bytes=len(record), digest=files.digest_bytes(record))
+        target.write(FILE, partial(io.BytesIO, record), last)
+    return target.url
 
-    try:
-        return retry_in_store(url, read, listener, stop)
-    except FileNotFoundError:
-        return None
-    except ServerError as error:
-        if "550" in str(error):  # what FTP says of a file that is not there
-            return None
-        raise
+
+def _describe_file(path: Path) -> CopiedFile:
+    files.check_regular(path)
+    size, digest = digest_file(path)
+    return CopiedFile(bytes=size, digest=digest)
 
 
 def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
@@ -266,26 +271,23 @@ def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = N
     url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `upload_part` does, and
     ConfigError where no part is there.
     """
-    listener, stop = listener or SilentListener(), stop or Stop()
-    check_address(url)
-    root = url.rstrip("/").removesuffix("/*")
-    if _read(root, listener, stop) is not None:
-        return [root]
+    root = _open_folder(url.rstrip("/").removesuffix("/*"), listener, stop)
+    if root.read(FILE) is not None:
+        return [root.url]
 
-    def list_names(place: StorePlace) -> list[str]:
-        names = sorted(one.rstrip("/").rpartition("/")[2] for one in place.system.ls(place.path, detail=False))
-        found = [name for name in names if _NAME.fullmatch(name)]
-        return [name for name in found if place.system.exists(place.below(name).below(FILE).path)]
+    def list_names(system: Any, path: str) -> list[str]:
+        names = sorted(one.rstrip("/").rpartition("/")[2] for one in system.ls(path, detail=False))
+        return [name for name in names if _NAME.fullmatch(name) and system.exists(f"{path}/{name}/{FILE}")]
 
     try:
-        names = retry_in_store(root, list_names, listener, stop)
+        names = root.retry(list_names)
     except FileNotFoundError:
         names = []
     if not names:
-        raise ConfigError(f"{root}: holds no part that was copied whole ({FILE} is missing)")
+        raise ConfigError(f"{root.url}: holds no part that was copied whole ({FILE} is missing)")
     if len(names) > MOST:
-        raise ConfigError(f"{root}: holds more than {MOST:,} parts; name them one by one")
-    return [f"{root}/{name}" for name in names]
+        raise ConfigError(f"{root.url}: holds more than {MOST:,} parts; name them one by one")
+    return [f"{root.url}/{name}" for name in names]
 
 
 def download_part(url: str, into: Path, listener: Listener | None = None, stop: Stop | None = None) -> Path:
@@ -295,9 +297,8 @@ def download_part(url: str, into: Path, listener: Listener | None = None, stop: 
     not whole, or its record broken, and ServerError where the store cannot be reached or what comes is not what the
     record says.
     """
-    listener, stop = listener or SilentListener(), stop or Stop()
-    name = url.rstrip("/").rpartition("/")[2]
-    text = _read(url, listener, stop)
+    part = _open_folder(url, listener, stop)
+    name, text = part.url.rpartition("/")[2], part.read(FILE)
     if text is None or not _NAME.fullmatch(name):
         raise ConfigError(f"{url}: is no part that was copied whole ({FILE} is missing)")
     try:
@@ -308,23 +309,9 @@ def download_part(url: str, into: Path, listener: Listener | None = None, stop: 
     folder = into / name
     folder.mkdir()
     for file, held in record.files.items():
-        listener.message(f"copying {file} ({held.bytes:,} bytes) from {url}")
-        retry_in_store(url, partial(_download_file, folder / file, held, stop), listener, stop)
+        part.listener.message(f"copying {file} ({held.bytes:,} bytes) from {url}")
+        part.fetch(file, folder / file, held)
     return folder
-
-
-def _download_file(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
-    """Copy a file from a part's place. Raises ServerError where it is not what the record says."""
-    place = part.below(path.name)
-    with place.system.open(place.path, "rb") as source, open(path, "wb") as target:
-
-        def keep(piece: bytes) -> None:
-            stop.check()
-            target.write(piece)
-
-        found = _read_pieces(source, held.bytes, keep)
-    if found != held:
-        raise ServerError(f"{place.url}: is not what {FILE} says; copy the part there again")
 
 
 def download_parts(
@@ -343,10 +330,9 @@ def download_parts(
         called = (root.rpartition("/")[0] if alone else root).rpartition("/")[2]
         place = within / f"{number}" / (called if _NAME.fullmatch(called) else "parts")
         place.mkdir(parents=True)
-        for part in found:
-            download_part(part, place, listener, stop)
-        record = None if alone else _read(root, listener or SilentListener(), stop or Stop(), SHARDS)
+        parts = [download_part(part, place, listener, stop) for part in found]
+        record = None if alone else _open_folder(root, listener, stop).read(SHARDS)
         if record is not None:
             (place / SHARDS).write_bytes(record)
-        folders += [place] if record is not None else [place / part.rpartition("/")[2] for part in found]
+        folders += [place] if record is not None else parts
     return folders
