@@ -15,7 +15,7 @@ import heapq
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -52,19 +52,25 @@ from tomserve.scoring.responses import NOISE
 PART = "part"  # the field of a session that says in which run it was; sessions of the merged run itself do not have it
 
 
-class MergedManifest(NamedTuple):
-    """The manifest of a run that is merged. name: of the run. folder: for messages. own: whether it is the merged run
-    itself, which may have been resumed after it was merged."""
+@dataclass(frozen=True)
+class _Source:
+    """A run that is merged."""
 
-    name: str
     folder: Path
-    manifest: Manifest
-    own: bool = False
+    name: str
+    found: Manifest | None  # None where nothing was asked of it yet
+    own: bool = False  # whether it is the merged run itself, which may have been resumed after it was merged
+
+    @property
+    def manifest(self) -> Manifest:
+        """That of a run of which something was asked."""
+        assert self.found is not None
+        return self.found
 
 
-def check_same_evaluation(runs: Sequence[MergedManifest], shards: Shards | None) -> None:
+def check_same_evaluation(runs: Sequence[_Source], shards: Shards | None) -> None:
     """Raise RunMismatchError at the first difference between runs that may not differ, because they then ask something
-    else. shards: the record of what they are parts of; None where they are no parts."""
+    else. shards: the record of what they are parts of, if they are."""
     known: dict[str, tuple[AskedStrategy, str]] = {}
     if shards is not None:
         known = {name: (one, "the record of the parts") for name, one in shards.strategies.items()}
@@ -86,24 +92,23 @@ def check_same_evaluation(runs: Sequence[MergedManifest], shards: Shards | None)
                     raise _differs(one, said)
 
 
-def _differs(one: MergedManifest, said: str) -> RunMismatchError:
+def _differs(one: _Source, said: str) -> RunMismatchError:
     return RunMismatchError(
         f"{one.folder}: {said}; only runs that ask the same can be merged, so leave one of them out"
     )
 
 
-def merge_manifests(
-    run: str, runs: Sequence[MergedManifest], shards: Shards | None, parts: Sequence[MergedPart]
-) -> Manifest:
+def merge_manifests(run: str, runs: Sequence[_Source], shards: Shards | None, parts: Sequence[MergedPart]) -> Manifest:
     """The manifest of the merged run, which is not complete yet.
 
-    run: its name. runs: the manifests of all that is merged, the merged run's own last. shards: the record of what they
-    are parts of, which says what is asked where no part was begun; else None. parts: the runs that are merged now.
+    runs: those of which something was asked, the merged run last. shards: the record of what they are parts of, which
+    says what is asked where no part was begun; else None. parts: the runs that are merged now.
     """
     given = _merge_settings(runs, shards)
     manifests = [one.manifest for one in runs]
     sessions = _sessions(runs)
     asked = [one for one in sessions if one.asked] or sessions
+    last = asked[-1].time if asked else None
     oldest = min((one for one in manifests if one.created), key=lambda one: str(one.created), default=None)
     before = next((one.manifest.parts or [] for one in runs if one.own), [])
     merged = {one.run: one for one in (*before, *parts)}
@@ -112,7 +117,7 @@ def merge_manifests(
         "run": run,
         **given,
         "endpoints": sorted({address for one in manifests for address in one.endpoints}),
-        "server": next((dict(one.server) for one in manifests if _has_last_session(one, asked)), {}),
+        "server": next((dict(one.server) for one in manifests if last in [each.time for each in one.sessions]), {}),
         "sessions": [one.to_dict() for one in sessions],
         "tomserve": oldest.tomserve if oldest else __version__,
         "python": oldest.python if oldest else platform.python_version(),
@@ -129,7 +134,7 @@ def merge_manifests(
     return made
 
 
-def _merge_settings(runs: Sequence[MergedManifest], shards: Shards | None) -> dict[str, Any]:
+def _merge_settings(runs: Sequence[_Source], shards: Shards | None) -> dict[str, Any]:
     """The fields that say what was asked of which model, and by which strategies."""
     names = ("benchmark", "benchmark_path", "benchmark_gold", "benchmark_digest", "benchmark_items")
     model = ("model", "revision", "preset", "sampling")
@@ -137,24 +142,20 @@ def _merge_settings(runs: Sequence[MergedManifest], shards: Shards | None) -> di
     strategies: dict[str, Any] = {}
     if shards is not None:
         found = {name: getattr(shards, name) for name in (*names, *model)} | shards.provenance
-        strategies = {name: _strategy_fields(one) for name, one in shards.strategies.items()}
-    for one in runs:
-        there = one.manifest.to_dict()
+        for name, one in shards.strategies.items():  # as a manifest holds them: what is as it mostly is, is left out
+            always = {"digest": one.digest, "max_tokens": one.max_tokens, "chain": one.chain}
+            strategies[name] = always | one.model_dump(exclude_defaults=True)
+    for run in runs:
+        there = run.manifest.to_dict()
         for name in (*names, "benchmark_file", *model):
             if name in there:
                 found.setdefault(name, there[name])
         for name, strategy in there["strategies"].items():
             strategies.setdefault(name, strategy)
-    content = {name: place for one in runs for name, place in one.manifest.content.items()}
+    content = {name: place for run in runs for name, place in run.manifest.content.items()}
     if found.get("benchmark_gold") is None:
         found.pop("benchmark_gold", None)
     return {**found, "strategies": strategies, "content": content}
-
-
-def _strategy_fields(one: AskedStrategy) -> dict[str, Any]:
-    """What a manifest holds of a strategy: what is as it mostly is, is left out."""
-    always = {"digest": one.digest, "max_tokens": one.max_tokens, "chain": one.chain}
-    return always | one.model_dump(exclude_defaults=True)
 
 
 def _limit(manifests: Sequence[Manifest], shards: Shards | None) -> int | None:
@@ -166,7 +167,7 @@ def _limit(manifests: Sequence[Manifest], shards: Shards | None) -> int | None:
     return limits.pop() if len(limits) == 1 else None
 
 
-def _sessions(runs: Sequence[MergedManifest]) -> list[Session]:
+def _sessions(runs: Sequence[_Source]) -> list[Session]:
     """The sessions of all runs in the order of their times, each once, with the run that each was in."""
     found: dict[tuple[str | None, str | None, int], Session] = {}
     for one in reversed(runs):  # of a session that the merged run knows already, the run itself knows more by now
@@ -181,16 +182,11 @@ def _sessions(runs: Sequence[MergedManifest]) -> list[Session]:
     return [found[key] for key in order]
 
 
-def _has_last_session(manifest: Manifest, asked: Sequence[Session]) -> bool:
-    """Whether the run of that manifest had the last session of all."""
-    return bool(asked) and any(one.time == asked[-1].time for one in manifest.sessions)
-
-
-def note_checks(manifest: Manifest, runs: Sequence[MergedManifest], *, apart: bool, again: int) -> None:
+def note_checks(manifest: Manifest, runs: Sequence[_Source], *, apart: bool, again: int) -> None:
     """Note the noise check and the variants of all runs in the manifest of the merged one.
 
-    apart: whether no two of the runs, the merged one left aside, have an item in common. again: how many items have
-    replies of a noise check.
+    apart: whether no two of the runs, but the merged one, have an item in common. again: how many items have replies of
+    a noise check.
     """
     checks = [one.manifest.noise for one in runs if one.manifest.noise]
     if checks:
@@ -216,27 +212,25 @@ def note_checks(manifest: Manifest, runs: Sequence[MergedManifest], *, apart: bo
 
 
 def _variants(made: Sequence[VariantsRecord], own: Sequence[VariantsRecord], *, apart: bool) -> VariantsRecord:
-    """What is noted of the variants of all runs: their sums where the runs have no item in common."""
+    """What is noted of the variants of all runs: their sums where the runs have no item in common, else the largest."""
 
-    def together(counts: Iterable[dict[str, int]], before: Iterable[dict[str, int]]) -> dict[str, int]:
-        total: Counter[str] = Counter()
-        for one in counts:
-            for name, count in one.items():
-                total[name] = total[name] + count if apart else max(total[name], count)
-        for one in before:
-            for name, count in one.items():
-                total[name] = max(total[name], count)
+    def together(counts: Callable[[VariantsRecord], dict[str, int]]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for number, one in enumerate((*made, *own)):
+            for name, count in counts(one).items():
+                before = total.get(name, 0)
+                total[name] = before + count if apart and number < len(made) else max(before, count)
         return dict(sorted(total.items()))
 
     kinds = list(dict.fromkeys(kind for one in (*made, *own) for kind in one.kinds))
-    dropped = {
-        kind: together((one.dropped.get(kind, {}) for one in made), (one.dropped.get(kind, {}) for one in own))
-        for kind in kinds
-    }
     return VariantsRecord(
         kinds=kinds,
-        made=together((one.made for one in made), (one.made for one in own)),
-        dropped={kind: counts for kind, counts in dropped.items() if any(kind in one.dropped for one in (*made, *own))},
+        made=together(lambda one: one.made),
+        dropped={
+            kind: together(lambda one, kind=kind: one.dropped.get(kind, {}))  # type: ignore[misc]
+            for kind in kinds
+            if any(kind in one.dropped for one in (*made, *own))
+        },
     )
 
 
@@ -322,37 +316,18 @@ def merge_choices(
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What a merging made.
+    """What a merging made."""
 
-    folder: of the merged run. parts: how many runs were merged. missing: the parts that are not there.
-    rows, bytes: of its journal. answered: how many conversations have ended. wanted: how many there are to be.
-    complete: whether all have. changed: whether anything of the run is another than before. seconds: how long it took.
-    """
-
-    folder: Path
-    parts: int
-    missing: tuple[Path, ...]
-    rows: int
-    bytes: int
-    answered: int
-    wanted: int
-    complete: bool
-    changed: bool
+    folder: Path  # of the merged run
+    parts: int  # runs that were merged
+    missing: tuple[Path, ...]  # parts that are not there
+    rows: int  # of the journal
+    bytes: int  # of the journal
+    answered: int  # conversations that have ended
+    wanted: int  # conversations that there are to be
+    complete: bool  # whether all have ended
+    changed: bool  # whether anything of the run is another than before
     seconds: float
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A run that is merged. manifest: None where nothing was asked of it yet. own: whether it is the merged run."""
-
-    folder: Path
-    name: str
-    manifest: Manifest | None
-    own: bool = False
-
-    @property
-    def manifests(self) -> list[MergedManifest]:
-        return [] if self.manifest is None else [MergedManifest(self.name, self.folder, self.manifest, self.own)]
 
 
 def merge(
@@ -361,8 +336,7 @@ def merge(
     """Merge runs into one.
 
     sources: their folders, or folders of parts, which stand for all of their parts. into: the folder of the merged run;
-    it is made, or is that of an earlier merging, which is a source as well. listener: told how far it is [nobody].
-    stop: ends it early; then the merged run stays as it was.
+    that of an earlier merging is a source as well. stop: ends it early; then the merged run stays as it was.
 
     Raises ConfigError, by file and line, for what cannot be read; RunMismatchError where the runs do not ask the same,
     and where `into` holds something else; MachineError where it is in use; JournalError where it cannot be written.
@@ -370,20 +344,20 @@ def merge(
     began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
     folders, shards, missing = _folders(sources, into)
     found = sorted((_source(folder) for folder in folders), key=lambda one: (one.name, str(one.folder)))
-    if shards is None and not any(one.manifest for one in found):
+    if shards is None and not any(one.found for one in found):
         raise ConfigError(f"{folders[0]}: nothing was asked of it yet (manifest.json is missing); ask it first")
-    check_same_evaluation([run for one in found for run in one.manifests], shards)
+    check_same_evaluation(_begun(found), shards)
     new = not into.exists()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(into))
         if new:
             stack.callback(_remove_unfinished, into)
         found = [*found, *_own(into)]
-        runs = [run for source in found for run in source.manifests]
+        runs = _begun(found)
         check_same_evaluation(runs, shards)
         journal.restore_journal(into, listener.message)
         try:
-            work = _Work(folder, found, runs, shards, listener, stop)
+            work = _Work(folder, found, shards, listener, stop)
             done = work.run(complete=not missing)
         except OSError as error:
             raise JournalError(
@@ -392,6 +366,10 @@ def merge(
             ) from None
     parts = len(found) - sum(one.own for one in found)
     return MergeResult(into, parts, missing, *done, time.monotonic() - began)
+
+
+def _begun(sources: Sequence[_Source]) -> list[_Source]:
+    return [one for one in sources if one.found is not None]
 
 
 def _folders(sources: Sequence[Path], into: Path) -> tuple[list[Path], Shards | None, tuple[Path, ...]]:
@@ -470,15 +448,14 @@ class _Work:
 
     folder: RunFolder
     sources: Sequence[_Source]
-    runs: Sequence[MergedManifest]
     shards: Shards | None
     listener: Listener
     stop: Stop
 
     def run(self, *, complete: bool) -> tuple[int, int, int, int, bool, bool]:
         """Merge. complete: whether every part is there. Returns `rows` to `changed` of `MergeResult`."""
-        into = self.folder.path
-        manifest = merge_manifests(run_name(into), self.runs, self.shards, ())
+        into, runs = self.folder.path, _begun(self.sources)
+        manifest = merge_manifests(run_name(into), runs, self.shards, ())
         with contextlib.ExitStack() as stack:
             items = stack.enter_context(files.temporary_file(into))
             merged_items = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
@@ -486,9 +463,9 @@ class _Work:
             read, rows, joined = self._join(stack, made, merged_items, manifest, runfolder.JOURNAL)
             again, _, _ = self._join(stack, made, merged_items, manifest, NOISE)
             merged = [self._part(one, read) for one in self.sources if not one.own]
-            manifest = merge_manifests(run_name(into), self.runs, self.shards, merged)
+            manifest = merge_manifests(run_name(into), runs, self.shards, merged)
             places = {key >> journals.ARMS for one in again.values() for key in one.keys}
-            note_checks(manifest, self.runs, apart=not merged_items.shared, again=len(places))
+            note_checks(manifest, runs, apart=not merged_items.shared, again=len(places))
             wanted = len(merged_items.ids) * len(manifest.strategies) * manifest.repeats
             manifest.complete = complete and joined.ended == wanted
             merge_choices([one.folder for one in self.sources], stack, into, made)
@@ -527,9 +504,14 @@ class _Work:
         """The record of a run that was merged."""
         if (journal := read.get(source.folder)) is None:
             return MergedPart(run=source.name)
-        complete = source.manifest is not None and source.manifest.complete
         file = journal.file
-        return MergedPart(run=source.name, rows=file.count, bytes=file.size, digest=file.digest, complete=complete)
+        return MergedPart(
+            run=source.name,
+            rows=file.count,
+            bytes=file.size,
+            digest=file.digest,
+            complete=source.found is not None and source.found.complete,
+        )
 
     def _install(self, made: Sequence[tuple[IO[bytes], Path]], manifest: Manifest) -> bool:
         """Put the files that were made in their places, those that are other ones than before. Returns whether any is.
