@@ -30,24 +30,19 @@ WAY_OUT = "restore the file, or submit the parts again"
 
 
 class Job(pydantic.BaseModel):
-    """Work that was handed to a cluster.
-
-    cluster: which kind. id: the number or name by which the cluster knows it. time: when it was submitted, in UTC.
-    parts: the numbers of the parts that it asks. command: the words that started it, for people. details: what the kind
-    of cluster needs to find it again, such as the address of Ray. ours: whether this user's tomserve has submitted it,
-    rather than whoever the folder comes from: a stranger's record could name any job of the user's, or an address of
-    Ray that answers with a program.
-    """
+    """Work that was handed to a cluster."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
     cluster: Literal["slurm", "ray"]
-    id: str
-    time: str
+    id: str  # by which the cluster knows it
+    time: str  # when it was submitted, in UTC
     parts: tuple[int, ...]
-    command: tuple[str, ...] = ()
-    details: dict[str, Any] = {}
+    command: tuple[str, ...] = ()  # the words that started it, for people
+    details: dict[str, Any] = {}  # what is needed to find it again, such as the address of Ray
+    # Whether this user has submitted it, rather than whoever the folder comes from: a stranger's record could
+    # name any job of the user's, or an address of Ray that answers with a program.
     ours: bool = pydantic.Field(default=True, exclude=True)
 
     def record(self) -> dict[str, Any]:
@@ -80,17 +75,12 @@ def _note(record: Mapping[str, Any]) -> Path:
 
 @dataclass(frozen=True)
 class Task:
-    """What a cluster says of the task that asks one part.
+    """What a cluster says of the task that asks one part."""
 
-    state: in the cluster's own word, such as PENDING. node: where it runs, or ran last; "" where nobody knows.
-    restarts: how often the cluster has started it again; None where nobody knows. note: why it waits, or how it ended;
-    "" for nothing.
-    """
-
-    state: str
-    node: str = ""
-    restarts: int | None = None
-    note: str = ""
+    state: str  # in the cluster's own word, such as PENDING
+    node: str = ""  # where it runs, or ran last
+    restarts: int | None = None  # how often the cluster has started it again; None where nobody knows
+    note: str = ""  # why it waits, or how it ended
 
 
 class Cluster(Protocol):

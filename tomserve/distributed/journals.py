@@ -1,7 +1,6 @@
 """Joins journals that may hold rows of the same questions, and packs a finished journal into ``responses.parquet``.
 
-Rows are never written anew: their bytes are copied as they stand, at about 180 bytes of memory a conversation.
-Unpacking gives the same bytes back.
+Rows are copied as they stand, at about 180 bytes of memory a conversation. Unpacking gives the same bytes back.
 
 >>> pack(Path("runs/mine")).ratio                                                                 # doctest: +SKIP
 8.2
@@ -45,7 +44,6 @@ from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.status import FINAL
 
-CHUNK = 1 << 20  # so many bytes are copied at a time
 SAID_EVERY = 5.0  # seconds between two lines that say how far the joining is
 LOOK = 1 << 22  # after so many bytes it is looked whether something is to be said, or the joining is to be stopped
 _NEVER = 1 << 62  # a moment, in milliseconds since 1970, that comes after all others
@@ -54,8 +52,7 @@ _NEVER = 1 << 62  # a moment, in milliseconds since 1970, that comes after all o
 class PaceReporter:
     """Says now and then how far a long piece of work is, and how long it still takes.
 
-    what: what is done, in words. total: how many bytes it has in all. say: is told a line. check: raises where the work
-    is to be stopped. clock: the time in seconds.
+    what: what is done, in words. total: its bytes. check: raises where the work is to be stopped.
     """
 
     def __init__(
@@ -92,22 +89,16 @@ ARMS = 20  # how many bits of the number of a conversation say who asked; the ot
 
 @dataclass
 class KnownRows:
-    """The questions that rows may answer.
+    """The questions that rows may answer."""
 
-    ids: those of the items, by whose places they are numbered. talking: for each strategy whether a question takes a
-    conversation of several requests. repeats: how many samples a question has. levels: whether rows with different
-    numbers of requests in flight (field `concurrency`) belong to different conversations, as in a noise check.
-    """
-
-    ids: dict[str, int]
-    talking: dict[str, bool]
-    repeats: int = 1
-    levels: bool = False
+    ids: dict[str, int]  # of the items, numbered by their places
+    talking: dict[str, bool]  # for each strategy whether a question takes a conversation of several requests
+    repeats: int = 1  # samples of a question
+    levels: bool = False  # whether rows of different `concurrency` are of different conversations: in a noise check
     _arms: dict[tuple[str, int, Any], int] = field(default_factory=dict)
 
     def key(self, path: Path, number: int, row: Row) -> int:
-        """The number of the conversation that a row belongs to. Raises ConfigError, by file and line, where nobody was
-        to ask that."""
+        """The number of a row's conversation. Raises ConfigError, by file and line, where nobody was to ask that."""
         if (place := self.ids.get(row["item"])) is None:
             raise ConfigError(
                 f"{path}:{number}: item {one_line(row['item'])[:100]!r} is none of the items of the runs that are "
@@ -142,16 +133,11 @@ def _moment(time: Any) -> int:
 
 
 class JournalIndex(NamedTuple):
-    """A journal that was read as far as it had whole lines, whoever still writes to it.
+    """A journal that was read as far as it had whole lines, whoever still writes to it."""
 
-    file: the file, pinned at that length. keys: the conversation of each row. talks: one row for each conversation:
-    its `key`, whether it has `ended`, how many of its rows are `replies` and `tries`, when the `first` reply came, and
-    the `mix` of its rows' digests.
-    """
-
-    file: FileSnapshot
-    keys: pl.Series
-    talks: pl.DataFrame
+    file: FileSnapshot  # pinned at that length
+    keys: pl.Series  # the conversation of each row
+    talks: pl.DataFrame  # of each conversation: key, ended, replies and tries (rows), first (reply), mix (of digests)
 
 
 def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalIndex:
@@ -186,12 +172,11 @@ def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalInd
 
 
 class JoinedRows(NamedTuple):
-    """What was taken from which journal. lost: for each journal the conversations that are taken from another one.
-    talks: how many conversations there are in all. ended: how many of them were ended."""
+    """What was taken from which journal."""
 
-    lost: tuple[pl.Series, ...]
-    talks: int
-    ended: int
+    lost: tuple[pl.Series, ...]  # for each journal the conversations that are taken from another one
+    talks: int  # conversations in all
+    ended: int  # those of them that were ended
 
 
 def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
@@ -237,35 +222,17 @@ def copy_rows(
     """
     found, size, rows = hashlib.sha256(), 0, 0
     for journal, gone in zip(journals, lost, strict=True):
-        for piece, count in _pieces(journal, gone):
-            out.write(piece)
-            found.update(piece)
-            size, rows = size + len(piece), rows + count
-            pace.add(len(piece), count)
-    return CopiedRows(rows, size, f"sha256:{found.hexdigest()}")
-
-
-def _pieces(journal: JournalIndex, gone: pl.Series) -> Iterator[tuple[bytes, int]]:
-    """The bytes of a journal that are copied, each piece with how many rows end in it.
-
-    Raises ConfigError where they are not those that were read.
-    """
-    file = journal.file
-    if not len(gone):
-        found, size = hashlib.sha256(), 0
-        for piece in file.chunks():
-            found.update(piece)
-            size += len(piece)
-            yield piece, piece.count(b"\n")
-        if size != file.size or f"sha256:{found.hexdigest()}" != file.digest:
+        file = journal.file
+        digest, kept = file.digest, ~journal.keys.is_in(gone.implode())
+        for (_, _, line), stays in zip(file.lines(), kept, strict=False):
+            if stays:
+                out.write(line)
+                found.update(line)
+                size, rows = size + len(line), rows + 1
+                pace.add(len(line))
+        if file.digest != digest:
             raise changed_error(file.path)
-        return
-    digest, kept = file.digest, iter(~journal.keys.is_in(gone.implode()))
-    for (_, _, line), stays in zip(file.lines(), kept, strict=False):
-        if stays:
-            yield line, 1
-    if file.digest != digest:
-        raise changed_error(file.path)
+    return CopiedRows(rows, size, f"sha256:{found.hexdigest()}")
 
 
 SCHEMA = {
@@ -276,19 +243,17 @@ SCHEMA = {
 }
 """The columns of a packed file."""
 
-GROUP, GROUP_BYTES = 20_000, 1 << 24
-"""A group of rows has at most so many rows, and about so many bytes: that much is held in memory at a time."""
+GROUP, GROUP_BYTES = 20_000, 1 << 24  # rows of a group at most, and about so many bytes: what is held in memory
 
 
 @dataclass(frozen=True)
 class PackResult:
-    """What a packing did. path: of the file that the run has now. rows: of the journal. plain, packed: how many bytes
-    the two forms have. seconds: how long it took."""
+    """What a packing did."""
 
-    path: Path
-    rows: int
-    plain: int
-    packed: int
+    path: Path  # of the file that the run has now
+    rows: int  # of the journal
+    plain: int  # bytes before
+    packed: int  # bytes after
     seconds: float
 
     @property
@@ -302,12 +267,9 @@ def pack(
 ) -> PackResult:
     """Pack a run's journal, and remove it once it was read back from what was written.
 
-    folder: the run's folder, which is locked meanwhile. listener: told how far it is [nobody]. stop: ends it early,
-    which leaves the run as it was. unfinished: whether a run may be packed that has no answers to some of its
-    questions.
-
-    Raises ConflictError for a run that is not complete, ConfigError, by file and line, for one that holds something
-    else than rows, MachineError where it is in use, and JournalError where there is no room.
+    folder: the run's folder, which is locked meanwhile. stop: ends it early, which leaves the run as it was.
+    unfinished: whether a run may be packed that lacks answers. Raises ConflictError for a run that is not complete,
+    ConfigError, by file and line, for what is no row, MachineError where it is in use, JournalError for want of room.
     """
     began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
     with RunFolder(folder):

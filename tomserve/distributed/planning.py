@@ -1,8 +1,7 @@
 """Divides an evaluation into shards that are even in tokens, and writes the folder of each.
 
-The items are put into the order in which their prompts are asked and cut into contiguous shards, so that prompts with
-a common beginning stay on one server. The record is written last: before that, a folder of shards is nothing, and
-dividing again makes it anew.
+Shards are cut out of the order in which prompts are asked, so that prompts with a common beginning stay on one server.
+The record is written last: before that, a folder of shards is nothing, and dividing again makes it anew.
 """
 
 from __future__ import annotations
@@ -79,10 +78,9 @@ def divide(
 ) -> Shards:
     """Divide an evaluation into parts, and write the folder of the parts.
 
-    options: what is to be asked of which model; nothing needs to be served yet. folder: of the parts, None for the one
-    of the run that the options name, or its default. parts: how many there are at most, fewer where there are fewer
-    questions. part_tokens: instead of that, about how many tokens each may have. listener: told what happens. key: the
-    name of the environment variable that holds the API key, where an experiment's file names one.
+    options: what is to be asked; nothing needs to be served yet. folder: of the parts, None for that of the run's name.
+    parts: how many at most. part_tokens: instead of that, about how many tokens each may have. key: the name of the
+    variable that holds the API key, where an experiment's file names one.
 
     Where the folder holds the same parts already, it is left as it is. Raises ConfigError for numbers that cannot be,
     RunMismatchError where the folder holds other parts or the run exists, MachineError where it cannot be written, and
@@ -145,7 +143,7 @@ class _Units:
         self.originals, self.sharing = self._in_order(first)
         self.weights = owned[self.originals]
 
-    def _find_owners(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _find_owners(self) -> Numbers:
         """The place of the original of each item; an original's is its own."""
         varied = self._made.varied
         places = {name: place for place, name in enumerate(varied.originals.ids)}

@@ -44,27 +44,21 @@ LAST = 400  # characters of the last line of the log that say why a task has fai
 
 @dataclass(frozen=True)
 class TaskDemand:
-    """What a task needs, and how it asks.
+    """What a task needs, and how it asks."""
 
-    cpus, gpus: of the node that Ray runs it on; a fraction of a GPU is shared with other tasks. restarts: how often Ray
-    starts it again. words: further words for `tomserve work`. env: variables for it; none of them is a secret.
-    """
-
-    cpus: float = 1.0
-    gpus: float = 0.0
-    restarts: int = 3
-    words: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    cpus: float = 1.0  # of the node that it runs on
+    gpus: float = 0.0  # a fraction of a GPU is shared with other tasks
+    restarts: int = 3  # by Ray
+    words: tuple[str, ...] = ()  # further ones for `tomserve work`
+    env: tuple[tuple[str, str], ...] = ()  # variables for it, none of them a secret
 
 
 class Conductor:
     """Has parts asked by tasks of Ray. `submit` makes it an actor; its methods return at once."""
 
     def __init__(self, name: str, folder: str, parts: Sequence[int], demand: TaskDemand) -> None:
-        """Begin with the parts that are not complete.
-
-        name: of this actor. folder: of the parts, by a path that all nodes see. parts: their numbers.
-        """
+        """Begin with the parts of these numbers that are not complete. name: of this actor. folder: of the parts, by a
+        path that all nodes see."""
         self._name, self._folder, self._demand = name, folder, demand
         self._tasks = {number: Task(PENDING) for number in parts}
         self._refs: dict[Any, int] = {}
@@ -73,12 +67,10 @@ class Conductor:
         threading.Thread(target=self._conduct, daemon=True).start()
 
     def tasks(self) -> dict[int, Task]:
-        """What is known of the task of every part, by its number; the state is one of ENDINGS."""
         with self._lock:
             return dict(self._tasks)
 
     def began(self, number: int, node: str) -> None:
-        """Note that the task of a part has begun on a node."""
         with self._lock:
             restarts = self._tasks[number].restarts
             self._tasks[number] = Task(RUNNING, node, 0 if restarts is None else restarts + 1)
@@ -93,7 +85,6 @@ class Conductor:
             ray.cancel(ref, force=False)
 
     def _conduct(self) -> None:
-        """Hand out the tasks, wait until all have ended, and go."""
         import ray
 
         try:
@@ -111,7 +102,6 @@ class Conductor:
         ray.kill(ray.get_actor(self._name, namespace=NAMESPACE))
 
     def _hand_out(self) -> None:
-        """Hand out a task for each part that is not complete."""
         import ray
 
         complete = {one.number for one in part_states(Path(self._folder)) if one.state == "complete"}
@@ -153,10 +143,10 @@ def _ending(ref: Any) -> tuple[str, str]:
 
 
 def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
-    """Ask a part by `tomserve work` on this node; runs as a task of Ray.
+    """Ask a part by `tomserve work` on this node; runs as a task of Ray. name: of the conductor.
 
-    name: of the conductor. Raises MachineError, after which Ray runs the task again, where the part is not complete
-    afterwards, or this node cannot ask it.
+    Raises MachineError, after which Ray runs the task again, where the part is not complete afterwards, or this node
+    cannot ask it.
     """
     import ray
 
@@ -181,7 +171,6 @@ def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
 
 
 def work_command(folder: str, number: int, demand: TaskDemand) -> list[str]:
-    """The command that asks a part."""
     share = ["--gpu-share", f"{demand.gpus:g}"] if 0 < demand.gpus < 1 else []
     words = ["work", folder, "--part", str(number), "--quiet", *share, *demand.words]
     return [sys.executable, "-m", "tomserve", *words]
@@ -242,13 +231,11 @@ class Ray:
             return _ask_conductor(job)
 
     def alive(self, job: Job) -> frozenset[int]:
-        """The parts that tasks ask, or are going to."""
         with _connect(_address_of(job)):
             return frozenset(number for number, one in _ask_conductor(job).items() if one.state in LEFT)
 
     def cancel(self, job: Job) -> None:
-        """End the tasks, those that ask by SIGTERM, so that replies under way are kept. Raises MachineError where no
-        cluster answers, or the tasks do not end in time."""
+        """End the tasks by SIGTERM, so that replies under way are kept; raises, too, where they do not end in time."""
         import ray
 
         with _connect(_address_of(job)):
@@ -264,10 +251,9 @@ class Ray:
 
 
 def submit(folder: Path, run: str, parts: Sequence[int], demand: TaskDemand, address: str) -> Job:
-    """Hand parts to a Ray cluster, and write the record of the job beside them.
+    """Hand parts to a Ray cluster, and write the record of the job beside them. run: the name of the evaluation.
 
-    folder: of the parts. run: the name of the evaluation. address: of the cluster, see `check_address`. Raises
-    ConfigError for an address that is none, MachineError where Ray is not installed or no cluster answers there.
+    Raises ConfigError for an address that is none, MachineError where Ray is not installed or no cluster answers there.
     """
     import ray
 
@@ -309,9 +295,8 @@ def largest_node(address: str) -> tuple[float, float]:
 
 
 def check_address(address: str) -> str:
-    """The address of a Ray cluster as it stands. Raises ConfigError unless it is ``auto``, for the cluster of this
-    machine or of RAY_ADDRESS, ``HOST:6379``, for one that this machine is a node of, or ``ray://HOST:10001``, for any
-    other."""
+    """The address itself. Raises ConfigError unless it is ``auto`` (the cluster of this machine or of RAY_ADDRESS),
+    ``HOST:6379`` (from one of its nodes) or ``ray://HOST:10001``."""
     match = _ADDRESS.fullmatch(address)
     if match is None or (match[2] and not 0 < int(match[2]) < 65536):
         raise ConfigError(f"--address {address!r}: expected auto, HOST:6379 or ray://HOST:10001")
@@ -356,7 +341,6 @@ def _connect(address: str) -> Iterator[None]:
 
 
 def _address_of(job: Job) -> str:
-    """The address that the record of a job names. Raises ConfigError where it names none."""
     address = job.details.get("address")
     if not isinstance(address, str):
         raise ConfigError(f"job {job.id}: its record names no address of a Ray cluster; submit the parts again")

@@ -1,8 +1,7 @@
 """The shards of an evaluation: the record ``shards.json``, how far each shard is, and the score tables of all.
 
-The record lies in the folder of the shards, by default ``runs/NAME.parts/``, and never changes once it is written.
-Shard 3 is the run folder ``runs/NAME.parts/0003/``, in which ``items.jsonl`` holds its questions from the beginning.
-How far it is follows from its manifest, its progress and its lock, without reading any answer.
+The record lies in the folder of the shards, by default ``runs/NAME.parts/``, and never changes. Shard 3 is the run
+folder ``runs/NAME.parts/0003/``, in which ``items.jsonl`` holds its questions from the beginning.
 """
 
 from __future__ import annotations
@@ -38,11 +37,10 @@ Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]
 
 
 class ShardOptions(pydantic.BaseModel):
-    """What is to be asked of which model, and how, unless whoever asks a part says otherwise.
+    """What is to be asked of which model, and how, with the fields of `tomserve eval --config`.
 
-    The fields are those of `tomserve eval --config`. Files of items and folders of weights are given by their whole
-    paths, so that a part can be asked from any folder; programs and prompts by their names. key: the name of the
-    environment variable that holds the API key, never the key.
+    Files of items and folders of weights are given by their whole paths, so that a part can be asked from any folder;
+    programs and prompts by their names. key: the name of the variable that holds the API key, never the key.
     """
 
     model_config = pydantic.ConfigDict(
@@ -77,13 +75,8 @@ class ShardOptions(pydantic.BaseModel):
 
     @classmethod
     def of(cls, options: EvalOptions, benchmark: str, target: Target, key: str | None) -> ShardOptions:
-        """What these options want.
-
-        benchmark: its name. target: the model that they lead to. key: the name of the
-        variable that holds the API key, where an experiment's file names one.
-
-        Raises ConfigError for the file of a preset.
-        """
+        """What these options want. benchmark: its name. target: the model that they lead to. key: the name of the
+        variable that holds the API key. Raises ConfigError for the file of a preset."""
         own = ("model", "base_url", "key", "benchmark", "path", "strategy")
         same = {name: getattr(options, name) for name in cls.model_fields if name not in own}
         return cls(
@@ -124,8 +117,8 @@ ITEMS = "items.jsonl"  # the name of the file in the folder of a part that holds
 MOST = 10_000  # how many parts an evaluation may have. Their folders have names of four digits.
 
 EXPECTED = 4
-"""A reply is expected to take one in so many of the tokens that it may have: bounds are set so that hardly any reply is
-cut off, and most replies are far shorter. The bound itself is what the record holds."""
+"""A reply is expected to take one in so many of the tokens that it may have, as bounds are set so that hardly any reply
+is cut off."""
 
 WAY_OUT = "restore the file, or divide the evaluation again under another name"
 
@@ -137,26 +130,19 @@ class _Part(pydantic.BaseModel):
 
 
 class PartRecord(_Part):
-    """One part of an evaluation.
+    """One part of an evaluation."""
 
-    items: how many questions it holds, variants included. requests: how many first requests it sends, one for each
-    item, strategy and sample. prompt_tokens: about how many tokens its prompts have. shared_tokens: about how many of
-    these a prefix cache that forgets nothing would save. reply_tokens: at most how many tokens its replies have.
-    digest: of its items, which does not depend on their order. again: the ids of the items that its noise check asks
-    again.
-    """
-
-    items: Count
-    requests: Count
-    prompt_tokens: Count
-    shared_tokens: Count
-    reply_tokens: Count
-    digest: str
-    again: tuple[str, ...] = ()
+    items: Count  # questions, variants included
+    requests: Count  # first ones: for each item, strategy and sample
+    prompt_tokens: Count  # about
+    shared_tokens: Count  # about how many of these a prefix cache that forgets nothing would save
+    reply_tokens: Count  # at most
+    digest: str  # of the items, which does not depend on their order
+    again: tuple[str, ...] = ()  # ids of the items that the noise check asks again
 
     @property
     def weight(self) -> int:
-        """How much work it is, in tokens: those of the prompts that are computed, and those expected in the replies."""
+        """How much work it is, in tokens that are computed or expected in replies."""
         return self.prompt_tokens - self.shared_tokens + self.reply_tokens // EXPECTED
 
 
@@ -167,8 +153,7 @@ class Shards(_Part):
     run: RunName  # the name of the run that the parts are merged into
     created: str
     tomserve: str
-    experiment: dict[str, Any]
-    """What the user wants, with the fields of the file of an experiment (tomserve.workflows.evaluate)."""
+    experiment: dict[str, Any]  # what the user wants: the fields of ShardOptions
     benchmark: str
     benchmark_path: str | None = None
     benchmark_gold: str | None = None
@@ -181,14 +166,10 @@ class Shards(_Part):
     sampling: dict[str, Any]
     strategies: dict[str, AskedStrategy]
     variants: VariantsRecord | None = None  # as in the manifest, like sampling and strategies
-    noise: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.0
-    """The share of the originals that is asked again, 0 for none."""
+    noise: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.0  # the share of the originals that is asked again
     originals: Count = 0  # how many items are no variants
-    shared_tokens: Count = 0
-    """About how many tokens of its prompts a prefix cache that forgets nothing would save, if the evaluation were
-    not divided."""
-    parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]
-    """In the order in which their prompts would be asked."""
+    shared_tokens: Count = 0  # as of a part, if the evaluation were not divided
+    parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]  # in the order of prompts
 
     _check_names = pydantic.field_validator("strategies")(check_strategy_names)
 
@@ -232,7 +213,7 @@ def merged_folder(folder: Path) -> Path:
 
 
 def part_folder(folder: Path, number: int) -> Path:
-    """The run folder of a part. folder: that of the parts. number: of the part, from 0."""
+    """The run folder of a part. number: from 0."""
     return folder / f"{number:04}"
 
 
@@ -261,20 +242,14 @@ question has its final reply."""
 
 @dataclass(frozen=True)
 class PartState:
-    """How far a part is.
+    """How far a part is."""
 
-    number: of the part, from 0. state: see State. done, total: how many of its requests have their final reply, of how
-    many; for a conversation these are only known once it is asked. failures: how many requests of its last session
-    ended in something else than an answer. seconds_since_progress: since its last sign of life, None where it never
-    gave one.
-    """
-
-    number: int
+    number: int  # from 0
     state: State
-    done: int
-    total: int
-    failures: int
-    seconds_since_progress: float | None
+    done: int  # requests that have their final reply,
+    total: int  # of so many; for a conversation these are only known once it is asked
+    failures: int  # requests of its last session that ended in something else than an answer
+    seconds_since_progress: float | None  # since its last sign of life; None where it never gave one
 
 
 def part_states(folder: Path) -> list[PartState]:
@@ -318,16 +293,12 @@ def _since(moment: str) -> float | None:
 
 @dataclass(frozen=True)
 class ScoredParts:
-    """What became of the parts of an evaluation.
+    """What became of the parts of an evaluation."""
 
-    scored: those that were scored now. current: those whose table was made from the very files that are there. waiting:
-    those that hold no answers yet. broken: for each part that could not be scored, the reason.
-    """
-
-    scored: tuple[int, ...]
-    current: tuple[int, ...]
-    waiting: tuple[int, ...]
-    broken: dict[int, str]
+    scored: tuple[int, ...]  # now
+    current: tuple[int, ...]  # whose table was made from the very files that are there
+    waiting: tuple[int, ...]  # that hold no answers yet
+    broken: dict[int, str]  # for each part that could not be scored, the reason
 
     @property
     def there(self) -> tuple[int, ...]:
@@ -336,12 +307,8 @@ class ScoredParts:
 
 
 def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int], None] | None = None) -> ScoredParts:
-    """Score every part that holds answers.
-
-    folder: that of the parts. note: called with a sentence on each thing that could not be read. done: called after
-    each part with its number and how many parts there are. Raises ConfigError where the record of the parts cannot be
-    read.
-    """
+    """Score every part that holds answers. note: gets a sentence on each thing that could not be read. done: called
+    after each part with its number and how many there are. Raises ConfigError for a broken record of the parts."""
     shards = Shards.read(folder)
     scored, current, waiting, broken = [], [], [], {}
     for number in range(len(shards.parts)):
@@ -368,33 +335,27 @@ PARQUET = ".parquet"
 
 @dataclass(frozen=True)
 class Partitions:
-    """The score tables of one source.
+    """The score tables of one source."""
 
-    source: what the user gave, or the folder that it names. files: the tables, in order; each has rows. folder: that of
-    the parts of an evaluation, None for other files. run: what the rows' runs are called instead of what they say, so
-    that parts count as the whole that they are parts of; None where every row keeps its run.
-    """
-
-    source: str
-    files: tuple[Path, ...]
-    folder: Path | None = None
-    run: str | None = None
+    source: str  # what the user gave, or the folder that it names
+    files: tuple[Path, ...]  # the tables, in order; each has rows
+    folder: Path | None = None  # of the parts of an evaluation; None for other files
+    run: str | None = (
+        None  # what the rows' runs are called instead, so that parts count as the whole; None: as they say
+    )
 
     def scan(self, chosen: Iterable[Path] | None = None) -> pl.LazyFrame:
         """The rows of all these tables, or of the `chosen` ones, under the union of their columns.
 
-        A column that a table lacks is empty in its rows, and one whose values are of kinds that have nothing in common
-        is text, as in tomserve.studies.comparison. Raises ConfigError by file for what is no score table.
+        A column that a table lacks is empty in its rows, and one whose values have nothing in common is text. Raises
+        ConfigError by file for what is no score table.
         """
         kinds = self.kinds()
         tables = [self._one(path, kinds) for path in (self.files if chosen is None else chosen)]
         return tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical")
 
     def kinds(self) -> dict[str, pl.DataType]:
-        """The columns of the union with their types: those of every score table first, then the others as they come.
-
-        Raises ConfigError by file for what is no score table.
-        """
+        """The columns of the union with their types, those of every score table first. Raises ConfigError by file."""
         found: dict[str, list[pl.DataType]] = {}
         for path in self.files:
             for name, kind in _table(path).collect_schema().items():
@@ -417,11 +378,8 @@ class Partitions:
 
 
 def find_tables(given: str) -> Partitions | None:
-    """The score tables that lie in a folder, or fit a pattern; None where the name is that of a run or of one table.
-
-    given: the path of a folder that holds Parquet files and no run, or a pattern such as ``tables/*.parquet``. Raises
-    ConfigError where nothing is there to read.
-    """
+    """The score tables in a folder that is no run, or of a pattern such as ``tables/*.parquet``; None for anything
+    else. Raises ConfigError where nothing is there to read."""
     path = Path(given).expanduser()
     if given.endswith(PARQUET) and _PATTERN & set(given) and not path.exists():
         at = next(place for place, part in enumerate(path.parts) if _PATTERN & set(part))
@@ -450,10 +408,9 @@ def parts_folder(given: str) -> Path | None:
 
 
 def find_part_tables(folder: Path, numbers: Iterable[int]) -> Partitions:
-    """The score tables of parts of an evaluation, whose rows count as those of the whole run.
+    """The score tables of the parts of these numbers, which are scored; their rows count as those of the whole run.
 
-    folder: that of the parts. numbers: of those that are scored (see `score_parts`). Raises ConfigError where none of
-    them holds an answer.
+    Raises ConfigError where none of them holds an answer.
     """
     shards = Shards.read(folder)
     there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / runfolder.TABLE))
@@ -487,11 +444,8 @@ def _rows(path: Path) -> int:
 
 
 def _table(path: Path) -> pl.LazyFrame:
-    """One score table with its known columns of their types.
-
-    A table that tomserve wrote is read lazily. Another one, whose values have to be looked at first, is read as a whole
-    (tomserve.scoring.table.read_table), which raises ConfigError for what does not fit.
-    """
+    """One score table: lazily where tomserve wrote it, else read as a whole (tomserve.scoring.table.read_table), which
+    raises ConfigError for values that do not fit."""
     table = pl.scan_parquet(path, glob=False)
     try:
         schema = table.collect_schema()

@@ -48,10 +48,10 @@ def check_shell_text(text: str, what: str) -> str:
 
 
 def render_script(template: Path, **values: Any) -> str:
-    """The script that a template makes of these values.
+    """The script that a template makes of these values; what it includes lies beside it.
 
-    template: the file; what it includes lies beside it. Raises ContentError, by file and line, where it cannot be read
-    or filled in, and ConfigError for a value that cannot stand in a script.
+    Raises ContentError, by file and line, where it cannot be read or filled in, and ConfigError for a value that cannot
+    stand in a script.
     """
     environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FunctionLoader(lambda name: _source(template, name)),
@@ -70,7 +70,6 @@ def render_script(template: Path, **values: Any) -> str:
 
 
 def _source(template: Path, name: str) -> tuple[str, str, None]:
-    """The text of a template, and the name of its file, as jinja2 wants them."""
     path = template.parent / name
     if Path(name).name != name:
         raise ContentError(f"includes {name!r}; expected a file that lies beside it", path=template)
@@ -108,33 +107,25 @@ _OURS = (
 
 @dataclass(frozen=True)
 class ArrayOptions:
-    """What the tasks of an array need, in Slurm's words where they are texts.
+    """What the tasks of an array need, in Slurm's words where they are texts."""
 
-    nodes: how many tasks run at once at most. gpus: of each node of a task. nodes_each: how many nodes a task takes.
-    cpus: of each task. mem: memory of each node, such as 64G. time: limit of a task, such as 8:00:00. partition,
-    account, qos, exclude: as sbatch takes them. grace: seconds before the limit at which a task stops and starts itself
-    again. words: further words for sbatch, such as --constraint=a100.
-    """
-
-    nodes: int
-    gpus: int = 0
-    nodes_each: int = 1
-    cpus: int | None = None
-    mem: str | None = None
-    time: str | None = None
+    nodes: int  # tasks that run at once, at most
+    gpus: int = 0  # of each node of a task
+    nodes_each: int = 1  # that a task takes
+    cpus: int | None = None  # of each task
+    mem: str | None = None  # of each node, such as 64G
+    time: str | None = None  # limit of a task, such as 8:00:00
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
     exclude: str | None = None
-    grace: int = 120
-    words: tuple[str, ...] = ()
+    grace: int = 120  # seconds before the limit at which a task stops and starts itself again
+    words: tuple[str, ...] = ()  # further ones for sbatch, such as --constraint=a100
 
 
 def sbatch_command(folder: Path, run: str, parts: Collection[int], options: ArrayOptions) -> list[str]:
-    """The words that hand the parts to Slurm.
-
-    folder: that of the parts. run: the name of the evaluation. Raises ConfigError for what Slurm is not to see.
-    """
+    """The words that hand the parts to Slurm. run: the name of the evaluation. Raises ConfigError for what Slurm is not
+    to see."""
     logs = check_shell_text(str(folder.resolve() / LOGS), "the path of the parts")
     if "\\" in logs:
         raise ConfigError(f"{folder}: Slurm takes a backslash in a path for a sign of its own; move the folder")
@@ -151,24 +142,12 @@ def sbatch_command(folder: Path, run: str, parts: Collection[int], options: Arra
         f"--nodes={options.nodes_each}",
         "--ntasks-per-node=1",
     ]
-    for name, value in _limits(options).items():
+    given = {name: getattr(options, name) for name in ("mem", "time", "partition", "account", "qos", "exclude")}
+    gpus = f"gpu:{options.gpus}" if options.gpus else None
+    for name, value in {"gres": gpus, "cpus-per-task": options.cpus, **given}.items():
         if value is not None:
             words.append(f"--{name}={_check_value(name, str(value))}")
     return [*words, *map(_check_option, options.words), str(folder.resolve() / SCRIPT)]
-
-
-def _limits(options: ArrayOptions) -> dict[str, object]:
-    """The options of sbatch whose values the user gives, by their names there."""
-    return {
-        "gres": f"gpu:{options.gpus}" if options.gpus else None,
-        "cpus-per-task": options.cpus,
-        "mem": options.mem,
-        "time": options.time,
-        "partition": options.partition,
-        "account": options.account,
-        "qos": options.qos,
-        "exclude": options.exclude,
-    }
 
 
 def _check_value(name: str, value: str) -> str:
@@ -260,10 +239,8 @@ class Slurm:
     """A cluster that Slurm runs: see tomserve.distributed.cluster.Cluster."""
 
     def states(self, job: Job) -> Mapping[int, Task]:
-        """What Slurm says of each part: first what it still has in mind, then what its accounting holds, if it has any.
-
-        Raises MachineError where squeue cannot be asked.
-        """
+        """What Slurm says of each part, by its controller or else its accounting. Raises MachineError where squeue
+        cannot be asked."""
         found = dict(_read_squeue(job))
         if set(job.parts) - found.keys():
             with contextlib.suppress(MachineError):  # many clusters keep no accounting
@@ -271,7 +248,7 @@ class Slurm:
         return {number: found[number] for number in job.parts if number in found}
 
     def alive(self, job: Job) -> frozenset[int]:
-        """The parts that Slurm still asks, or is going to ask. Raises MachineError where squeue cannot be asked."""
+        """The parts that Slurm still asks, or is going to. Raises MachineError where squeue cannot be asked."""
         return frozenset(number for number, task in _read_squeue(job).items() if task.state not in ENDED)
 
     def cancel(self, job: Job) -> None:
@@ -289,17 +266,9 @@ def _cluster_option(job: Job) -> list[str]:
 
 def _read_squeue(job: Job) -> dict[int, Task]:
     """What squeue tells of the tasks that the controller still has in mind, those that ended lately included."""
-    words = [
-        "squeue",
-        *_cluster_option(job),
-        "--noheader",
-        "--array",
-        "--states=all",
-        f"--jobs={job.id}",
-        "--format=%K|%T|%N|%r",
-    ]
+    words = ["squeue", *_cluster_option(job), "--noheader", "--array", "--states=all", f"--jobs={job.id}"]
     try:
-        printed = run_slurm_command(words)
+        printed = run_slurm_command([*words, "--format=%K|%T|%N|%r"])
     except MachineError as error:
         if "Invalid job id" in str(error):  # it has forgotten the whole job
             return {}
@@ -324,8 +293,7 @@ def _read_sacct(job: Job) -> dict[int, Task]:
     return found
 
 
-LONGEST_STARTS = 1 << 16
-"""Bytes of a record that are read, its last ones: a task that starts a thousand times writes less."""
+LONGEST_STARTS = 1 << 16  # bytes of a record that are read, its last ones: a thousand starts write less
 
 
 @dataclass(frozen=True)

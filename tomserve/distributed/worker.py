@@ -27,27 +27,18 @@ from tomserve.serving.endpoint import redact_url
 
 @dataclass(frozen=True)
 class Connection:
-    """How the model is reached; it may differ from part to part, and from session to session.
+    """How the model is reached; it may differ from part to part. None: as the evaluation was divided with."""
 
-    base_urls: addresses of servers; empty for those with which the evaluation was divided, else for one that runs on
-    this machine, else for one that is started. timeout: seconds that one request may take. concurrency: requests in
-    flight. transport: how requests are sent. hedge: seconds after which a second server is asked, too. patience:
-    seconds to wait for a server that loads. All of these are None for what the evaluation was divided with. here:
-    whether to pass over the addresses with which the evaluation was divided, and use a server of this machine. setup:
-    install vLLM first where it is missing. accept_change: go on where another server answers than before. strategies:
-    folders of the user's own ones, as the record of the parts holds their names alone.
-    """
-
-    base_urls: tuple[str, ...] = ()
-    timeout: float | None = None
+    base_urls: tuple[str, ...] = ()  # of servers; empty: those it was divided with, else one of this machine
+    timeout: float | None = None  # seconds of one request
     concurrency: int | None = None
     transport: str | None = None
-    hedge: float | None = None
-    patience: float | None = None
-    here: bool = False
-    setup: bool = False
-    accept_change: bool = False
-    strategies: tuple[str, ...] = ()
+    hedge: float | None = None  # seconds after which a second server is asked, too
+    patience: float | None = None  # seconds to wait for a server that loads
+    here: bool = False  # use a server of this machine, whatever it was divided with
+    setup: bool = False  # install vLLM first where it is missing
+    accept_change: bool = False  # go on where another server answers than before
+    strategies: tuple[str, ...] = ()  # folders of the user's own, as the record of the parts holds their names alone
 
 
 def ask_part(
@@ -59,20 +50,15 @@ def ask_part(
     stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:
-    """Ask what is left of a part, and return what was done.
+    """Ask what is left of the part of that number, from 0; parameters and errors as of `tomserve.runs.evaluation`.
 
-    folder: of the parts. number: of the part, from 0. how: how the model is reached. The other parameters are those of
-    `tomserve.runs.evaluation.evaluate`. Raises RunMismatchError where the part would be asked in another way than the
-    evaluation was divided for, MachineError where another process asks it, and as `evaluate` does.
+    Raises RunMismatchError where it would be asked in another way than the evaluation was divided for.
     """
     return evaluate(part_options(folder, Shards.read(folder), number, how), listener, drive, stop, servers)
 
 
 def part_options(folder: Path, shards: Shards, number: int, how: Connection) -> EvalOptions:
-    """The options by which a part is asked; parameters as for `ask_part`.
-
-    Raises ConfigError where there is no such part, or its folder does not hold its items.
-    """
+    """The options by which a part is asked. Raises ConfigError where there is no such part, or it lacks its items."""
     if not 0 <= number < len(shards.parts):
         raise ConfigError(f"part {number}: {folder} holds parts 0 to {len(shards.parts) - 1}")
     place = part_folder(folder, number)
@@ -130,9 +116,7 @@ def _addresses(options: ShardOptions, how: Connection) -> tuple[str, ...]:
     Raises ConfigError where a key would be sent to an address that only the record names, and where the record names
     the variable of a key: the parts may come from somebody else, who would so be sent the key.
     """
-    if how.here:
-        return ()
-    if not (how.base_urls or options.base_url):
+    if how.here or not (how.base_urls or options.base_url):
         return ()
     if options.key is not None and keys.own_key() is None:
         raise ConfigError(
