@@ -1,10 +1,6 @@
 """Activations of a model: the protocol of a backend that reads and replaces them, and the files that cache them.
 
-Layers are numbered from 1: layer 1 is the residual stream after the first block, as in ``hidden_states[1]``. Arrays
-that hold all layers keep layer l at index l - 1.
-
-A process that is killed loses the batch that it was at and nothing else: a row counts once its flag is set, and flags
-are set after the row was written.
+Layers are numbered from 1, the residual stream after the first block; arrays of all layers hold layer l at index l - 1.
 """
 
 from __future__ import annotations
@@ -30,9 +26,7 @@ Ints = NDArray[np.int64]
 class Prompt:
     """A prompt up to the token before the answer.
 
-    tokens: the ids of all its tokens, what the reply is made to begin with included. choices: for each choice of the
-    item, in the order of the item's own list (not the order in which they are shown), the token with which that choice
-    goes on from here; no two are equal.
+    choices: for each choice, in the order of the item's own list, the token with which it goes on; no two are equal.
     """
 
     tokens: tuple[int, ...]
@@ -41,24 +35,17 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How a model goes on after each of n prompts.
+    """How a model goes on after each of n prompts, of which one has at most k choices."""
 
-    logits: float32 [n, k], of the choices' tokens; k is the largest number of choices among the prompts, and what a
-    prompt does not have is NaN. top: int64 [n], the likeliest token of the whole vocabulary.
-    """
-
-    logits: Floats
-    top: Ints
+    logits: Floats  # [n, k], of the choices' tokens; NaN where a prompt has fewer
+    top: Ints  # [n], the likeliest token of the whole vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What a model holds and says at the last token of each of n prompts.
+    """What a model holds and says at the last token of each of n prompts."""
 
-    states: float32 [n, layers, width], the residual stream after every block. answers: how it goes on.
-    """
-
-    states: Floats
+    states: Floats  # [n, layers, width], the residual stream after every block
     answers: Answers
 
 
@@ -80,10 +67,9 @@ class Backend(Protocol):
         """
 
     def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
-        """Answer one prompt again, m times, each time with another state at its last token.
+        """Answer one prompt again, m times, as full runs would in which only one state at the last token differs.
 
-        layers: int64 [m], after which block the state is replaced, from 1. states: float32 [m, width], what stands
-        there instead. Each of the m answers is what a full run would give in which nothing but that state is replaced.
+        layers: int64 [m], after which block the state is replaced, from 1. states: float32 [m, width], by what.
         """
 
 
@@ -93,11 +79,9 @@ RECORD = "states.json"  # the file beside the states that says of which prompts 
 class ActivationCache:
     """The states of all prompts of a measurement, in one folder.
 
-    folder: where the files lie; created where it is missing. prompts, layers, width, choices: how many prompts and
-    layers there are, how wide a state is, and how many choices a prompt has at most. digest: of the prompts and the
-    model; files of another digest are not read, but written anew.
-
-    Raises JournalError where the folder cannot be written, ConfigError where a link stands in the place of a file.
+    choices: how many a prompt has at most. digest: of the prompts and the model; files of another one are written anew.
+    A row counts once its flag is set, so that a process that is killed loses the batch that it was at. Raises
+    JournalError where the folder cannot be written, ConfigError where a link stands in the place of a file.
     """
 
     def __init__(self, folder: Path, *, prompts: int, layers: int, width: int, choices: int, digest: str) -> None:

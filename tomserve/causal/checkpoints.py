@@ -50,22 +50,18 @@ class Checkpoint:
 
     name: str  # the model as the user named it
     place: str  # the folder of the model, or its id on the hub
-    revision: str | None
-    """The commit on the hub, or the digest that is shipped with the reference model; None for a user's folder."""
-    digest: str
-    """What tells this model from any other: its revision, or for a folder of the user's a digest of its files (see
-    `digest_of`)."""
+    revision: str | None  # the commit on the hub, or the digest of the reference model; None for a user's folder
+    digest: str  # what tells this model from any other: its revision, or `digest_of` a user's folder
     layers: int
     width: int
     heads: int
     kv_heads: int
-    vocabulary: int  # the size of the vocabulary; before it the other sizes of the model
-    parameters: int  # how many parameters the model has
-    active: int  # how many parameters one token uses, fewer in a mixture of experts
+    vocabulary: int
+    parameters: int
+    active: int  # of the parameters those that one token uses, fewer in a mixture of experts
     dtype: str  # the numbers in which the weights are stored
     cache_numbers: int  # how many numbers the keys and values of one token take in all layers
-    template: str | None = None
-    """A chat template to be used in place of the tokenizer's, from the model's preset; None for its own."""
+    template: str | None = None  # a chat template from the model's preset; None for the tokenizer's own
 
     @property
     def bytes_per_token_of_cache(self) -> int:
@@ -86,13 +82,11 @@ def require_extra() -> None:
 
 
 def resolve_model(model: str, revision: str | None = None) -> Checkpoint:
-    """The model that a name stands for.
+    """The model that a name stands for; only small files are fetched.
 
-    model: a preset (`checkpoint` is the model that is shipped), a model's id on the hub (ORG/MODEL), or the path of a
-    folder (./FOLDER). revision: a commit, branch or tag on the hub; None for the preset's own or the newest. Only small
-    files are fetched. Raises ConfigError where there is no such model or it cannot be measured (quantised, with an
-    encoder, without a chat template, an adapter without its model, weights as pickles), MachineError where the hub is
-    not reached.
+    model: a preset, an id on the hub (ORG/MODEL), or ./FOLDER. revision: a commit, branch or tag on the hub; None for
+    the preset's own or the newest. Raises ConfigError where there is no such model or it cannot be measured (quantised,
+    with an encoder, without a chat template, an adapter alone, weights as pickles), MachineError without the hub.
     """
     preset: Preset | None = None
     place = model
@@ -105,9 +99,7 @@ def resolve_model(model: str, revision: str | None = None) -> Checkpoint:
         if revision is not None:
             raise ConfigError(f"{model}: the model that comes with tomserve has no revisions; leave --revision out")
         folder = checkpoint.reference_folder()
-        return _checkpoint(
-            model, str(folder), folder, checkpoint.reference_revision(), preset
-        )  # a digest of all of its files
+        return _checkpoint(model, str(folder), folder, checkpoint.reference_revision(), preset)
     folder = Path(place).expanduser()
     if folder.is_dir():
         if revision is not None:
@@ -168,9 +160,10 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
 
 def _config(shown: str, folder: Path) -> Json:
     """The parsed config.json of a folder. Raises ConfigError where there is none, as with an adapter by itself."""
-    adapter = (folder / "adapter_config.json").is_file()
     config = read_json_object(folder / "config.json")
-    if adapter and (config is None or not _own_weights(folder)):
+    weights = weight_files(folder) + list(folder.glob("*.index.json"))
+    own = any(not path.name.startswith("adapter_") for path in weights)
+    if (folder / "adapter_config.json").is_file() and (config is None or not own):
         raise ConfigError(
             f"{shown}: it holds an adapter (LoRA) without its model; merge the two (peft: merge_and_unload, "
             "save_pretrained) and give the folder of the result"
@@ -183,16 +176,8 @@ def _config(shown: str, folder: Path) -> Json:
     return config
 
 
-def _own_weights(folder: Path) -> bool:
-    files = weight_files(folder) + list(folder.glob("*.index.json"))
-    return any(not path.name.startswith("adapter_") for path in files)
-
-
 def refuse_unsupported(shown: str, config: Json) -> None:
-    """Raise ConfigError, one line with the way out, for a model whose residual stream cannot be measured.
-
-    shown: the model's name for the message. config: its parsed config.json.
-    """
+    """Raise ConfigError for a model, by its config.json, whose residual stream cannot be measured. shown: its name."""
     method = read_section(config, "quantization_config") or read_section(text_config(config), "quantization_config")
     if method:
         kind = one_line(str(method.get("quant_method", "quantization_config")))[:40]
@@ -257,8 +242,8 @@ def _active(config: Json) -> int | None:
 def digest_of(folder: Path) -> str:
     """A digest of a model's small files and of its weights, as ``sha256:<64 hex>``.
 
-    A file of weights above a gigabyte counts by its length, its first and last mebibyte, and one of every 64 between,
-    since to read 140 gigabytes would take longer than to load them. Raises ConfigError where a file cannot be read.
+    Of a file of weights above a gigabyte samples count, since to read 140 gigabytes would take longer than to load
+    them. Raises ConfigError where a file cannot be read.
     """
 
     def parts() -> Iterator[bytes | Path]:

@@ -182,17 +182,12 @@ DTYPES = ("float32", "bfloat16", "float16")  # in which a model may be run
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What a measurement runs on; it may differ from session to session, and the manifest notes it for each.
+    """What a measurement runs on; it may differ from session to session, and the manifest notes it for each."""
 
-    device: cpu, cuda, cuda:N, or auto for all GPUs; None for what is there. dtype: of the weights, None for float32 on
-    a CPU and bfloat16 on a GPU. batch: how many prompts run at once, None for as many as the memory holds. revision:
-    of a model on the hub.
-    """
-
-    device: str | None = None
-    dtype: str | None = None
-    batch: int | None = None
-    revision: str | None = None
+    device: str | None = None  # cpu, cuda, cuda:N, or auto for all GPUs; None for what is there
+    dtype: str | None = None  # of the weights, None for float32 on a CPU and bfloat16 on a GPU
+    batch: int | None = None  # prompts that run at once, None for as many as the memory holds
+    revision: str | None = None  # of a model on the hub
 
     def __post_init__(self) -> None:
         if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,4})?|auto", self.device):
@@ -205,13 +200,12 @@ class Hardware:
 
 @dataclass(frozen=True)
 class ExperimentSetup:
-    """What is measured. checkpoint: the model. benchmark: the name of the benchmark that the cases are of. cases: all
-    of them that the settings want. left_out: how many false-belief questions make no case, by the reason."""
+    """What is measured."""
 
     checkpoint: Checkpoint
-    benchmark: str
-    cases: tuple[Case, ...]
-    left_out: Counter[str]
+    benchmark: str  # its name
+    cases: tuple[Case, ...]  # all that the settings want
+    left_out: Counter[str]  # how many false-belief questions make no case, by the reason
 
     @property
     def digest(self) -> str:
@@ -264,13 +258,12 @@ def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
 
 @dataclass(frozen=True)
 class Subject:
-    """A loaded model with what is asked of it. strategy: whose prompt asks. asked: the cases with their prompts.
-    description: what the manifest notes of the model."""
+    """A loaded model with what is asked of it."""
 
     backend: Backend
-    strategy: Strategy
+    strategy: Strategy  # whose prompt asks
     asked: PromptSet
-    description: dict[str, Any]
+    description: dict[str, Any]  # what the manifest notes of the model
 
 
 def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Subject:
@@ -336,10 +329,10 @@ NOTED = ("devices", "hardware", "dtype", "attention", "reruns")
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """A finished measurement. folder: of its run. measured: whether anything was left to do."""
+    """A finished measurement."""
 
-    folder: Path
-    measured: bool
+    folder: Path  # of its run
+    measured: bool  # whether anything was left to do
 
 
 def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, listener: MeasureListener) -> None:
@@ -440,11 +433,9 @@ def measure(
 ) -> ExperimentResult:
     """Measure what the settings say, or go on with it, and return the finished run.
 
-    place: the name or folder of the run; None for ``causal-<benchmark>-<model>``. listener: is told what happens. on:
-    the device and the like, which may differ from session to session.
-
-    Raises ConfigError for what cannot be measured (see `find_setup`, and where too few cases are eligible),
-    RunMismatchError where the folder holds another measurement, MachineError where the model cannot be loaded.
+    place: the name or folder of the run; None for ``causal-<benchmark>-<model>``. Raises ConfigError for what cannot be
+    measured (see `find_setup`, and where too few cases are eligible), RunMismatchError where the folder holds another
+    measurement, MachineError where the model cannot be loaded.
     """
     on, listener = on or Hardware(), listener or SilentMeasureListener()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -456,7 +447,8 @@ def measure(
     settings.selected_layers(found.checkpoint.layers)
     for reason, count in found.left_out.most_common():
         listener.note(f"{count:,} false-belief question{'s make' if count > 1 else ' makes'} no case: {reason}")
-    folder = run_path(str(place)) if place is not None else runs_root() / default_run(found)
+    own = default_name(f"{STUDY}-{found.benchmark}", found.checkpoint.name)
+    folder = run_path(str(place)) if place is not None else runs_root() / own
     with MeasuredRun.open(
         folder,
         study=STUDY,
@@ -481,11 +473,6 @@ def measure(
             listener.note(f"{figure.name}: {figure.text} ({figure.why})")
         run_experiment(found, subject, settings, run, listener, here)
     return ExperimentResult(folder, True)
-
-
-def default_run(found: ExperimentSetup) -> str:
-    """The name of the run where none is given."""
-    return default_name(f"{STUDY}-{found.benchmark}", found.checkpoint.name)
 
 
 def environment(on: Hardware) -> dict[str, object]:

@@ -1,22 +1,20 @@
 """Interventions on the activations of all cases, layer by layer, with the baseline answers and the probes beside
 them.
 
-The layers are taken in groups small enough that their steps fit into memory. Within a group the cases are taken one
-after another, as all the re-runs of a prompt share its prefix. What was asked is kept in parts, each the rows of some
-cases in one group, so that a measurement that was killed goes on after its last part.
+The layers are taken in groups whose steps fit into memory; within a group the cases come one after another, as all
+re-runs of a prompt share its prefix. What was asked is kept in parts, each the rows of some cases in one group, so that
+a measurement that was killed goes on after its last part.
 
-A probe learns what a person holds for true, in the words of the choice that says so, and reads which of an item's
-choices it is. (Not its place in the list: a model that is asked for the words of its answer has no need of the place,
-so that none can be read says nothing about what it knows.) The false-belief story and its true-belief twin, in both
-orders, are its items, so that neither what is really so nor where a choice stands tells what the protagonist
-believes. It is fitted on the same folds as the maps.
+A probe learns what a person holds for true, in the words of the choice that says so. (Not its place in the list: a
+model that is asked for words has no need of the place.) Its items are the false-belief story and its true-belief twin,
+in both orders, so that neither what is really so nor where a choice stands tells what the protagonist believes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -53,18 +51,14 @@ PART = 4  # so many cases make a part: what a process that is killed has to ask 
 
 @dataclass(frozen=True)
 class Interventions:
-    """What is moved: the cases and their states, by which folds, strengths and seed.
-
-    folds: int64 [n], the fold of each case. alphas: the strengths. seed: of everything random. memory: how many bytes
-    the steps of a group of layers may take.
-    """
+    """What is moved: the cases and their states, by which folds, strengths and seed."""
 
     asked: PromptSet
     states: ActivationCache
-    folds: Ints
+    folds: Ints  # [n], the fold of each case
     alphas: tuple[float, ...]
     seed: int
-    memory: int
+    memory: int  # bytes that the steps of a group of layers may take
 
     def layer_states(self, layer: int) -> LayerStates:
         """The states of all cases after that block, averaged over both orders, in float64."""
@@ -83,27 +77,18 @@ class Interventions:
         return steps(self.layer_states(layer), self.folds, self.alphas, self.seed)
 
     def groups(self, layers: Sequence[int], cells: int) -> Iterator[tuple[int, ...]]:
-        """The layers in groups whose steps fit into the memory; one layer at least.
-
-        cells: how many steps an item makes in a layer, as is known from the first.
-        """
+        """The layers in groups whose steps fit into memory, or of one. cells: steps of an item in a layer."""
         one = max(1, cells * len(self.asked.cases) * self.states.width * 4)
         size = max(1, self.memory // one)
         for start in range(0, len(layers), size):
             yield tuple(layers[start : start + size])
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """One step of a layer, with what the rows of the table say of it."""
-
-    layer: int
-    step: Step
+_Cell = tuple[int, Step]  # a step, after the layer in which it is made
 
 
 def count_cells(alphas: int, others: int = 0) -> int:
-    """How many steps an item makes in a layer. alphas: how many strengths. others: from how many other families maps
-    are carried over to it."""
+    """How many steps an item makes in a layer, at so many strengths, with the maps of so many other families."""
     with_alpha = 1 + len(CONTROLS) + 2  # the map, its controls, in sample, and replaced
     towards = 2 * alphas * (with_alpha + 3 * others)
     return towards + len([one for one in REFERENCES if one != REPLACE]) + 1  # `patch` aims at both targets
@@ -127,13 +112,14 @@ def run_interventions(
     """Move the states of all cases in these layers and ask again; yield the file of each part, as the table's rows.
 
     folder: where the parts are kept; those that are there already are not asked again. advance: told how many re-runs
-    were made, or were there. The parts begin with the rows that say how well the maps of a group fit.
+    were made, or were there. Before the parts of a group come the rows that say how well its maps fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
     others = len({case.family for case in moves.asked.cases}) - 1
     for group in moves.groups(layers, count_cells(len(moves.alphas), others)):
         name = f"layers-{group[0]:03d}-{group[-1]:03d}"
-        parts = _parts(len(moves.asked.cases))
+        cases = len(moves.asked.cases)
+        parts = [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]
         paths = [folder / f"{name}-{number:05d}.parquet" for number in range(len(parts))]
         fits = folder / f"{name}-maps.parquet"
         if not fits.exists() or not all(path.exists() for path in paths):
@@ -153,24 +139,20 @@ def run_interventions(
         yield from paths
 
 
-def _parts(cases: int) -> list[range]:
-    return [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]
-
-
 def _cells(moves: Interventions, group: Sequence[int]) -> tuple[list[_Cell], list[tuple[int, FitRow]]]:
     """The steps of a group of layers, and the fits of their maps, each with its layer."""
     cells: list[_Cell] = []
     fits: list[tuple[int, FitRow]] = []
     for layer in group:
         made, found = moves.steps(layer)
-        cells += [_Cell(layer, step) for step in made]
+        cells += [(layer, step) for step in made]
         fits += [(layer, row) for row in found]
     return cells, fits
 
 
 def _there(cells: Sequence[_Cell], number: int) -> list[_Cell]:
     """The steps that a case makes: all but those that do not apply to it, such as one without its telling."""
-    return [cell for cell in cells if np.isfinite(cell.step.delta[number, 0])]
+    return [cell for cell in cells if np.isfinite(cell[1].delta[number, 0])]
 
 
 def _intervention_rows(
@@ -178,10 +160,10 @@ def _intervention_rows(
 ) -> pl.DataFrame:
     """The rows of one case: each of its steps, in both orders."""
     case, own = moves.asked.cases[number], _there(cells, number)
-    layers = np.array([cell.layer for cell in own], np.int64)
+    layers = np.array([layer for layer, _ in own], np.int64)
     known, which = np.unique(layers, return_inverse=True)  # so that a state is read once, however often it is moved
-    deltas = np.stack([cell.step.delta[number] for cell in own]).astype(np.float32, copy=False)
-    replaces = np.array([cell.step.replaces for cell in own])
+    deltas = np.stack([step.delta[number] for _, step in own]).astype(np.float32, copy=False)
+    replaces = np.array([step.replaces for _, step in own])
     displacement = _displacement(moves, layers, deltas, replaces, number)
     frames = []
     for order in ORDERS:
@@ -202,10 +184,10 @@ def _intervention_rows(
                     "told": [FALSE] * len(own),
                     "order": [order] * len(own),
                     "layer": layers,
-                    "alpha": [cell.step.alpha for cell in own],
-                    "map": [cell.step.map for cell in own],
-                    "target": [cell.step.target for cell in own],
-                    "fitted": [cell.step.fitted for cell in own],
+                    "alpha": [step.alpha for _, step in own],
+                    "map": [step.map for _, step in own],
+                    "target": [step.target for _, step in own],
+                    "fitted": [step.fitted for _, step in own],
                     "fold": [int(moves.folds[number])] * len(own),
                     "role_before": [ROLES[before.role[0]]] * len(own),
                     "strict_before": [bool(before.strict[0])] * len(own),
@@ -238,22 +220,8 @@ def _displacement(
 
 
 def _fit_rows(found: Sequence[tuple[int, FitRow]]) -> pl.DataFrame:
-    return table_rows(
-        MAP,
-        pl.DataFrame(
-            {
-                "layer": [layer for layer, _ in found],
-                "map": [row.map for _, row in found],
-                "fitted": [row.fitted for _, row in found],
-                "fold": [row.fold for _, row in found],
-                "penalty": [row.penalty for _, row in found],
-                "error": [row.error for _, row in found],
-                "rank": [row.rank for _, row in found],
-                "gain": [row.gain for _, row in found],
-                "norm": [row.norm for _, row in found],
-            }
-        ),
-    )
+    rows = [{"layer": layer, **asdict(row)} for layer, row in found]
+    return table_rows(MAP, pl.DataFrame(rows, infer_schema_length=None))
 
 
 def table_rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
@@ -281,10 +249,8 @@ def probe_rows(
     seed: int,
     advance: Callable[[int], None] = lambda count: None,
 ) -> pl.DataFrame:
-    """The rows of all probes in these layers; none for a holder whose belief no case knows.
-
-    folds: int64 [n], the fold of each case. seed: of the shuffled labels. advance: told after every layer.
-    """
+    """The rows of all probes in these layers; none for a holder whose belief no case knows. advance: told after every
+    layer."""
     scenarios = asked.clusters
     items = [
         (number, told, order, asked.place(number, order, told))

@@ -1,17 +1,13 @@
 """Linear maps of activations with whole scenarios held out: low-rank ridge maps, the projection onto their targets,
 and linear probes.
 
-Vectors are columns where formulas are written (W x is close to y) and rows where arrays are stored: a stack of n
-states is [n, d]. No array is ever d x d.
+Vectors are columns in formulas and rows in arrays: a stack of n states is [n, d]. No array is ever d x d: all comes
+from one thin singular value decomposition of the states x and one QR decomposition of the states y, in float64.
 
-Everything comes from one thin singular value decomposition of the states x and one QR decomposition of the states y,
-in float64; what depends on the penalty has as many rows and columns as there are items, never as many as a state is
-wide.
-
-The classifier is least squares on one column for each label, with a ridge penalty and an intercept; of the labels
-that a state is offered, the one whose column is largest is the answer. The control task (Hewitt and Liang, EMNLP
-2019) gives every state the label of a state of another scenario of its fold, with what that one was offered: what a
-probe still gets right is not read out of the states, but known from how often each label is right in the other folds.
+The probe is least squares on one column for each label, with a ridge penalty and an intercept; of the labels that a
+state is offered, the one whose column is largest is the answer. Its control task (Hewitt and Liang, EMNLP 2019) gives
+every state the label of a state of another scenario of its fold: what a probe still gets right is known from how often
+each label is right, and not read out of the states.
 """
 
 from __future__ import annotations
@@ -29,15 +25,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """W = left diag(gains) right', a map of rank k from states of width d to states of width d.
+    """W = left diag(gains) right', a map of rank k from states of width d to states of width d."""
 
-    left: float64 [d, k] and right: float64 [d, k], both with orthonormal columns. gains: float64 [k], the singular
-    values, above zero, the largest first.
-    """
-
-    left: Floats
-    gains: Floats
-    right: Floats
+    left: Floats  # [d, k], orthonormal columns
+    gains: Floats  # [k], the singular values, above zero, the largest first
+    right: Floats  # [d, k], orthonormal columns
 
     @property
     def rank(self) -> int:
@@ -52,11 +44,10 @@ class Map:
         """The state z nearest to x that W takes near the target, for every strength [alphas, n, d].
 
         z = argmin |W z - target|^2 + a |z - x|^2, which is x + R diag(g / (g^2 + a)) (P' target - g * R' x) with
-        W = P diag(g) R' (Aoki and Kawahara 2025, the intervention; the closed form follows from its normal equations,
-        (W'W + a I)(z - x) = W' (target - W x), whose solution lies in the span of R). A large a leaves x where it is;
-        with a = 0 all of the target that W reaches is reached.
+        W = P diag(g) R' (Aoki and Kawahara 2025, the intervention; the closed form solves its normal equations
+        (W'W + a I)(z - x) = W' (target - W x)). A large a leaves x where it is; a = 0 reaches all that W can.
 
-        x: states [n, d]. target: where W should take them [n, d]. alphas: each at least 0.
+        x, target: [n, d]. alphas: each at least 0.
         """
         return np.asarray(x + self.displacements(x, target, alphas))
 
@@ -71,21 +62,17 @@ class Map:
 
 
 PENALTIES = 31  # how many penalties are tried, in equal ratios
-BELOW, ABOVE = 1e-6, 100.0
-"""The smallest penalty tried is the least squared singular value times BELOW, the largest the greatest times ABOVE:
-from hardly any shrinking of what varies least to hardly any map."""
-FLOOR = 1e-12
-"""No penalty is tried below this part of the greatest squared singular value: it would be lost in rounding."""
+BELOW, ABOVE = 1e-6, 100.0  # from the least squared singular value times BELOW to the greatest times ABOVE,
+FLOOR = 1e-12  # and none below this part of the greatest, where it would be lost in rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted map. map: W. penalty: the lambda that was chosen. error: with this lambda, |Y - Y^| / |Y| where each row
-    of Y^ is predicted by a W fitted without all items of its scenario; 1 is no better than a map to zero."""
+    """A fitted map."""
 
-    map: Map
-    penalty: float
-    error: float
+    map: Map  # W
+    penalty: float  # the lambda that was chosen
+    error: float  # |Y - Y^| / |Y|, each scenario predicted without itself; 1 is no better than a map to zero
 
 
 class Ridge:
@@ -94,20 +81,17 @@ class Ridge:
     W minimises |X W' - Y|^2 + lambda |W|^2 over all W, without an intercept (Hoerl and Kennard, Technometrics 12:55,
     1970). With X = U diag(s) V' that is W = Y' U diag(s / (s^2 + lambda)) V'.
 
-    The penalty is the one of a grid with the least error of leaving out one scenario at a time. Leaving out a whole
-    scenario is as cheap as leaving out an item, and is what the folds do: the items of a scenario tell nearly the same
-    story, so that an item left out alone is predicted from its siblings and lambda comes out too small. With
-    A = I - H, where H is the hat matrix X (X'X + lambda I)^-1 X', the residuals of scenario B predicted without B are
-    exactly A_BB^-1 (A Y)_B (Cook and Weisberg, "Residuals and Influence in Regression", 1982, section 3.6, for
-    deleting several rows). A is put together from positive terms only (lambda / (s^2 + lambda), and 1 where X has no
-    component), since 1 minus a diagonal of H near 1 would have no correct digit.
+    The penalty is the one of a grid with the least error of leaving out one scenario at a time, since the items of a
+    scenario tell nearly the same story, so that an item left out alone is predicted from its siblings. With A = I - H,
+    where H is the hat matrix X (X'X + lambda I)^-1 X', the residuals of scenario B predicted without B are exactly
+    A_BB^-1 (A Y)_B (Cook and Weisberg, "Residuals and Influence in Regression", 1982, section 3.6). A is put together
+    from positive terms only (lambda / (s^2 + lambda), and 1 where X has no component), since 1 minus a diagonal of H
+    near 1 would have no correct digit.
     """
 
     def __init__(self, x: Floats, clusters: ArrayLike, *, intercept: bool = False) -> None:
-        """Decompose the states.
-
-        x: [n, d], whatever n and d are to each other, of any rank. clusters: the scenario of each item [n]. intercept:
-        whether the mean is fitted without a penalty, too (for probes; a map W has none).
+        """Decompose the states x [n, d], of any rank. clusters: the scenario of each item [n]. intercept: whether the
+        mean is fitted without a penalty, too, as for probes.
 
         Raises ValueError for no items, states that are not finite, or clusters of another length.
         """
@@ -162,10 +146,8 @@ class Ridge:
         return np.asarray(self.s / (self.s**2 + penalty))
 
     def fit(self, y: Floats, penalty: float | None = None) -> Fit:
-        """The map to y, with the penalty given, or the one that is chosen.
-
-        y: [n, d]. Raises ValueError for another number of rows, or states that are not finite.
-        """
+        """The map to y [n, d], with the penalty given, or the one that is chosen. Raises ValueError for another number
+        of rows, or states that are not finite."""
         y = np.asarray(y, dtype=np.float64)
         if y.ndim != 2 or y.shape[0] != self.left.shape[0] or not np.isfinite(y).all():
             raise ValueError(f"a map is fitted to finite states [n, d] of the {self.left.shape[0]} items: {y.shape}")
@@ -184,10 +166,7 @@ class Ridge:
 
 
 def fit_map(x: Floats, y: Floats, clusters: ArrayLike, penalty: float | None = None) -> Fit:
-    """The ridge map W with W x close to y; see `Ridge`.
-
-    x, y: states [n, d]. clusters: the scenario of each [n]. penalty: lambda, chosen by leaving out scenarios if None.
-    """
+    """The ridge map W with W x close to y (states [n, d]); see `Ridge`. clusters: the scenario of each [n]."""
     return Ridge(x, clusters).fit(y, penalty)
 
 
@@ -207,13 +186,8 @@ def assign_folds(clusters: ArrayLike, k: int = 5, seed: int = 0, families: Seque
     """The fold, from 0 to k - 1, of every item [n]; the items of a scenario are all in the same fold.
 
     Scenarios are dealt in a random order, the larger ones first, each to the fold that so far has the fewest items of
-    its family, and among those the fewest items. So the folds are about equally large, each holds about the same share
-    of every family, and none is empty.
-
-    clusters: the scenario of each item [n]. k: how many folds. seed: of the order. families: the family of each item
-    [n], all one family unless given; a scenario belongs to the family of its first item.
-
-    Raises ConfigError where there are fewer scenarios than folds.
+    its family (that of its first item), and among those the fewest items. So no fold is empty, and each holds about
+    the same share of every family. Raises ConfigError where there are fewer scenarios than folds.
     """
     names, first, index = np.unique(np.asarray(clusters), return_index=True, return_inverse=True)
     if len(names) < k:
@@ -240,12 +214,9 @@ def assign_folds(clusters: ArrayLike, k: int = 5, seed: int = 0, families: Seque
 def draw_partners(clusters: ArrayLike, rng: np.random.Generator) -> Ints:
     """A random permutation that gives every item another item, which is about another scenario [n].
 
-    A random permutation in which items that got one of their own scenario exchange theirs with others at random; where
-    that does not end, the items are put in order of their scenarios and shifted by the size of the largest one.
-
-    clusters: the scenario of each item [n]. rng: what it is drawn from.
-
-    Raises ConfigError where more than half of the items are about one scenario, so that there is no such permutation.
+    Items that got one of their own scenario exchange theirs with others at random; where that does not end, the items
+    are put in order of their scenarios and shifted by the size of the largest one. Raises ConfigError where more than
+    half of the items are about one scenario, so that there is no such permutation.
     """
     _, index, sizes = np.unique(np.asarray(clusters), return_inverse=True, return_counts=True)
     n = index.size
@@ -273,17 +244,11 @@ UNSEEN = -1e300  # the score of a label that no state in training has: below tha
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a probe got right, for every state [m], from a probe that was trained without its fold.
+    """What a probe got right, for every state [m], from a probe that was trained without its fold."""
 
-    right: whether the label was read rightly, None where there is no label, and where no state in training has it, so
-    that there was nothing to learn from. shuffled: the same
-    in the control task, where the label is that of a state of another scenario. chance: the share of its fold that a
-    reader gets right who knows only how often each label was right in training, NaN where `right` is None.
-    """
-
-    right: tuple[bool | None, ...]
-    shuffled: tuple[bool | None, ...]
-    chance: Floats
+    right: tuple[bool | None, ...]  # None where there is no label, or no state in training has it
+    shuffled: tuple[bool | None, ...]  # the same in the control task
+    chance: Floats  # the share of its fold that is right by how often each label was right in training; NaN as above
 
 
 def probe(
@@ -291,18 +256,13 @@ def probe(
 ) -> ProbeResult:
     """Probe every state, by its fold's probe.
 
-    The penalty is chosen inside the training folds, by exactly leaving out one scenario at a time (see
-    `tomserve.causal.projection.Ridge`), as the one with the least squared error; the probe of the control task chooses
-    its own. States are not standardised, and there is no nonlinearity: a probe says what is there for a linear reader.
+    The penalty is chosen inside the training folds (see `Ridge`); the probe of the control task chooses its own. States
+    are not standardised, and there is no nonlinearity: a probe says what is there for a linear reader.
 
-    states: [m, d]. labels: int64 [m], whole numbers that stand for labels; a negative one stands for an unknown label,
-    and its state takes no part. folds: int64 [m]. groups: int64 [m], the scenario of each state. seed: of the control
-    task, whose labels are the same for every layer. offered: bool [m, labels], which labels each state may be given,
-    all of them unless it is told. A label that no state in training has is never given before one that some state has,
-    and no state with such a label is counted.
-
-    Raises ValueError where a scenario lies in two folds, since then nothing is held out, and where a state is not
-    offered its own label.
+    states: [m, d]. labels: [m], from 0; a negative one is unknown, and its state takes no part. folds: [m].
+    groups: [m], the scenario of each. seed: of the control task, the same for every layer. offered: bool [m,
+    labels], which labels each state may be given; None for all. Raises ValueError where a scenario lies in two
+    folds, so that nothing is held out, and where a state is not offered its own label.
     """
     known = labels >= 0
     if offered is None:

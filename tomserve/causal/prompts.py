@@ -4,9 +4,8 @@ A prompt is what `tomserve eval` would send, in the model's own chat format, fol
 to where the choices part: `{"answer":"` for most strategies, and what all choices begin with, such as "I believe the
 bowl holds ". From there each choice goes on with a token of its own.
 
-Where that is cannot be told from the texts alone, since a tokenizer may merge letters over the seam between the
-beginning and the choice. So every reply is tokenised as a whole, and the first place at which the tokens differ
-counts.
+Since a tokenizer may merge letters over that seam, every reply is tokenised as a whole, and the first place at which
+the tokens differ counts.
 """
 
 from __future__ import annotations
@@ -63,10 +62,8 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CasePrompts:
-    """The prompts of a case, by how it is told (see tomserve.causal.table.TOLD) and the order of its choices (ORDERS).
-
-    A case without a third-person twin has none for it. In every prompt, `choices` stand in the order of f's choices.
-    """
+    """The prompts of a case, by how it is told (tomserve.causal.table.TOLD) and the order of its choices (ORDERS); in
+    each, `choices` stand in the order of f's choices."""
 
     case: Case
     prompts: Mapping[tuple[str, int], Prompt]
@@ -75,11 +72,9 @@ class CasePrompts:
 def prompts_of(case: Case, strategy: Strategy, tokenizer: Tokenizer, context: int | None = None) -> CasePrompts | str:
     """The prompts of a case in all tellings and both orders of the choices, or why it is left out (one of REASONS).
 
-    context: how many tokens the model can read; the tokenizer's own limit holds besides. The prompt and one token of
-    the answer have to fit.
-
-    Raises ConfigError for a tokenizer without a chat template, a model that cannot be kept from thinking first, and a
-    strategy whose reply does not begin with the answer.
+    context: how many tokens the model can read, besides the tokenizer's own limit; the prompt and one token of the
+    answer have to fit. Raises ConfigError for a tokenizer without a chat template, a model that cannot be kept from
+    thinking first, and a strategy whose reply does not begin with the answer.
     """
     tellings = {FALSE: case.f, OWN: case.own, OWN_TWIN: case.own_twin, TWIN: case.twin}
     told = {name: item for name in TOLD if (item := tellings[name]) is not None}
@@ -101,8 +96,7 @@ def prompts_of(case: Case, strategy: Strategy, tokenizer: Tokenizer, context: in
 def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int = 0) -> Prompt | str:
     """The prompt about an item up to the token before the answer, or why there is none (one of REASONS).
 
-    order: 0 shows the choices as the item lists them, 1 in reverse; the tokens of the choices stand in the item's order
-    either way. Raises ConfigError as `prompts_of` does.
+    order: 0 shows the choices as the item lists them, 1 in reverse. Raises ConfigError as `prompts_of` does.
     """
     _refuse_several(strategy)
     shown = item.model_copy(update={"choices": item.choices[::-1]}) if order else item
@@ -117,10 +111,8 @@ def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int =
 def adapt_strategy(name: str, tokenizer: Tokenizer, overrides: Mapping[str, str] | None = None) -> Strategy:
     """The strategy of that name as it is sent to this model: without a system message where its template has none.
 
-    overrides: texts of templates that replace the strategy's own (see tomserve.prompting.Strategy).
-
-    Raises ConfigError for a strategy that does not exist, that asks several times, or whose reply does not begin with
-    the answer, and for a tokenizer without a chat template.
+    overrides: templates that replace the strategy's own. Raises ConfigError for a strategy that does not exist or asks
+    several times, and for a tokenizer without a chat template.
     """
     strategy = Strategy.load(name, system_role=_has_system_role(tokenizer), overrides=overrides)
     _refuse_several(strategy)
@@ -186,11 +178,10 @@ def _text(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
 
 
 def _replies(turn: Turn, shown: Item, strategy: Strategy) -> dict[str, str] | str:
-    """The reply that answers each of the choices, as the model would write it up to what follows the answer.
+    """The reply that answers each of the choices, as the model would write it up to what follows the answer: JSON by
+    the turn's schema without spaces, as the servers that tomserve starts make it (disable_any_whitespace).
 
-    It is JSON by the turn's schema and without spaces, as the servers that tomserve starts make every reply (see
-    tomserve.serving.command: disable_any_whitespace), whatever the demonstration looks like. What follows the answer is
-    part of it, since a choice may be the beginning of another one, which is then told apart by its end.
+    What follows is part of it, since a choice may be the beginning of another one, which is then told apart by its end.
     """
     properties = (turn.schema or {}).get("properties") or {}
     values = properties["answer"].get("enum") if next(iter(properties), None) == "answer" else None
@@ -236,16 +227,12 @@ def _split_prompt(asked: str, replies: Sequence[str], tokenizer: Tokenizer) -> P
 
 @dataclass(frozen=True)
 class PromptSet:
-    """The cases that can be asked, with their prompts.
+    """The cases that can be asked, with their prompts."""
 
-    cases: n of them. prompts: of all cases. places: int64 [n, tellings, orders], where in `prompts` a telling stands
-    (tellings as in TOLD); -1 where a case has none. left_out: how many cases cannot be asked, by the reason.
-    """
-
-    cases: tuple[Case, ...]
-    prompts: tuple[Prompt, ...]
-    places: Ints
-    left_out: Counter[str]
+    cases: tuple[Case, ...]  # [n]
+    prompts: tuple[Prompt, ...]  # of all cases
+    places: Ints  # [n, tellings, orders], where in `prompts` a telling (of TOLD) stands; -1 where a case has none
+    left_out: Counter[str]  # how many cases cannot be asked, by the reason
 
     @classmethod
     def of(cls, cases: Iterable[Case], prompts_of: Callable[[Case], CasePrompts | str]) -> PromptSet:
@@ -304,13 +291,11 @@ class PromptSet:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRoles:
-    """What n answers mean. role: int8 [n], the place in ROLES of what is answered. strict: bool [n], whether the
-    likeliest token of all begins a choice. gap: float32 [n], the logit of the true-belief choice minus that of the
-    false-belief choice."""
+    """What n answers mean."""
 
-    role: np.ndarray[tuple[int], np.dtype[np.int8]]
-    strict: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    gap: Floats
+    role: np.ndarray[tuple[int], np.dtype[np.int8]]  # the place in ROLES of what is answered
+    strict: np.ndarray[tuple[int], np.dtype[np.bool_]]  # whether the likeliest token of all begins a choice
+    gap: Floats  # the logit of the true-belief choice minus that of the false-belief choice
 
 
 def read_answers(case: Case, prompt: Prompt, answers: Answers) -> AnswerRoles:

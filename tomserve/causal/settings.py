@@ -17,8 +17,7 @@ FOLDS = 5  # into how many parts the scenarios are divided: a map moves no item 
 FEWEST = 50  # so many eligible items a measurement needs; with fewer its intervals are too wide to say anything
 REFERENCE = "reference"  # the model that is examined where nobody names one: the one that comes with tomserve
 
-ITEMS = "worlds"
-"""The benchmark whose cases are measured where nobody names one: its stories are told from everybody's place."""
+ITEMS = "worlds"  # the benchmark whose cases are measured where nobody names one
 
 STRATEGY = "vanilla"  # the strategy whose prompt asks for the answer, unless another is named
 
@@ -28,8 +27,9 @@ class Settings:
     """What is measured of which model on which cases; everything here must be the same when a run goes on."""
 
     model: str = REFERENCE  # the model: a preset, ORG/NAME on the hub, or ./FOLDER
-    items: str = ITEMS
-    """The name of a benchmark that has cases, a FILE.py that declares one, or a file of items with their versions."""
+    items: str = (
+        ITEMS  # a benchmark that has cases, a FILE.py that declares one, or a file of items with their versions
+    )
     path: Path | None = None  # the file or folder that the benchmark reads instead of its own data
     where: tuple[str, ...] = ()  # conditions on the false-belief items; empty for the benchmark's usual ones
     limit: int | None = None  # at most so many cases, whole scenarios of them
@@ -55,10 +55,7 @@ class Settings:
             raise ConfigError(f"limit is {self.limit}; expected 1 or more cases")
 
     def selected_layers(self, layers: int) -> tuple[int, ...]:
-        """The layers that are moved, in ascending order. layers: how many the model has.
-
-        Raises ConfigError for a layer that the model does not have.
-        """
+        """The layers that are moved, in ascending order, of a model of so many. Raises ConfigError for one it lacks."""
         if self.layers is None:
             return tuple(range(1, layers + 1))
         if strange := [layer for layer in self.layers if not 1 <= layer <= layers]:
@@ -80,12 +77,10 @@ class Settings:
 
 
 def layers_of(text: str) -> tuple[int, ...]:
-    """The layers that a text names.
+    """The layers that a text names. Raises ConfigError for any other text.
 
     >>> layers_of("1,4-6")
     (1, 4, 5, 6)
-
-    Raises ConfigError for any other text.
     """
     found: list[int] = []
     for part in text.split(","):
@@ -100,13 +95,7 @@ def layers_of(text: str) -> tuple[int, ...]:
 
 
 def alphas_of(text: str) -> tuple[float, ...]:
-    """The strengths that a text names.
-
-    >>> alphas_of("1e-3, 0.01")
-    (0.001, 0.01)
-
-    Raises ConfigError for any other text.
-    """
+    """The strengths that a text names, such as "1e-3, 0.01". Raises ConfigError for any other text."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:

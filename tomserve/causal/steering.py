@@ -43,19 +43,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class LayerStates:
-    """What a layer holds at the last token of every case, averaged over both orders of the choices.
+    """What a layer holds at the last token of every case, averaged over both orders of the choices: [n, d] each."""
 
-    false: x, of the false-belief item; own: y, of the story as the protagonist saw it, told to "you"; own_twin: y~, of
-    the true-belief twin told to "you"; twin: of the true-belief twin in the third person, NaN throughout where a case
-    has none; each float64 [n, d]. clusters: int64 [n], the scenario of each case. families: the family of each [n].
-    """
-
-    false: Floats
-    own: Floats
-    own_twin: Floats
-    twin: Floats
-    clusters: Ints
-    families: tuple[str, ...]
+    false: Floats  # x, of the false-belief item
+    own: Floats  # y, of the story as the protagonist saw it, told to "you"
+    own_twin: Floats  # y~, of the true-belief twin told to "you"
+    twin: Floats  # of the true-belief twin in the third person; NaN where a case has none
+    clusters: Ints  # [n], the scenario of each case
+    families: tuple[str, ...]  # [n]
 
     def target(self, name: str) -> Floats:
         """The states [n, d] at which a move aims: y~ for TO_TRUE, y for TO_FALSE."""
@@ -64,60 +59,44 @@ class LayerStates:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One move of the states of all cases.
-
-    map, target, alpha, fitted: as in the table; target is None for `no_op` and `replace_no_op`, which aim nowhere, and
-    alpha is None for references that have none. delta: float32 [n, d], what is added to the state of each case, in
-    whichever order, or what stands there instead where `replaces`; NaN throughout where the step does not apply.
-    """
+    """One move of the states of all cases; the first four fields as in the table."""
 
     map: str
-    target: str | None
-    alpha: float | None
+    target: str | None  # None for `no_op` and `replace_no_op`, which aim nowhere
+    alpha: float | None  # None for references that have none
     fitted: str
-    delta: Floats32
-    replaces: bool = False
+    delta: Floats32  # [n, d], what is added to the state of each case; NaN where the step does not apply
+    replaces: bool = False  # whether it stands there instead
 
 
 @dataclass(frozen=True, slots=True)
 class FitRow:
-    """How well a map fits where it was fitted; the columns of the table's rows of kind `map`.
-
-    fold: the fold that was left out, None where none was. penalty: None where none is chosen (identity). error: of
-    predicting each scenario without itself, relative to |y|. gain: the median singular value, NaN where the rank is 0.
-    norm: the median norm of the states x it was fitted on.
-    """
+    """How well a map fits where it was fitted; the columns of the table's rows of kind `map`."""
 
     map: str
     fitted: str
-    fold: int | None
-    penalty: float | None
-    error: float
+    fold: int | None  # that was left out
+    penalty: float | None  # None where none is chosen (identity)
+    error: float  # of predicting each scenario without itself, relative to |y|
     rank: int
-    gain: float
-    norm: float
-
-
-Moves = Callable[[str], Floats]
-"""From the name of a target to the displacements [alphas, n, d] of the items in question."""
+    gain: float  # the median singular value, NaN where the rank is 0
+    norm: float  # the median norm of the states x
 
 
 def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -> tuple[list[Step], list[FitRow]]:
     """All moves of a layer's states, and how well the maps fit.
 
-    The maps, and the means that `shifted_identity` and `mean_difference` need, are those of the cases outside of a
-    case's own fold. Each control's displacement of a case has the norm of `perspective`'s at the same alpha and target.
-    Beside them stand the references, `perspective` fitted on all cases, and the transfer from every family with at
-    least TRANSFER_LEAST cases to the cases of every other such family that are about other scenarios.
+    Maps and means are those of the cases outside of a case's own fold. Each control's displacement of a case has the
+    norm of `perspective`'s at the same alpha and target. Beside them stand the references, `perspective` fitted on all
+    cases, and the transfer from every family with at least TRANSFER_LEAST cases to the cases of every other such family
+    that are about other scenarios. folds: int64 [n] (`projection.assign_folds`).
 
-    folds: int64 [n], the fold of every case (`projection.assign_folds`). alphas: the strengths of the moves.
-
-    Raises ConfigError where more than half of the cases outside of a fold, of all, or of such a family are about one
-    scenario, so that they cannot be shuffled.
+    Raises ConfigError where more than half of the cases in training are about one scenario, so that they cannot be
+    shuffled.
     """
     made: list[Step] = []
     rows: list[FitRow] = []
-    held = [_fit_held_out(layer, folds, fold, seed) for fold in np.unique(folds)]
+    held = [_fit_with_controls(layer, folds != fold, HELD_OUT, int(fold), seed) for fold in np.unique(folds)]
     rows += [row for part in held for row in part.rows]
     for target in (TO_TRUE, TO_FALSE):
         made += _control_steps(layer, held, alphas, target, seed)
@@ -147,21 +126,15 @@ def reference_steps(layer: LayerStates) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """Maps of some cases, for other ones. name: of `fitted`. test: bool [n], what they are for. perspective, shuffled:
-    W of the pairs as they are and of pairs put together at random. random: a random map with the gains of W. means:
-    by name, that of the states x and of both targets [d], over the cases they were fitted on. rows: how they fit."""
+    """Maps of some cases, for other ones."""
 
-    name: str
-    test: Mask
-    perspective: Fit
-    shuffled: Fit
-    random: Map
-    means: dict[str, Floats]
+    name: str  # of `fitted`
+    test: Mask  # [n], the cases that they are for
+    perspective: Fit  # W of the pairs as they are
+    shuffled: Fit  # W of pairs put together at random
+    random: Map  # with the gains of W
+    means: dict[str, Floats]  # of the states x and of both targets [d], over the cases they were fitted on
     rows: list[FitRow]
-
-
-def _fit_held_out(layer: LayerStates, folds: Ints, fold: int, seed: int) -> _Fitted:
-    return _fit_with_controls(layer, folds != fold, HELD_OUT, int(fold), seed)
 
 
 def _fit_with_controls(layer: LayerStates, training: Mask, name: str, fold: int | None, seed: int) -> _Fitted:

@@ -153,14 +153,13 @@ FEW_ITEMS = 50  # with fewer eligible items nothing is said of a model's mechani
 class Outcomes:
     """What was measured of one model on one benchmark.
 
-    `arm`: model and benchmark. `items`: a row for each item with `cluster`, `family`, `eligible` (strictly) and
-    `eligible_choices` (by the choices only), in a fixed order. `answers`, `maps`, `probes`: the rows of these kinds.
-    `moves`: a row for each item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under
-    either target (`strict_true`, `strict_false`, ...; null where a target was not measured), `changed_...`, the share
-    whose answer became another one or unreadable, and `displacement_...`.
+    items: a row for each item with `cluster`, `family`, `eligible` (strictly) and `eligible_choices` (by the choices
+    only). moves: a row for each item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under
+    either target (`strict_true`, `strict_false`, ...; null where that was not measured), `changed_...`, the share whose
+    answer became another one or unreadable, and `displacement_...`.
     """
 
-    arm: Mapping[str, str]
+    arm: Mapping[str, str]  # model and benchmark
     items: pl.DataFrame
     answers: pl.DataFrame
     moves: pl.DataFrame
@@ -175,12 +174,10 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class NetEffects:
-    """Net effects of one map: values [items, cells] in [-1, 1], Flip_true minus Flip_false of each item in each cell,
-    nan where one was not measured. `cells`: (layer, alpha) of each column, in order; alpha is None where there is none.
-    """
+    """Net effects of one map: Flip_true minus Flip_false of each item in each cell."""
 
-    values: Floats
-    cells: tuple[tuple[int, float | None], ...]
+    values: Floats  # [items, cells] in [-1, 1], NaN where one was not measured
+    cells: tuple[tuple[int, float | None], ...]  # (layer, alpha) of each column, in order
 
     def at(self, layer: int) -> Floats:
         """The columns of one layer [items, alphas]."""
@@ -190,8 +187,7 @@ class NetEffects:
 def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:
     """What was measured, by model and benchmark in the order of their names; the order of the rows does not matter.
 
-    scores: the table of a measurement (tomserve.causal.table). Raises ConfigError for a table that lacks its columns,
-    has no answers to false-belief items, or holds a move twice.
+    Raises ConfigError for a table that lacks columns or answers to false-belief items, or holds a move twice.
     """
     known = set(scores.collect_schema().names())
     if absent := [name for name in SCHEMA if name not in known]:
@@ -300,10 +296,9 @@ def _moves(scores: pl.LazyFrame) -> pl.DataFrame:
 def net_effects(
     found: Outcomes, name: str, reading: str = STRICT, fitted: str | None = None, *, items: pl.DataFrame
 ) -> NetEffects:
-    """The net effects of a map on these items.
+    """The net effects of the map of that name on these items, rows of `found.items`.
 
-    found: what was measured. name: of the map. reading: of READINGS. fitted: what the map was fitted on; None for any,
-    which suits a map that is not fitted. items: rows of found.items, which give the order of the rows.
+    reading: of READINGS. fitted: what the map was fitted on; None for any, which suits a map that is not fitted.
     """
     moves = found.moves.filter(pl.col("map") == name)
     if fitted is not None:

@@ -10,11 +10,8 @@ tokens, that nothing but keys and values joins the tokens, that a block needs on
 Rather than to know this of every architecture, each model is tried on a short random prompt, and the first way counts
 that gives what full runs give.
 
-A causal model's keys and values of earlier tokens do not depend on the last token, so that a run in which only the
-last token's state is replaced needs to run only that token (as in activation patching, Meng et al. 2022, section 2,
-where the whole prompt is run). The prefix is computed once. A run borrows a view of it and gives it back untouched,
-so that nothing is copied to crop or to restore it. (`cache.crop` would do as well after runs of one row, with a
-negative number since transformers 5.)
+A causal model's keys and values of earlier tokens do not depend on the last token, so that the prefix is computed once
+(unlike in Meng et al. 2022, section 2), and a run borrows a view of it.
 """
 
 from __future__ import annotations
@@ -39,11 +36,8 @@ class Prefix:
     """What a model keeps of the first tokens of a prompt."""
 
     def __init__(self, cache: Any, length: int) -> None:
-        """Take the cache that a run over `length` tokens (batch of 1) has filled.
-
-        Raises NoPrefixError where some layer of it holds no plain keys and values of all these tokens, as layers with a
-        recurrent state do.
-        """
+        """Take the cache that a run over `length` tokens (batch of 1) has filled. Raises NoPrefixError where some layer
+        holds no plain keys and values of all these tokens, as those with a recurrent state do."""
         layers = cache.layers if isinstance(cache, DynamicCache) else ()
         if not layers or any(type(layer) is not DynamicLayer or layer.keys is None for layer in layers):
             raise NoPrefixError(f"{type(cache).__name__} holds more than keys and values")
@@ -77,12 +71,10 @@ class Prefix:
 
 
 def prefill(model: Any, tokens: Sequence[int], device: torch.device, takes: frozenset[str]) -> Prefix:
-    """Run a model over `tokens`, and keep what it keeps of them.
+    """Run a model over `tokens`, and keep their keys and values. takes: the names of the arguments of its `forward`.
 
-    takes: the names of the arguments of the model's `forward`. Every layer is made to keep all tokens, those with a
-    sliding window included, for which transformers masks what lies outside of the window. Raises NoPrefixError where
-    the model does not keep keys and values of single tokens, or takes no cache; a model that wants a cache of its own
-    kind raises an error of its own.
+    Every layer is made to keep all tokens, those with a sliding window included, whose masks transformers makes. Raises
+    NoPrefixError where the model does not keep these, or takes no cache.
     """
     if "past_key_values" not in takes:
         raise NoPrefixError(f"{type(model).__name__} takes no cache")
@@ -93,11 +85,8 @@ def prefill(model: Any, tokens: Sequence[int], device: torch.device, takes: froz
 
 
 def stacked_mask(length: int, rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """The additive attention mask [1, 1, rows, length + rows] of m last tokens side by side.
-
-    Each row sees the prefix of `length` tokens and itself, and none of the other rows: 0 where it sees, the least
-    number of the data type where it does not.
-    """
+    """The additive attention mask [1, 1, rows, length + rows] of last tokens side by side, each of which sees
+    the prefix of `length` tokens and itself."""
     least = torch.finfo(dtype).min
     own = torch.full((rows, rows), least, dtype=dtype, device=device).fill_diagonal_(0)
     return torch.cat([torch.zeros(rows, length, dtype=dtype, device=device), own], dim=1)[None, None]
@@ -114,7 +103,6 @@ class BatchPieces:
     """How many things are done at a time."""
 
     def __init__(self, most: int) -> None:
-        """Begin with at most so many at a time."""
         self.most = max(1, most)
 
     def run_each(
@@ -122,8 +110,8 @@ class BatchPieces:
     ) -> list[Result]:
         """Do things 0 to number - 1, a piece [first, last) at a time, and return what came out of each piece.
 
-        limit: how many things, from the one of that number on, may be done at a time where that is fewer than `most`.
-        Raises MachineError where the memory does not suffice for a single one.
+        limit: from the number of a thing, how many may be done at a time from there on. Raises MachineError where the
+        memory does not suffice for a single one.
         """
         results: list[Result] = []
         first = 0
@@ -172,10 +160,7 @@ class Rerunner:
     """Runs prompts of one model again with replaced states; the prefix of the last prompt is kept."""
 
     def __init__(self, model: Any, blocks: Blocks, device: torch.device, method: Method | None) -> None:
-        """Prepare to run `model`, whose inputs go to `device`.
-
-        method: how; None for the fastest way that gives what full runs give.
-        """
+        """method: how the model is run; None for the fastest way that gives what full runs give."""
         self.model, self.blocks, self.device = model, blocks, device
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.window = _window(model.config.get_text_config())

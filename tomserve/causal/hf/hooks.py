@@ -22,7 +22,6 @@ class Blocks:
     """The decoder blocks of a model, numbered from 1."""
 
     def __init__(self, model: Any) -> None:
-        """Find the blocks of `model`, a model of transformers. Raises ConfigError as `find_blocks` does."""
         self.modules = find_blocks(model)
         self._named = type(model).__name__
         self._more: tuple[Any, ...] | None = None  # what a block returns beside the residual stream: nothing known yet
@@ -34,11 +33,8 @@ class Blocks:
 
     @contextmanager
     def reading(self) -> Iterator[list[torch.Tensor]]:
-        """While this is open, a run of the model fills the list with the state [batch, width] after each block.
-
-        Those of the last token are read. The run raises ConfigError where a model has no single stream. The states are
-        copies in the data type of the model, on the device of their block, in the order of the blocks.
-        """
+        """While this is open, a run of the model fills the list with the last token's state [batch, width] after each
+        block: copies in the data type of the model. The run raises ConfigError where a model has no single stream."""
         found: list[torch.Tensor] = []
 
         def read(module: nn.Module, inputs: Any, output: Output) -> None:
@@ -52,10 +48,10 @@ class Blocks:
 
     @contextmanager
     def replacing(self, layers: Sequence[int], states: torch.Tensor, *, stacked: bool) -> Iterator[None]:
-        """While this is open, the state of row i after block layers[i] is states[i] instead of what the block says.
+        """While this is open, the state of row i after block layers[i] is states[i] [width] instead of the block's.
 
-        layers: m numbers of blocks, from 1. states: [m, width]. stacked: whether the rows are m tokens of one sequence
-        [1, m, width]; otherwise they are m sequences, and their last tokens are meant [m, tokens, width].
+        layers: m numbers from 1. stacked: whether the rows are m tokens of one sequence [1, m, width], rather than the
+        last tokens of m sequences [m, tokens, width].
         """
         rows: dict[int, list[int]] = {}
         for row, layer in enumerate(layers):
@@ -68,11 +64,8 @@ class Blocks:
 
     @contextmanager
     def skipping(self, number: int) -> Iterator[None]:
-        """While this is open, the first `number` blocks hand on what they get without computing anything.
-
-        What they would have computed must not be needed: their states are replaced. A block is skipped by another
-        `forward`, since its hooks have to run.
-        """
+        """While this is open, the first `number` blocks hand on what they get without computing anything: by another
+        `forward`, since their hooks have to run."""
         if self._more is None:
             number = 0  # how the blocks of this model answer was not seen yet
         with ExitStack() as stack:
@@ -82,7 +75,6 @@ class Blocks:
             yield
 
     def _note(self, output: Output) -> None:
-        """Keep the form in which the blocks of this model answer. Raises ConfigError for one that is not known here."""
         if self._more is None:
             shape = list(hidden_of(output).shape)
             if len(shape) != 3:
@@ -100,8 +92,7 @@ class Blocks:
 def find_blocks(model: Any) -> nn.ModuleList:
     """The decoder blocks: the one list of modules that is as long as the configuration says, and lies in no other one.
 
-    model: a model of transformers; of one that takes pictures too, the language model counts. Raises ConfigError where
-    there is no such list, or several.
+    Raises ConfigError where there is no such list, or several.
     """
     number = int(model.config.get_text_config().num_hidden_layers)
     fitting = {

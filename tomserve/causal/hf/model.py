@@ -4,10 +4,8 @@ In bfloat16 logits near 20 lie 1/8 apart, so that choices tie which are not equa
 the vocabulary is one of several. The last matrix is therefore multiplied in float32, a slice of the vocabulary at a
 time.
 
-On GPUs torch may multiply them in TF32, which keeps 10 bits of each number: where
-`torch.set_float32_matmul_precision` was called in a notebook, or where TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is set, as it
-is in images that GPU vendors make. A model that is said to be run in float32 would then not be, and neither would the
-logits of one in half precision.
+On GPUs torch may multiply matrices in TF32, which keeps 10 bits of each number, where somebody has said so by
+`torch.set_float32_matmul_precision` or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE; so that is switched off meanwhile.
 """
 
 from __future__ import annotations
@@ -37,11 +35,8 @@ SLICE = 1 << 14  # how many rows of the matrix are in memory as float32 at a tim
 
 
 def use_float32_logits(model: Any) -> bool:
-    """Compute the model's logits in float32 from now on, and tell whether that could be done.
-
-    model: a model of transformers, whose last matrix is a plain linear layer; one that is spread over processes by
-    tensor parallelism stays as it is. What the model does to its logits afterwards (caps, factors) still applies.
-    """
+    """Compute the model's logits in float32 from now on, and tell whether that could be done: where the last matrix is
+    a plain linear layer, not spread over processes. Caps and factors of the logits still apply."""
     head = model.get_output_embeddings()
     if head.weight.dtype == torch.float32:
         return True
@@ -105,10 +100,9 @@ class HfBackend:
     ) -> None:
         """Take a loaded model, and find out by trying how it can be run again.
 
-        name, digest, revision: what it is, for the record. batch: how many prompts are run at a time; by default a
-        number that suits the device. Both it and the number of replaced states are halved where memory runs out.
-        method: how prompts are run again; None for the fastest way that this model was seen to allow. Raises
-        ConfigError where the model has no single list of blocks, ValueError for a batch below 1.
+        name, digest, revision: what it is, for the record. batch: prompts that run at a time, None for what suits the
+        device; it is halved where memory runs out. method: how prompts are run again; None for the fastest way that
+        works. Raises ConfigError where the model has no single list of blocks, ValueError for a batch below 1.
         """
         if batch is not None and batch < 1:
             raise ValueError(f"expected a batch of 1 or more prompts, got {batch}")
@@ -151,13 +145,11 @@ class HfBackend:
         return self._again.method
 
     def rerun_by(self, method: Method) -> None:
-        """Run prompts again in this way from now on, and forget the prefix that is kept: for benches that compare
-        them."""
+        """Run prompts again in this way from now on: for benches."""
         self._again.choose(method)
 
     def rows_at_once(self, most: int | None) -> None:
-        """Run at most so many replaced states at a time from now on, None for a number that suits the device: for
-        benches."""
+        """Run at most so many replaced states at a time, None for what suits the device: for benches."""
         self._rows = BatchPieces(most or (ROWS_GPU if self._gpu else ROWS_CPU))
 
     def describe(self) -> dict[str, Any]:
@@ -223,11 +215,9 @@ class HfBackend:
     def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
         """Answer one prompt again, m times, each time with another state at its last token.
 
-        layers: int64 [m], after which block the state is replaced, from 1. states: float32 [m, width]. The rows may
-        have different layers; they are run in the order of their layers, so that lower blocks are computed only for the
-        rows that need them. Raises ValueError for arrays of another shape, for a layer that there is not, for states
-        that are not finite, and for a prompt as `run` does; MachineError where the memory does not suffice for one
-        state.
+        layers: int64 [m], after which block the state is replaced, from 1; rows are run in their order, so that lower
+        blocks are computed only where needed. states: float32 [m, width]. Raises ValueError for anything else, states
+        that are not finite included, and MachineError where the memory does not suffice for one state.
         """
         self._check(prompt)
         layers, states = np.asarray(layers), np.asarray(states, dtype=np.float32)
@@ -320,10 +310,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True, slots=True)
 class LoadedCheckpoint:
-    """A model that is ready to be measured.
-
-    backend: its inside. tokenizer: that of transformers, with the chat template.
-    """
+    """A model that is ready to be measured, with the tokenizer of transformers and its chat template."""
 
     backend: HfBackend
     tokenizer: Any
@@ -340,11 +327,10 @@ def load_checkpoint(
 ) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
-    checkpoint: which. device: "cpu", "cuda" or "cuda:N"; by default a GPU where torch sees one. dtype: float32,
-    bfloat16 or float16; by default float32 on a CPU and bfloat16 on a GPU. device_map: as transformers takes it, for
-    models that one GPU cannot hold; "auto" by default where that is so and there are several. batch: how many prompts
-    are run at a time. revision: another one than the checkpoint's. Under torchrun the model is split over all processes
-    (see the module). Raises ConfigError where the files cannot be loaded, MachineError where the device is not there,
+    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for float32 on a CPU and
+    bfloat16 on a GPU. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
+    batch: how many prompts are run at a time. revision: another one than the checkpoint's. Under torchrun the model is
+    split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the device or
     accelerate is missing, or the memory does not suffice.
     """
     if revision is not None and Path(checkpoint.place).is_dir():
