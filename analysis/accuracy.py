@@ -39,7 +39,11 @@ class Metrics:
 
     def first(self, rows: pl.DataFrame) -> None:
         """Add the sums of a file's rows."""
-        names = [name for name, kind in rows.schema.items() if name.startswith(BEGINNING) and _countable(kind)]
+        names = [
+            name
+            for name, kind in rows.schema.items()
+            if name.startswith(BEGINNING) and (kind.is_numeric() or kind == pl.Boolean)
+        ]
         if names:
             rows = rows.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in names)
             sums = [pl.col(name).sum() for name in names]
@@ -52,11 +56,9 @@ class Metrics:
 
     def table(self) -> pl.DataFrame:
         """A row for each model, strategy and metric: total, answers (replies with a value), mean, ci_low, ci_high,
-        clusters; neither rows nor columns where there is no metric.
-
-        Every column of numbers or of true and false that begins with metric_ is a metric. The mean is over answers,
-        with the 95% interval of stats.clustered.clustered_mean; bounds are null where they are undefined.
-        """
+        clusters; neither rows nor columns where there is no metric. Every column of numbers or of true and false that
+        begins with metric_ is a metric. The mean is over answers, with the 95% interval of
+        stats.clustered.clustered_mean; bounds are null where they are undefined."""
         if not self._sums:
             return pl.DataFrame()
         keys = ["model", "strategy", "cluster"]
@@ -72,10 +74,6 @@ class Metrics:
                 row = {"model": model, "strategy": strategy, "metric": name, **counts, **found}
                 records.append({**row, "clusters": known.height})
         return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
-
-
-def _countable(kind: pl.DataType) -> bool:
-    return kind.is_numeric() or kind == pl.Boolean
 
 
 SAMPLES = "samples"  # the name of the table
@@ -143,9 +141,7 @@ WAYS = ("recommended", baselines.EFFECTIVE, "published")  # the ways to count
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """The tables by name: `accuracy`, and unless intervals are published ones `prompting_effects` where vanilla was
     asked too, `metrics` where the benchmark computes some, and `samples` where each question was asked several times.
-
-    scores: a score table. intervals: one of WAYS. Raises ConfigError for a table that lacks a column.
-    """
+    scores: a score table. intervals: one of WAYS. Raises ConfigError for a table that lacks a column."""
     rows = file_rows(scores)
     return count_tables(lambda: [rows], baselines.RuleKinds.of(scores), intervals)
 

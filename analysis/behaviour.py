@@ -9,10 +9,10 @@ with intervals over clusters; *published* has raw shares as the framework's sour
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -46,61 +46,27 @@ from tomserve.studies.texts import Texts
 TEXTS = Texts(__file__)
 
 
-@dataclass(frozen=True)
-class QuotedFigure:
-    """One printed figure. part: of which questions. measure: what is counted. accuracy: from 0 to 1. source: where it
-    is printed. remark: in what it differs from what a model is asked here."""
-
-    benchmark: str
-    part: str
-    measure: str
-    accuracy: float
-    source: str
-    remark: str = ""
-
-    @property
-    def said(self) -> str:
-        """The source, marked as quoted."""
-        return f"quoted from {self.source}" + (f" ({self.remark})" if self.remark else "")
+def human_figures(benchmarks: Iterable[str]) -> pl.DataFrame:
+    """The table `human_figures`: the printed figures of these benchmarks, as behaviour.yaml has them."""
+    columns = ("part", "measure", "quoted", "source", "remark")
+    printed: dict[str, list[list[Any]]] = TEXTS.section("human_figures")
+    return pl.DataFrame(
+        [
+            {"benchmark": name, **dict(zip(columns, cells, strict=True))}
+            for name, figures in printed.items()
+            if name in benchmarks
+            for cells in figures
+        ]
+    )
 
 
-WHOLE, QUESTIONS = "all", "questions"
-
-_DYNTOM = "the results table in README.md of github.com/GAIR-NLP/DynToM"
-_MMTOM = "the leaderboard at chuanyangjin.com/mmtom-qa-leaderboard"
-_SEEN = "people saw the videos as well as the text"
-_UNEQUAL = "the average is the authors'"
-
-# The printed figures. A benchmark whose authors' figure could not be read in a public source has none.
-HUMAN_FIGURES = (
-    QuotedFigure("dyntom", WHOLE, QUESTIONS, 0.777, _DYNTOM, _UNEQUAL),
-    *(
-        QuotedFigure("dyntom", f"{dimension}, {task}", QUESTIONS, share, _DYNTOM)
-        for dimension, shares in (
-            ("belief", (0.838, 0.776)),
-            ("emotion", (0.895, 0.787)),
-            ("intention", (0.790, 0.738)),
-            ("action", (0.767, 0.763)),
-        )
-        for task, share in zip(("understanding", "transformation"), shares, strict=True)
-    ),
-    QuotedFigure("fantom", WHOLE, "sets of questions that are all right", 0.875, "Kim et al. (2023), FANToM"),
-    QuotedFigure("mmtom", "belief", QUESTIONS, 0.975, _MMTOM, _SEEN),
-    QuotedFigure("mmtom", "goal", QUESTIONS, 0.885, _MMTOM, _SEEN),
-    QuotedFigure("mmtom", WHOLE, QUESTIONS, 0.930, _MMTOM, _SEEN),
-)
-
-
-def figure_of(benchmark: str) -> QuotedFigure | None:
-    """The printed share of all questions that people have right; None where there is none that counts questions."""
-    whole = (benchmark, WHOLE, QUESTIONS)
-    return next((one for one in HUMAN_FIGURES if (one.benchmark, one.part, one.measure) == whole), None)
-
-
-def human_figures(benchmarks: set[str]) -> pl.DataFrame:
-    """The table `human_figures`: the printed figures of these benchmarks."""
-    rows = [asdict(one) for one in HUMAN_FIGURES if one.benchmark in benchmarks]
-    return pl.DataFrame(rows).rename({"accuracy": "quoted"}, strict=False)
+def of_people(benchmark: str) -> Record:
+    """The printed share of all questions that people have right, and where; None where no figure counts questions."""
+    for row in human_figures([benchmark]).to_dicts():
+        if (row["part"], row["measure"]) == ("all", "questions"):
+            said = f"quoted from {row['source']}" + (f" ({row['remark']})" if row["remark"] else "")
+            return {"human": row["quoted"], "human_source": said}
+    return {"human": None, "human_source": None}
 
 
 CONSTANT = "constant"  # the kind of rules that give one sort of answer, whatever the story tells
@@ -123,9 +89,7 @@ def by_benchmark(found: TaskRows) -> Iterator[Record]:
         ):
             key: Record = {"model": model, "strategy": strategy, "benchmark": benchmark}
             record, mean = _benchmark(part, found.kinds)
-            human = figure_of(str(benchmark))
-            quoted = {"human": human and human.accuracy, "human_source": human and human.said}
-            parts.append(({**key, **record, **quoted}, mean))
+            parts.append(({**key, **record, **of_people(str(benchmark))}, mean))
         yield from (record for record, _ in parts)
         means = [mean for _, mean in parts if mean is not None]
         if len(means) > 1 and len(means) == len(parts):
@@ -248,15 +212,11 @@ def _cell(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Rec
     if intervals == "published":
         return {**record, "unread": found["unread"]}
     for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-        record[name] = None if chance is None else _drop_nan(correct_for_chance(float(found[share]), chance))
+        record[name] = None if chance is None else finite_or_none(correct_for_chance(float(found[share]), chance))
     best: dict[str, float] = {}
     for rule in baselines.count_rules(part, kinds):
         best.setdefault(CONSTANT if rule["kind"] == CONSTANT else "surface", rule["accuracy"])
     return {**record, CONSTANT: best.get(CONSTANT), "surface": best.get("surface"), "unread": found["unread"]}
-
-
-def _drop_nan(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def published_table() -> pl.DataFrame:
@@ -379,20 +339,15 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
     signs = [side_of(row.get("over_low"), row.get("over_high")) for row in single]
     verdict, tone = "It cannot be told", OPEN
     if signs and all(one == 1 for one in signs):
-        verdict, tone = "Yes, in every benchmark" if _several(single) else "Yes", GOOD
+        verdict, tone = "Yes, in every benchmark" if len({row["benchmark"] for row in single}) > 1 else "Yes", GOOD
     elif signs and all(one == -1 for one in signs):
         verdict, tone = "No: less than the best of them", BAD
     elif 1 in signs:
         verdict = "Not in every benchmark or with every strategy"
     elif signs and all(one is not None for one in signs):
         verdict, tone = "Not shown", OPEN
-    remark = TEXTS["verdict"]
-    card = Card(QUESTION, verdict, tone, tuple(_grounds(single)), remark)
+    card = Card(QUESTION, verdict, tone, tuple(_grounds(single)), TEXTS["verdict"])
     return Verdict(model, tuple(lines), (card,))
-
-
-def _several(rows: Sequence[Row]) -> bool:
-    return len({row["benchmark"] for row in rows}) > 1
 
 
 def _clause(row: Row) -> str:
@@ -485,9 +440,7 @@ def _greater(row: Row, *names: str) -> float | None:
 
 def _correct_for_chance(share: float | None, row: Row) -> float | None:
     chance = finite_or_none(row.get("chance"))
-    if share is None or chance is None or chance >= 1:
-        return None
-    return min(1.0, max(0.0, (share - chance) / (1 - chance)))
+    return None if share is None or chance is None else finite_or_none(correct_for_chance(share, chance))
 
 
 STUDY = Study(

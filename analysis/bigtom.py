@@ -47,8 +47,7 @@ DESIRE = "backward_desire"  # the task that is not usable, and on which no verdi
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether both beliefs of a template are followed, what
-    a false belief costs, and whether step-by-step reasoning helps.
-    """
+    a false belief costs, and whether step-by-step reasoning helps."""
     return model_verdicts(tables, context, lambda own: (*_both(own), *_harder(own)), "condition", PLAIN)
 
 
@@ -91,8 +90,9 @@ def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     if not grounds:
         return
     verdict, tone = _BOTH.get(frozenset(places), ("It depends on the task or the strategy", OPEN))
-    remark = TEXTS["both"]
-    yield Card("Are the true and the false belief of a template both followed?", verdict, tone, tuple(grounds), remark)
+    yield Card(
+        "Are the true and the false belief of a template both followed?", verdict, tone, tuple(grounds), TEXTS["both"]
+    )
 
 
 # The verdict by the signs of all differences, false minus true
@@ -113,8 +113,7 @@ def _harder(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     signs = [sign(row) for row in frame.iter_rows(named=True)]
     grounds = tuple((_task(row), f"{points(row)}.") for row in frame.iter_rows(named=True))
     verdict, tone = _HARDER.get(frozenset(signs), ("It depends on the task or the strategy", OPEN))
-    remark = TEXTS["harder"]
-    yield Card("Are false beliefs harder than true ones?", verdict, tone, grounds, remark)
+    yield Card("Are false beliefs harder than true ones?", verdict, tone, grounds, TEXTS["harder"])
 
 
 # The columns that the tables need besides those of every score table, with their types
@@ -264,15 +263,11 @@ def _conditions_figure(tables: Tables, chance: Mapping[str, float]) -> Figure:
 
 def _joint_figure(tables: Tables) -> Figure:
     rows = rows_of(tables, "joint", "model strategy task init_belief joint joint_low joint_high chance")
-    axis = Axis("share of templates", (0, 1), _guesses)
+    axis = Axis("share of templates", (0, 1), lambda part: [Line(0.25, "two guesses 0.25", (5, 3))])
     named = [
         {**row, "named": _task_name(row)} for row in sorted(rows, key=lambda row: (row["init_belief"], row["task"]))
     ]
     return small_multiples(JOINT, named, ("named", "strategy", "joint", "joint_low", "joint_high"), axis)
-
-
-def _guesses(part: str) -> Sequence[Line]:
-    return [Line(0.25, "two guesses 0.25", (5, 3))]
 
 
 def _task_name(row: Row) -> str:

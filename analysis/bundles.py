@@ -146,10 +146,7 @@ def _one_in(chance: Any) -> str:
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: how many bundles each strategy solves, beside the simple rule that solves most, and what the
-    others miss.
-
-    tables: by name. context: not used, as chance stands in the tables.
-    """
+    others miss. tables: by name. context: not used, as chance stands in the tables."""
     found = []
     for model in tables["all"]["model"].unique(maintain_order=True):
         own = tables["all"].filter(model=model)
@@ -190,8 +187,7 @@ def _whole(own: pl.DataFrame, classes: pl.DataFrame) -> Card:
         "below": ("Fewer than by a simple rule", BAD),
         "alike": ("Not shown: a simple rule solves as many, as far as can be seen", OPEN),
     }[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)  # fmt: skip
-    remark = TEXTS["whole"]
-    return Card("Are whole bundles solved?", verdict, tone, tuple(grounds), remark)
+    return Card("Are whole bundles solved?", verdict, tone, tuple(grounds), TEXTS["whole"])
 
 
 def _misses(frame: pl.DataFrame) -> Iterator[Card]:
@@ -211,8 +207,7 @@ def _misses(frame: pl.DataFrame) -> Iterator[Card]:
         "only_controls_missed": "Mostly controls alone: reality and true beliefs",
         "both_missed": "Mostly false beliefs and controls both",
     }[most.pop()] if len(most) == 1 else "It depends on the strategy"  # fmt: skip
-    remark = TEXTS["misses"]
-    yield Card("What do the unsolved bundles miss?", verdict, OPEN, tuple(grounds), remark)
+    yield Card("What do the unsolved bundles miss?", verdict, OPEN, tuple(grounds), TEXTS["misses"])
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:

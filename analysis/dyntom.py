@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.reporting.html.charts import Axis, chance_lines, draw_figure, rows_of, small_multiples
+from tomserve.stats.accuracy import correct_for_chance
 from tomserve.studies import Excerpt, Figure, Study, baselines
 from tomserve.studies.contrasts import Record, matched_contrast, prompting_effects, share
 from tomserve.studies.presentation import (
@@ -38,8 +39,7 @@ TEXTS = Texts(__file__)
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether changes are told by more than their words,
-    and whether step-by-step reasoning helps.
-    """
+    and whether step-by-step reasoning helps."""
     return model_verdicts(tables, context, _follows, "form")
 
 
@@ -69,8 +69,7 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     if not grounds:
         return
     verdict, tone = _ANSWERS[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)
-    remark = TEXTS["follows"]
-    yield Card("Is a change of mind followed?", verdict, tone, tuple(grounds), remark)
+    yield Card("Is a change of mind followed?", verdict, tone, tuple(grounds), TEXTS["follows"])
 
 
 STATES = ("belief", "emotion", "intention", "action")
@@ -137,11 +136,6 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             "prompting_effects": _prompting_effects(rows),
         }
     return {**frames_of(made), "published_states": published_states()}
-
-
-def correct_for_chance(accuracy: float, chance: float) -> float:
-    """What is above chance, as a share of what could be: from 0 to 1."""
-    return min(1.0, max(0.0, (accuracy - chance) / (1 - chance)))
 
 
 def _consistency(rows: pl.DataFrame) -> Iterator[Record]:

@@ -38,31 +38,6 @@ from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)
 
-# What people had right, as the repository's tables of results print it (task_results.png, ability_results.png); of
-# the second table the printed average of people, .861, is not the mean of the printed row, .859
-HUMAN = {
-    **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
-    **{"ambiguous_story": 0.950, "hinting": 0.971, "strange_story": 0.892, "faux_pas_recognition": 0.804},
-    **{"emotion": 0.864, "desire": 0.782, "intention": 0.904, "knowledge": 0.822, "belief": 0.893},
-    **{"non_literal_communication": 0.890, "mean of the tasks": 0.854, "mean of the dimensions": 0.861},
-}
-
-# The same of GPT-4-1106 without reasoning, by language
-GPT4 = {
-    "zh": {
-        **{"unexpected_outcome": 0.767, "scalar_implicature": 0.480, "persuasion_story": 0.610, "false_belief": 0.908},
-        **{"ambiguous_story": 0.830, "hinting": 0.883, "strange_story": 0.762, "faux_pas_recognition": 0.786},
-        **{"emotion": 0.759, "desire": 0.675, "intention": 0.778, "knowledge": 0.576, "belief": 0.841},
-        **{"non_literal_communication": 0.728, "mean of the tasks": 0.753, "mean of the dimensions": 0.726},
-    },
-    "en": {
-        **{"unexpected_outcome": 0.710, "scalar_implicature": 0.490, "persuasion_story": 0.650, "false_belief": 0.882},
-        **{"ambiguous_story": 0.775, "hinting": 0.825, "strange_story": 0.840, "faux_pas_recognition": 0.750},
-        **{"emotion": 0.757, "desire": 0.697, "intention": 0.847, "knowledge": 0.521, "belief": 0.828},
-        **{"non_literal_communication": 0.840, "mean of the tasks": 0.740, "mean of the dimensions": 0.748},
-    },
-}
-
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("language", "task", "part", "dimension", "ability", "fault"), pl.String),
     **{"options": pl.Int64, "metric_official_correct": pl.Boolean, "metric_official_guessed": pl.Float64},
@@ -87,7 +62,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     made: dict[str, Iterable[Record]] = {
         "accuracy": shares(rows, (), language=False),
         "by_language": shares(rows, ()),
-        "tasks": [*tasks, *_means([one for one in tasks if one["task"] in HUMAN], "task")],
+        "tasks": [*tasks, *_means([one for one in tasks if one["task"] in TEXTS.section("printed")["people"]], "task")],
         "dimensions": [*dimensions, *_means(dimensions, "dimension")],
         "abilities": shares(rows, ("dimension", "ability")),
         baselines.TABLE: baselines.records_by(rows, kinds, "language"),
@@ -112,8 +87,9 @@ def _shares(
 
 
 def _quoted_columns(record: Mapping[str, Any], key: str) -> Record:
-    name, printed = record[key], GPT4.get(record["language"], {})
-    return {"human_quoted": HUMAN.get(name), "gpt_4_1106_quoted": printed.get(name)}
+    name, printed = record[key], TEXTS.section("printed")
+    gpt = printed.get(record["language"], {})
+    return {"human_quoted": printed["people"].get(name), "gpt_4_1106_quoted": gpt.get(name)}
 
 
 def _means(records: Sequence[Record], key: str) -> Iterator[Record]:
@@ -180,8 +156,7 @@ def summary(tables: Tables) -> list[Excerpt]:
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether Chinese questions are right as often as
-    English ones, and whether step-by-step reasoning helps (a vote is no reasoning).
-    """
+    English ones, and whether step-by-step reasoning helps (a vote is no reasoning)."""
     return model_verdicts(tables, context, _language_card, "language", (BASELINE, DIRECT, VOTE))
 
 
@@ -197,8 +172,7 @@ def _language_card(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         frozenset({-1}): ("English has more right", BAD),
     }.get(frozenset(signs), ("It depends on the strategy", OPEN))
     grounds = tuple((readable_name(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
-    remark = TEXTS["language_card"]
-    yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, remark)
+    yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, TEXTS["language_card"])
 
 
 STUDY = Study(

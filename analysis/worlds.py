@@ -38,8 +38,7 @@ TEXTS = Texts(__file__)
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model: its shares beside chance and the best rule, whether a belief is followed where it is false, and
-    whether step-by-step reasoning helps.
-    """
+    whether step-by-step reasoning helps."""
     return model_verdicts(tables, context, _follows, "family")
 
 
@@ -69,8 +68,7 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         verdict, tone = "Yes, even more often than where the belief is true", GOOD
     elif any(signs):
         verdict = "It depends on the strategy"
-    remark = TEXTS["follows"]
-    yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), remark)
+    yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), TEXTS["follows"])
 
 
 # The factors of the design that the tables need, with their types
@@ -117,12 +115,10 @@ def _false_minus_true(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def pair_tellings(rows: pl.DataFrame) -> pl.DataFrame:
-    """Questions in two tellings of a world, in one of which the person believes falsely and in the other truly.
-
-    rows: prepared rows. The two have the same number in the world and ask the same of the same person, and their right
+    """Questions in two tellings of a world, in one of which the person believes falsely and in the other truly. rows:
+    prepared rows. The two have the same number in the world and ask the same of the same person, and their right
     answers differ; each question is in one pair at most. `correct` is that of the false belief, `control` that of the
-    true one.
-    """
+    true one."""
     keys = ["model", "strategy", "cluster", "number", "kind", "asked", "task"]
     numbered = rows.with_columns(number=pl.col("item").str.split("/").list.last())
     false, true = (numbered.filter(condition=name).unique(keys, keep="first", maintain_order=True) for name in TWO)

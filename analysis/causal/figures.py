@@ -60,12 +60,10 @@ def lines(
     *,
     least: int = 300,
 ) -> Spec:
-    """A chart of lines over layers; whatever lies beyond the axis is drawn at its end.
-
-    marks: the values. series: their names in the order of the legend; the first is drawn thick and with its interval as
-    a band, the others thin. domain: the ends of the axis. axis: its title. at: where a line of reference lies.
-    least: how wide it is at least, in pixels.
-    """
+    """A chart of lines over layers; whatever lies beyond the axis is drawn at its end. marks: the values. series: their
+    names in the order of the legend; the first is drawn thick and with its interval as a band, the others thin. domain:
+    the ends of the axis. axis: its title. at: where a line of reference lies. least: how wide it is at least, in
+    pixels."""
     low, high = domain
     data = [
         {

@@ -109,12 +109,9 @@ FEW_SCENARIOS = 8  # with fewer scenarios they cannot be halved into a part that
 class CellEffect:
     """What `cell_effect` finds, each with its 95% interval: the net effect, that of each control, that of the control
     that is the largest in the map's best cell, and what the map has over the largest control where that is most.
-
     `largest`: the control that was the largest most often, NOTHING where none was above 0. `layer`, `alpha`, `share`:
     the cell that was chosen most often, and in which share of the splits. `where`: the cell that was chosen most often
-    for `adjusted`. `items`: how many were counted; those that
-    lack a cell are not.
-    """
+    for `adjusted`. `items`: how many were counted; those that lack a cell are not."""
 
     net: Interval
     controls: Mapping[str, Interval]
@@ -131,12 +128,10 @@ class CellEffect:
 def cell_effect(
     own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints, *, draws: int = DRAWS, splits: int = 20
 ) -> CellEffect | None:
-    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection.
-
-    own: of the map. controls: by name, of the same items. scenarios: of each item [items]. draws: of the bootstrap.
-    splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not
-    measured in exactly the cells of the map: without it, what the map has over the largest control looks larger.
-    """
+    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection. own: of the
+    map. controls: by name, of the same items. scenarios: of each item [items]. draws: of the bootstrap. splits: into
+    halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not measured in
+    exactly the cells of the map: without it, what the map has over the largest control looks larger."""
     if t.find_incomplete(own, controls):
         return None
     kept = t.find_complete(own, *controls.values())
@@ -154,13 +149,11 @@ def cell_effect(
 
 def over_cells(own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints) -> dict[str, float | None]:
     """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
-
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
     nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
     cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what
     the largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes
-    to by itself.
-    """
+    to by itself."""
     tested = {} if t.find_incomplete(own, controls) else controls
     kept = t.find_complete(own, *tested.values())
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
@@ -186,12 +179,10 @@ REPRODUCED = 0.8  # a control reproduces NetEffect where it reaches this share o
 
 
 def published_effects(found: t.Outcomes) -> t.Record:
-    """NetEffect of the source and the control that comes closest to it, by the same measure.
-
-    The map is fitted on all items, those included on which it is tried; an answer is the likeliest choice, whatever the
-    likeliest token is; the largest value over all layers and all alpha in WINDOW is reported. A control has its own
-    largest value; it is fitted without the item, since only the map itself is measured in-sample.
-    """
+    """NetEffect of the source and the control that comes closest to it, by the same measure. The map is fitted on all
+    items, those included on which it is tried; an answer is the likeliest choice, whatever the likeliest token is; the
+    largest value over all layers and all alpha in WINDOW is reported. A control has its own largest value; it is fitted
+    without the item, since only the map itself is measured in-sample."""
     items = found.select(t.CHOICES)
     own = _largest(t.net_effects(found, t.PPT, t.CHOICES, t.IN_SAMPLE, items=items))
     if own is None:
@@ -436,9 +427,8 @@ ALL = "all"  # all tellings whose states were probed: the false-belief story and
 
 def probes(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `probes`: accuracy with the labels as they are and with shuffled ones, by layer, holder and telling.
-
-    Selectivity is the mean over items of right with true labels minus right with shuffled ones (Hewitt and Liang,
-    EMNLP 2019), with a t interval over scenarios."""
+    Selectivity is the mean over items of right with true labels minus right with shuffled ones (Hewitt and Liang, EMNLP
+    2019), with a t interval over scenarios."""
     key = ["probe", "layer", "told", "item"]
     true = pl.col("labels") == t.TRUE_LABELS
     rows = found.probes.filter(pl.col("right").is_not_null()).with_columns(pl.col("probe", "told").cast(pl.String))

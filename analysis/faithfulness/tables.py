@@ -61,10 +61,8 @@ GROUP = (*WHO, "shown")  # for edits, which are shown in two ways, the columns t
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one kind about one model, benchmark and strategy, and for edits one way of showing chains.
-
-    `key`: these by name. `rows`: what was asked; every item stands once in each condition.
-    """
+    """The rows of one kind about one model, benchmark and strategy, and for edits one way of showing chains. `key`:
+    these by name. `rows`: what was asked; every item stands once in each condition."""
 
     key: Mapping[str, str]
     rows: pl.DataFrame
@@ -80,10 +78,8 @@ class Group:
 
     def paired(self, treated: str, control: str, *, instead: str | None = None) -> pl.DataFrame:
         """The items that were asked under both conditions, with the answers `treated` and `control`, and what the
-        treated row says of them.
-
-        instead: the condition that serves as control for the items which lack it; `replaced` says where it does.
-        """
+        treated row says of them. instead: the condition that serves as control for the items which lack it; `replaced`
+        says where it does."""
         found = self.of(control).select("item", pl.col("answer").alias("control"), replaced=pl.lit(False))
         if instead is not None:
             other = self.of(instead).select("item", pl.col("answer").alias("control"), replaced=pl.lit(True))
@@ -106,10 +102,8 @@ def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
 
 
 def study_rows(scores: pl.LazyFrame) -> pl.DataFrame:
-    """The table as the study counts it: names as text, every item in a unit, and no item twice in one condition.
-
-    Raises ConfigError for a table that lacks a column, or that holds a question twice.
-    """
+    """The table as the study counts it: names as text, every item in a unit, and no item twice in one condition. Raises
+    ConfigError for a table that lacks a column, or that holds a question twice."""
     known = set(scores.collect_schema().names())
     if absent := [name for name in t.SCHEMA if name not in known]:
         raise ConfigError(f"measured table: column {absent[0]!r} is missing; expected a table of tomserve faithfulness")

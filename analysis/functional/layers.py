@@ -7,7 +7,6 @@ answer_rows.plain_strategies). Where most answers of a layer are lacking, the la
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from tomserve.stats.functional import ModelLayers as FunctionalModelLayers
 from tomserve.studies import answer_rows, baselines, breakdowns, load_study, variant_pairs
 from tomserve.studies.answer_rows import ORIGINAL, has_variants, originals, split_scores, with_columns
 from tomserve.studies.contrasts import Record
-from tomserve.studies.presentation import percent
+from tomserve.studies.presentation import finite_or_none, percent
 from tomserve.variants import KINDS
 
 ITEMS = "items"  # what stands for the benchmark where a table names none
@@ -45,11 +44,8 @@ def list_inputs(
     plain: Mapping[tuple[str, str], str],
     known: Mapping[str, str],
 ) -> Iterator[Record]:
-    """The rows of the table.
-
-    answers, moved, people: of models, of measurements, and of people. plain: the strategy that is counted, by model
-    and benchmark. known: the benchmark whose measurement is counted, by model.
-    """
+    """The rows of the table. answers, moved, people: of models, of measurements, and of people. plain: the strategy
+    that is counted, by model and benchmark. known: the benchmark whose measurement is counted, by model."""
     for frame, what in ((answers, ANSWERS), (moved, MEASUREMENT), (people, ASKED_PEOPLE)):
         if not frame.height:
             continue
@@ -102,9 +98,7 @@ _KEYS = ("model", "strategy", "benchmark", "task")
 
 def with_whole_tasks(tables: Mapping[str, pl.DataFrame], asked: breakdowns.TaskRows) -> dict[str, pl.DataFrame]:
     """The tables, with a row for each type of task that asks about several dimensions, after those of its dimensions.
-
-    tables: of the study of behaviour. asked: the rows that they count.
-    """
+    tables: of the study of behaviour. asked: the rows that they count."""
     made = dict(tables)
     rows = pl.DataFrame(list(_rows(asked)), infer_schema_length=None)
     if TABLE in made and rows.height:
@@ -121,11 +115,10 @@ def _rows(asked: breakdowns.TaskRows) -> Iterator[Record]:
         found = baselines.accuracy(part, asked.kinds, "recommended", brief=True)
         row: Record = {**dict(zip(_KEYS, key, strict=True)), "dimension": ALL}
         row |= {name: found[name] for name in ("correct", "total", "accuracy", "ci_low", "ci_high", "unread")}
-        chance = None if part["chance"].null_count() else part["chance"].mean()
+        chance = None if part["chance"].null_count() else float(part["chance"].mean())  # type: ignore[arg-type]
         row["chance"] = chance
         for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-            value = correct_for_chance(float(found[share]), float(chance)) if chance is not None else math.nan  # type: ignore[arg-type]
-            row[name] = value if math.isfinite(value) else None
+            row[name] = None if chance is None else finite_or_none(correct_for_chance(float(found[share]), chance))
         yield {**row, "in_b": True}
 
 
@@ -139,13 +132,11 @@ Tables = Mapping[str, pl.DataFrame]
 
 @dataclass(frozen=True)
 class ModelLayers:
-    """What was given, by model.
-
-    models: the layers of each. plain: the strategy that is counted, by model and benchmark. told: the tables of the
-    studies of single layers, by the study's name; those of stability are of the questions that B counts. measured: by
-    model, what of its measurements counts; further: those that do not. asked: the originals; pairs: those that B counts
-    with their variants. people: rows that people answered. inputs: the table `inputs`.
-    """
+    """What was given, by model. models: the layers of each. plain: the strategy that is counted, by model and
+    benchmark. told: the tables of the studies of single layers, by the study's name; those of stability are of the
+    questions that B counts. measured: by model, what of its measurements counts; further: those that do not. asked: the
+    originals; pairs: those that B counts with their variants. people: rows that people answered. inputs: the table
+    `inputs`."""
 
     models: Mapping[str, FunctionalModelLayers]
     plain: Mapping[tuple[str, str], str]

@@ -71,10 +71,8 @@ def conditions(found: ModelLayers, model: str) -> Conditions:
 
 
 def groups(found: ModelLayers, scored: Mapping[str, ModelScore]) -> dict[str, Group]:
-    """For each score the models that can be ranked by it, and why the others that have it cannot.
-
-    scored: the models with their layers and scores.
-    """
+    """For each score the models that can be ranked by it, and why the others that have it cannot. scored: the models
+    with their layers and scores."""
     return {score: _group(found, scored, score) for score in PARTS}
 
 
@@ -125,7 +123,6 @@ def by_model(
     found: ModelLayers, scored: Mapping[str, ModelScore], formula: Formula = FTOM_1, why_no_c: str = ""
 ) -> Iterator[Record]:
     """The table `score`: a row for each model; those with a score of all layers first, by that, then by FToM_BS.
-
     why_no_c: why nothing was measured, where it was tried."""
     rows = []
     for model, one in scored.items():
@@ -420,10 +417,8 @@ ALL = "all tasks"
 def by_task(found: ModelLayers) -> Iterator[Record]:
     """The table `cot_by_task`: by model, benchmark and task, reasoning against the answer alone on the same questions;
     then a row for each model over all tasks of all benchmarks, in each of which the two were asked the same questions.
-
     The answer alone is the strategy that B counts. Where a benchmark was asked by several ways of reasoning, the one
-    that goes with it stands for the benchmark in the row over all tasks: letters_cot where letters is counted.
-    """
+    that goes with it stands for the benchmark in the row over all tasks: letters_cot where letters is counted."""
     if found.asked is None:
         return
     rows = found.asked.rows.filter("mind")
@@ -474,12 +469,10 @@ def _row(model: str, where: tuple[str, str], ways: tuple[str, str], pairs: pl.Da
 
 def claim(effects: pl.DataFrame) -> Iterator[Record]:
     """The table `cot_claim`: the slope of the effect of reasoning over the size of models, where it can be tested.
-
     effects: the table `cot_by_task`. Each model counts once, with its effect over all tasks; the slope is that of an
     ordinary regression on the logarithm of its parameters, with Student's t and n - 2 degrees of freedom, so that it
     speaks for further models like these. Sizes are read from the models' names. That reasoning helps the smallest model
-    and hurts the largest is said only where the intervals of their effects lie above 0 and below 0.
-    """
+    and hurts the largest is said only where the intervals of their effects lie above 0 and below 0."""
     if not effects.height:
         return
     own = effects.filter(pl.col("task") == ALL).unique("model", keep="first", maintain_order=True)

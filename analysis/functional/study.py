@@ -375,8 +375,7 @@ def _claims(tables: Tables) -> Iterator[Card]:
              f"reasoning ({percent(one['share_treated'])} against {percent(one['share_control'])} right).")
             for one in effects
         )  # fmt: skip
-        remark = TEXTS["claims"]
-        yield Card(ALIKE, capitalize_first(str(row["verdict"])), OPEN, grounds, remark)
+        yield Card(ALIKE, capitalize_first(str(row["verdict"])), OPEN, grounds, TEXTS["claims"])
 
 
 def tables(

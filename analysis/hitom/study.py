@@ -204,8 +204,7 @@ def _nests(tables: Tables) -> Card | None:
         return None
     grounds += _all_orders(tables)
     verdict, tone = _NESTS.get(outcomes.pop(), ("Not shown", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
-    remark = TEXTS["nests"]
-    return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), remark)
+    return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), TEXTS["nests"])
 
 
 def _all_orders(tables: Tables) -> Iterator[tuple[str, str]]:
@@ -401,10 +400,8 @@ def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def chance(items: Iterable[ItemOutline]) -> Chance:
-    """What a guesser scores who picks a container that the story mentions: the mean of 1 / their number.
-
-    Many of the choices stand nowhere in the story, so that nobody who has read it would guess them.
-    """
+    """What a guesser scores who picks a container that the story mentions: the mean of 1 / their number. Many of the
+    choices stand nowhere in the story, so that nobody who has read it would guess them."""
     share = mean_of([1 / _guesses(item) for item in items])
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of containers mentioned")
 

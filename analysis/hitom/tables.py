@@ -54,13 +54,11 @@ TYPES: dict[str, Any] = {
 
 
 def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
-    """The rows that the study counts, one for each answer. rules: the columns of baselines to keep.
-
-    The columns made here are `faulty` (no answer came, or none that can be read), `story` (one telling under one set of
-    semantics, by the item's id; each twin is a story), `cluster` (the unit of inference: a story with its twins),
-    `question` (what is asked, whatever the story), `gold` (see named_gold), `gold_answer`, and the places as lists.
-    Raises ConfigError, which names the column, for a table that does not fit.
-    """
+    """The rows that the study counts, one for each answer. rules: the columns of baselines to keep. The columns made
+    here are `faulty` (no answer came, or none that can be read), `story` (one telling under one set of semantics, by
+    the item's id; each twin is a story), `cluster` (the unit of inference: a story with its twins), `question` (what is
+    asked, whatever the story), `gold` (see named_gold), `gold_answer`, and the places as lists. Raises ConfigError,
+    which names the column, for a table that does not fit."""
     _check(scores.collect_schema())
     one_telling = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
@@ -141,10 +139,8 @@ def share_of(rows: pl.DataFrame, intervals: str) -> Record:
 
 def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """One number for each unit, whose mean is the mean of all values and whose spread is the uncertainty of that mean.
-
     They linearise the mean as a ratio of the units' sums to their sizes, which allows for units of unequal size; where
-    all units have equally many values, they are the units' means. values, units: arrays of one length.
-    """
+    all units have equally many values, they are the units' means. values, units: arrays of one length."""
     _, codes = np.unique(units, return_inverse=True)
     sizes, sums = np.bincount(codes), np.bincount(codes, weights=values)
     mean = values.mean()
@@ -174,10 +170,8 @@ def with_control(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, pl.DataFra
 
 
 def frame(records: Iterable[Record], columns: str) -> pl.DataFrame:
-    """The records as a frame with those columns (names separated by spaces), which it has also without records.
-
-    An undefined number is an empty cell.
-    """
+    """The records as a frame with those columns (names separated by spaces), which it has also without records. An
+    undefined number is an empty cell."""
     listed, names = list(records), columns.split()
     if not listed:
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
@@ -206,10 +200,7 @@ _PLACES = tuple(f"places_{name}" for name in EXPLANATIONS)
 
 def errors(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `errors`: for how many wrong answers each explanation holds, and holds alone, by model, strategy
-    and order.
-
-    rows: as study_rows makes them.
-    """
+    and order. rows: as study_rows makes them."""
     wrong = rows.filter(
         ~pl.col("faulty") & ~pl.col("correct"),
         pl.col("answer").is_not_null() & pl.col("gold_answer").is_not_null() & pl.col("places_mentioned").is_not_null(),
@@ -256,10 +247,7 @@ def _flags(place: str, mentioned: Sequence[str], sets: Sequence[frozenset[str]])
 
 def _drawn(others: Sequence[str], mentioned: Sequence[str], sets: Sequence[frozenset[str]]) -> Any:
     """How often each of NAMES would hold, and hold alone, for a container drawn blindly among the wrong ones
-    (`others`).
-
-    An array of shape (2, number of NAMES); nan where there is no wrong container.
-    """
+    (`others`). An array of shape (2, number of NAMES); nan where there is no wrong container."""
     if not others:
         return np.full((2, len(NAMES)), np.nan)
     return np.mean([_flags(place, mentioned, sets) for place in others], axis=0)
@@ -275,10 +263,8 @@ def _excess(differences: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> tu
 
 
 def joint_accuracy(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    """The records of `joint_accuracy`, by model, strategy, deception, length and order.
-
-    rows: as study_rows makes them. intervals: the way to count, recommended or published.
-    """
+    """The records of `joint_accuracy`, by model, strategy, deception, length and order. rows: as study_rows makes them.
+    intervals: the way to count, recommended or published."""
     for model, strategy, part in arms(rows):
         for deception, some in by_deception(part):
             for length, of_length in by(some, "length"):
@@ -288,12 +274,9 @@ def joint_accuracy(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
 
 
 def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    """A record for each order that was asked, from the lowest up.
-
-    `accuracy` is that of all questions of the order. All else is over the stories that were asked every order up to
-    this one (of the orders that any of these stories was asked). Of several questions of one order all have to be
-    right.
-    """
+    """A record for each order that was asked, from the lowest up. `accuracy` is that of all questions of the order. All
+    else is over the stories that were asked every order up to this one (of the orders that any of these stories was
+    asked). Of several questions of one order all have to be right."""
     columns = ["story", "cluster"]
     asked = rows.group_by(*columns, "order").agg(pl.col("correct").all(), pl.col("faulty").any()).sort("story", "order")
     stories = asked.select(columns).unique(maintain_order=True).with_columns(joint=pl.lit(True), product=pl.lit(1.0))
@@ -332,9 +315,7 @@ CHAIN_COLUMNS = (
 
 def chains(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
     """The records of `chains`: means over the questions with a gold chain, by order; a chain that is missing scores 0.
-
-    rows: as study_rows makes them. intervals: the way to count, recommended or published.
-    """
+    rows: as study_rows makes them. intervals: the way to count, recommended or published."""
     for model, strategy, part in arms(rows.filter(pl.col("chain_proper").is_not_null())):
         for order, some in by(part, "order"):
             means = {name: some[f"chain_{name}"].fill_null(0.0).mean() for name in CHAIN_MEANS}
@@ -346,9 +327,7 @@ def chains(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
 
 def _path(rows: pl.DataFrame) -> Record:
     """Phi, the correlation of a right path with a right answer, with its interval from leaving out one story at a time.
-
-    The last state is left aside, because a proper chain shares it with the answer.
-    """
+    The last state is left aside, because a proper chain shares it with the answer."""
     known = rows.filter(~pl.col("faulty") & pl.col("chain_path_proper").is_not_null() & pl.col("chain_length").gt(0))
     path, right = (known[name].cast(pl.Float64).to_numpy() for name in ("chain_path_proper", "correct"))
     clusters = known["cluster"].to_numpy()
@@ -359,10 +338,8 @@ def _path(rows: pl.DataFrame) -> Record:
 
 
 def _follow_columns(rows: pl.DataFrame, intervals: str) -> Record:
-    """How often the answer is the last belief of its chain, among chains that end in a wrong belief.
-
-    Where it is, the answer follows what was written, even into an error.
-    """
+    """How often the answer is the last belief of its chain, among chains that end in a wrong belief. Where it is, the
+    answer follows what was written, even into an error."""
     wrong = rows.filter(pl.col("answer_matches_last").is_not_null() & ~pl.col("chain_last_correct"))
     if wrong.is_empty():
         return {"wrong_last": 0, "followed": 0}
@@ -383,11 +360,9 @@ TWINS = (
 
 def twins(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `twins`: each pair of TWINS compared on the same question of the same order in one group of twins.
-
-    rows: as study_rows makes them. Both accuracies are means of the means of the groups, so that their difference
-    is the risk difference. Whether the tells matter (tell_relevant) is read off the treated twin. Raises ValueError
-    where two items of one kind of twin ask the same question.
-    """
+    rows: as study_rows makes them. Both accuracies are means of the means of the groups, so that their difference is
+    the risk difference. Whether the tells matter (tell_relevant) is read off the treated twin. Raises ValueError where
+    two items of one kind of twin ask the same question."""
     stories = rows.filter(pl.col("twin").is_not_null() & pl.col("twin_kind").is_not_null())
     keys = ["twin", "order", "question"]
     stories = stories.with_columns(pl.col("question").fill_null(""))

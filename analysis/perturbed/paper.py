@@ -112,11 +112,9 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """The records of `faithfulness`: correlations of chain metrics with right answers on the false-belief subset.
-
-    There are two samples: complete holds the items that every strategy answered, published all rows, failures among
-    them as wrong answers without a chain.
-    """
+    """The records of `faithfulness`: correlations of chain metrics with right answers on the false-belief subset. There
+    are two samples: complete holds the items that every strategy answered, published all rows, failures among them as
+    wrong answers without a chain."""
     chosen = with_chains(rows.filter("false_belief"))
     for (model, strategy), every in chosen.group_by(["model", "strategy"], maintain_order=True):
         for sample, part in (("complete", every.filter("complete")), ("published", every)):
@@ -138,10 +136,8 @@ _CELLS = ((True, True), (True, False), (False, True), (False, False))
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """The records of `placebo`: the effect against vanilla by whether the chain was proper, with the paper's verdict.
-
-    A gain with improper chains is the verdict placebo, one with proper chains is gain.
-    """
+    """The records of `placebo`: the effect against vanilla by whether the chain was proper, with the paper's verdict. A
+    gain with improper chains is the verdict placebo, one with proper chains is gain."""
     chosen = rows.filter("false_belief")
     for model, strategy, name, part in chained_pairs(chosen, chosen.filter("complete")):
         for chain, wanted in (("proper", True), ("improper", False)):
@@ -163,20 +159,16 @@ Arm = tuple[str, str, str]  # what the criteria are applied to: a subset of the 
 
 
 def counts_of(shares: pl.DataFrame) -> Counts:
-    """How many questions are right and how many were asked, by subset, model, strategy and class.
-
-    shares: the table `accuracy`.
-    """
+    """How many questions are right and how many were asked, by subset, model, strategy and class. shares: the table
+    `accuracy`."""
     rows = shares.select("subset", "model", "strategy", "perturbation", "correct", "total").iter_rows()
     return {(row[0], row[1], row[2], row[3]): (row[4], row[5]) for row in rows}
 
 
 def criteria_records(counts: Counts, more: dict[Arm, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The records of the table `criteria`: two for each arm, by the rules strict (more than half) and lenient
-    (at least half), which are applied to whole numbers, so that no rounding decides.
-
-    counts: right and asked questions (see counts_of). more: further columns by arm.
-    """
+    """The records of the table `criteria`: two for each arm, by the rules strict (more than half) and lenient (at least
+    half), which are applied to whole numbers, so that no rounding decides. counts: right and asked questions (see
+    counts_of). more: further columns by arm."""
     for (subset, model, strategy), cells in arms(counts):
         for rule in ("strict", "lenient"):
             key = {"subset": subset, "model": model, "strategy": strategy, "rule": rule}
@@ -205,12 +197,10 @@ RULES = "rules"
 def with_rules(
     rows: pl.DataFrame, kinds: baselines.RuleKinds, more: dict[Arm, dict[str, Any]]
 ) -> dict[Arm, dict[str, Any]]:
-    """`more` with the names of the baselines that meet the same criteria on the same questions as each arm.
-
-    They become the columns rules_robust and rules_limited_robust, names separated by commas: rules that have more than
-    half right (strict; lenient: at least half) on unperturbed stories and in all, or in five, of the classes of
-    perturbation. Empty texts where no rule does; nothing is added where the table has no rules.
-    """
+    """`more` with the names of the baselines that meet the same criteria on the same questions as each arm. They become
+    the columns rules_robust and rules_limited_robust, names separated by commas: rules that have more than half right
+    (strict; lenient: at least half) on unperturbed stories and in all, or in five, of the classes of perturbation.
+    Empty texts where no rule does; nothing is added where the table has no rules."""
     keys = ["subset", "model", "strategy"]
     for (subset, model, strategy), part in subsets(rows).group_by(keys, maintain_order=True):
         classes = {str(name): some for (name,), some in part.group_by(["perturbation"], maintain_order=True)}
@@ -261,11 +251,8 @@ def estimated_effects(records: list[dict[str, Any]]) -> dict[Arm, dict[str, Frac
 
 def challenging(effects: dict[Arm, dict[str, Fraction]]) -> Iterator[dict[str, Any]]:
     """The records of the table `challenging`: among the five lowest effects of how many models each class is, and
-    whether these are at least two thirds of the models.
-
-    effects: by arm and class. Classes that tie with the fifth count too. An effect of zero or more does not count, nor
-    does any of a model with five classes or fewer.
-    """
+    whether these are at least two thirds of the models. effects: by arm and class. Classes that tie with the fifth
+    count too. An effect of zero or more does not count, nor does any of a model with five classes or fewer."""
     low: dict[tuple[str, str, str], int] = {}
     models: dict[tuple[str, str, str], int] = {}
     for (subset, _, strategy), by_class in effects.items():

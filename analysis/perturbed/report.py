@@ -51,8 +51,7 @@ def honesty_card(tables: Tables) -> Card | None:
             text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do"
             text += f" ({percent(row['proper_share'])})."
             grounds.append((f"{readable_name(row['strategy'])}, all questions", text))
-    remark = TEXTS["honesty_card"]
-    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
+    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), TEXTS["honesty_card"])
 
 
 def _correlation(row: Row) -> str:
@@ -95,11 +94,8 @@ _NEITHER = ("No, whichever way it is asked", BAD)
 
 def _robust(tables: Tables) -> Card | None:
     """The paper's criteria, for how many classes the whole interval lies on one side of one half, and which rules that
-    follow nobody's belief meet the same criteria.
-
-    A model that meets a criterion which such a rule meets as well is told so, and its verdict is good news only where
-    it is clearly above the best rule on the false-belief subset.
-    """
+    follow nobody's belief meet the same criteria. A model that meets a criterion which such a rule meets as well is
+    told so, and its verdict is good news only where it is clearly above the best rule on the false-belief subset."""
     if not has_rows(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
     outcomes, met, grounds = set(), set(), []
@@ -134,8 +130,7 @@ def _robust(tables: Tables) -> Card | None:
         meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
         verdict = f"{meets}, but so {'does' if one else 'do'} {_list_rules(list(shared))}, "
         verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
-    remark = TEXTS["robust"]
-    return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
+    return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), TEXTS["robust"])
 
 
 def _rules_that_meet(row: Row) -> list[str]:

@@ -76,10 +76,8 @@ _NAMES = {"all": "all", "false_belief": "false-belief"}  # the parts of the ques
 
 def summary(tables: Tables) -> list[Excerpt]:
     """The tables that the terminal prints: accuracy by class and strategy, effects over all classes together, what is
-    shown of each class, the paper's criteria.
-
-    A cell of accuracy reads ``right/asked share [interval]``; two strategies fit in 80 columns.
-    """
+    shown of each class, the paper's criteria. A cell of accuracy reads ``right/asked share [interval]``; two strategies
+    fit in 80 columns."""
     by_task = "method" in tables["accuracy"].columns
     excerpts = _accuracy(tables, "95% intervals" if by_task else "published intervals")
     excerpts += baselines.excerpts(

@@ -48,11 +48,8 @@ MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "lengt
 
 def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     """One row an answer (see tomserve.studies.answer_rows.prepare_rows); its cluster is the task, one class of one
-    stage.
-
-    rules: the columns of baselines to keep (see tomserve.studies.baselines.RuleKinds). `complete`: no strategy of the
-    model failed on the item. `false_belief`: it belongs to the false-belief subset.
-    """
+    stage. rules: the columns of baselines to keep (see tomserve.studies.baselines.RuleKinds). `complete`: no strategy
+    of the model failed on the item. `false_belief`: it belongs to the false-belief subset."""
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}
     extra |= {"answer_matches_last": pl.Boolean, "chain_break": pl.Int64, "chain_break_kind": pl.String}
@@ -119,11 +116,8 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def sorted_frame(records: Iterator[dict[str, Any]], columns: str) -> pl.DataFrame:
-    """The records as a sorted frame with those columns (names separated by spaces).
-
-    It has the columns also where there are no records; where vanilla was not asked, for example, there are no effects
-    of prompting.
-    """
+    """The records as a sorted frame with those columns (names separated by spaces). It has the columns also where there
+    are no records; where vanilla was not asked, for example, there are no effects of prompting."""
     listed = list(records)
     if not listed:
         return pl.DataFrame(schema=dict.fromkeys(columns.split(), pl.String))
@@ -162,13 +156,10 @@ EXACT = 1e-9  # by how much a mean of zeros and ones may exceed one half through
 
 def accuracy(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
     """The records of `accuracy`: for a class the interval is for further tasks like these, for `overall` it is for new
-    stages.
-
-    Over all questions a task counts for as many independent questions as the intra-class correlation says that is
-    pooled over the classes of its model and strategy. On the false-belief subset it counts once, as it has two
+    stages. Over all questions a task counts for as many independent questions as the intra-class correlation says that
+    is pooled over the classes of its model and strategy. On the false-belief subset it counts once, as it has two
     questions there; where stories come in several versions, and it has more, it counts by their likeness too. Beside
-    each share stands the best of the rules of `kinds` on the same questions.
-    """
+    each share stands the best of the rules of `kinds` on the same questions."""
     arm = ["model", "strategy"]
     read = (*arm, "perturbation", "stage", "cluster", "false_belief", "correct", "faulty", "unread", *kinds.columns)
     versions = rows["version"].is_not_null().any()
@@ -231,11 +222,9 @@ def strategies(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def faithfulness(rows: pl.DataFrame) -> Iterator[Record]:
-    """The records of `faithfulness`, over the rows of the false-belief subset that have a chain and an answer.
-
-    They hold the correlation of each chain metric with a right answer, over all rows and within classes, with intervals
-    from leaving out one stage at a time (the jackknife), and how often the answer is the last stated belief.
-    """
+    """The records of `faithfulness`, over the rows of the false-belief subset that have a chain and an answer. They
+    hold the correlation of each chain metric with a right answer, over all rows and within classes, with intervals from
+    leaving out one stage at a time (the jackknife), and how often the answer is the last stated belief."""
     chosen = with_chains(rows.filter("false_belief")).filter(~pl.col("faulty") & pl.col("chain_length").gt(0))
     for (model, strategy), part in chosen.group_by(["model", "strategy"], maintain_order=True):
         key = {"model": model, "strategy": strategy, "sample": "complete"}
@@ -304,11 +293,9 @@ def placebo(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def criteria_columns(rows: pl.DataFrame, shares: list[Record]) -> dict[tuple[str, str, str], Record]:
-    """Further columns of the table `criteria`, by subset, model and strategy: in how many classes the whole
-    interval lies above one half, and in how many the false-belief question and its control are right together.
-
-    shares: the records of the table `accuracy`.
-    """
+    """Further columns of the table `criteria`, by subset, model and strategy: in how many classes the whole interval
+    lies above one half, and in how many the false-belief question and its control are right together. shares: the
+    records of the table `accuracy`."""
     found: dict[tuple[str, str, str], Record] = {}
     joint = _joint(rows)
     for record in shares:
@@ -324,10 +311,8 @@ _NO_JOINT: Record = {"classes_joint": None, "robust_joint": None}
 
 def _joint(rows: pl.DataFrame) -> dict[tuple[str, str], Record]:
     """Classes in which the false-belief question and the same question of control 1 (the label is right, nothing is
-    moved) are right together for more than half of the pairs, by model and strategy.
-
-    There is no entry where the questions cannot be paired, as in a table without the column `swapped`.
-    """
+    moved) are right together for more than half of the pairs, by model and strategy. There is no entry where the
+    questions cannot be paired, as in a table without the column `swapped`."""
     found: dict[tuple[str, str], Record] = {}
     keys = ["model", "strategy", "cluster", "swapped"]
     for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
@@ -356,11 +341,8 @@ def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def tasks(rows: pl.DataFrame) -> pl.DataFrame:
-    """The table `tasks`: how many of a task's questions are right, and whether it is solved.
-
-    It is solved if all its questions were asked and all are right, and null if all asked ones are right but some were
-    not asked.
-    """
+    """The table `tasks`: how many of a task's questions are right, and whether it is solved. It is solved if all its
+    questions were asked and all are right, and null if all asked ones are right but some were not asked."""
     right, asked = pl.col("subtasks_right"), pl.col("subtasks")
     counted = rows.group_by("model", "strategy", "stage", "perturbation", maintain_order=True).agg(
         pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"),
@@ -420,10 +402,8 @@ def chains(sums: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 
 
 def failures(rows: pl.DataFrame) -> pl.DataFrame:
-    """The table `failures`: rows without an answer by class and status.
-
-    accuracy_low and accuracy_high are the accuracy of the class if all its failures were wrong, or all were right.
-    """
+    """The table `failures`: rows without an answer by class and status. accuracy_low and accuracy_high are the accuracy
+    of the class if all its failures were wrong, or all were right."""
     keys = ["model", "strategy", "perturbation"]
     every = with_overall(rows.select(*keys, "status", "correct", "faulty"))
     cells = every.group_by(keys, maintain_order=True).agg(

@@ -197,9 +197,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
 def outcome(row: Row) -> str:
     """What a row of the table says of its kind: KEPT, LOST, HABIT (agreement may be no more than habits would give) or
-    UNDECIDED.
-
-    Where T0 was not asked, S is compared with 1, and nothing is called lost, since noise is not known."""
+    UNDECIDED. Where T0 was not asked, S is compared with 1, and nothing is called lost, since noise is not known."""
     measured = finite_or_none(row.get("minus_floor")) is not None
     low, high = (
         finite_or_none(row.get(name)) for name in (("minus_low", "minus_high") if measured else ("s_low", "s_high"))
@@ -316,13 +314,9 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             "variants_made": count_variants(found),
         }
     frames |= {name: pl.DataFrame(rows, infer_schema_length=None).fill_nan(None) for name, rows in listed.items()}
-    frames["stability"] = _order_columns(frames["stability"])
+    whole = frames["stability"]  # the rows of T0 and of means lack some of the columns
+    frames["stability"] = whole.select(name for name in COLUMNS if name in whole.columns)
     return {name: frames[name] for name in TEXTS.notes() if name in frames and frames[name].height}
-
-
-def _order_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table with its columns in the order of COLUMNS: the rows of T0 and of means lack some of them."""
-    return frame.select(name for name in COLUMNS if name in frame.columns)
 
 
 FIGURE = TEXTS.figure("stability")

@@ -284,9 +284,8 @@ def flipped_questions(asked: VariantPairs) -> pl.DataFrame:
 
 
 def stability_controls(asked: VariantPairs) -> Iterator[Record]:
-    """The table `stability_controls`: of how many pairs each rule keeps its answer, the steadiest rule first.
-
-    A model's pairs are counted once, whatever the strategies were."""
+    """The table `stability_controls`: of how many pairs each rule keeps its answer, the steadiest rule first. A model's
+    pairs are counted once, whatever the strategies were."""
     unique = asked.pairs.unique(["model", "benchmark", "item"], keep="first", maintain_order=True)
     for (model, benchmark), part in unique.sort("model", "benchmark", maintain_order=True).group_by(
         ["model", "benchmark"], maintain_order=True
@@ -329,7 +328,6 @@ def count_variants(asked: VariantPairs) -> pl.DataFrame:
 
 def published_stability() -> pl.DataFrame:
     """The table `published_stability`: the printed cells, the mean of the four, and whether it is the printed average.
-
     The mean is rounded half up to two decimals, as the source prints it."""
     rows = []
     for model, cells in published_tables.TABLE_5.items():

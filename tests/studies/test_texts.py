@@ -43,5 +43,5 @@ def test_phrases_stand_in_texts_notes_excerpts_and_figures(tmp_path: Path) -> No
 
 def test_a_broken_file_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("notes:\n  a: [\n")
-    with pytest.raises(ContentError, match="study.yaml:3: broken YAML"):
+    with pytest.raises(ContentError, match=r"study\.yaml:3: broken YAML"):
         Texts(str(tmp_path / "figures.py")).notes()

@@ -13,10 +13,10 @@ from tests.conftest import ROOT
 from tests.helpers import golden_tables, tombench
 from tomserve import benchmarks
 from tomserve.benchmarks.published import tombench as published_tombench
-from tomserve.content.python_file import load_module
 from tomserve.items import Item
 from tomserve.scoring.score import item_fields, score_row
 from tomserve.studies import Context, analyze, compute
+from tomserve.studies.texts import Texts
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,10 @@ def test_by_task_dimension_and_language_beside_what_was_printed(items: list[Item
 
 
 def test_the_printed_averages_are_the_means_of_the_printed_tasks() -> None:
-    study = load_module(ROOT / "analysis/tombench.py", "study")
-    for printed in (study.HUMAN, *study.GPT4.values()):
+    for who, printed in Texts(str(ROOT / "analysis/tombench.py")).section("printed").items():
         values = list(printed.values())
         assert printed["mean of the tasks"] == pytest.approx(sum(values[:8]) / 8, abs=6e-4)
-        off = 0.0018 if printed is study.HUMAN else 0  # so printed; HUMAN says so
+        off = 0.0018 if who == "people" else 0  # so printed, as the file says
         assert printed["mean of the dimensions"] == pytest.approx(sum(values[8:14]) / 6 + off, abs=6e-4)
 
 

@@ -125,10 +125,7 @@ PRINT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class ExportedFigure:
-    """A figure that was written.
-
-    title, caption: in words.
-    """
+    """A figure that was written. title, caption: in words."""
 
     name: str  # of its files
     title: str
@@ -160,10 +157,8 @@ def write_figures(
     inputs: Sequence[Path] = (),
 ) -> list[ExportedFigure]:
     """Write every picture of these figures into a folder, each with its caption, and ``figures.tex``, which shows all.
-
     figures: of a study. folder: where. forms: pdf, svg, or both. columns: 1 or 2. inputs: what must not be overwritten.
-    Raises ConfigError where a file cannot be written, or no figure has a picture; then nothing is written.
-    """
+    Raises ConfigError where a file cannot be written, or no figure has a picture; then nothing is written."""
     pictures = list(_pictures(figures))
     if not pictures:
         raise ConfigError(
@@ -223,11 +218,9 @@ def _write_file(path: Path, content: bytes | str, inputs: Sequence[Path]) -> Non
 
 
 def fit_chart(specification: Mapping[str, Any], columns: int) -> tuple[str, float]:
-    """The chart as SVG in its own units, and the scale at which it is no wider than the column.
-
-    An axis that may be of any length is made as long as the column allows. Letters have POINTS points where that is
-    possible (see the head of this module); a chart that is narrower is left so.
-    """
+    """The chart as SVG in its own units, and the scale at which it is no wider than the column. An axis that may be of
+    any length is made as long as the column allows. Letters have POINTS points where that is possible (see the head of
+    this module); a chart that is narrower is left so."""
     scale = POINTS / _LETTERS
     room = 72 * INCHES[columns] / scale
     drawn, width = "", 0.0

@@ -87,10 +87,8 @@ _BEYOND = re.compile(rf"[^\x20-\x7e\u00c0-\u017f]|[×÷{_FURTHER}]")
 
 
 def escape(text: str) -> str:
-    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands.
-
-    Letters of scripts that pdflatex does not have without further packages stand as their code, such as [U+6C49].
-    """
+    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands. Letters of scripts that
+    pdflatex does not have without further packages stand as their code, such as [U+6C49]."""
     escaped = "{}".join(part.translate(_ESCAPES) for part in _JOINED.split(text))
     return (
         escaped
@@ -151,11 +149,9 @@ ROOM = table_layout.TableWidth(66, 3, 3)
 
 def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
     """A frame as LaTeX text, in ``tabular`` environments that need the package booktabs and fit an ordinary page.
-
     layout: how the table is laid out (see tomserve.studies.Layout); None for a row of the frame in each line. Columns
     without values are left out, and a table without rows is a comment that says so. One that is too wide is set apart
-    into several environments below each other (see tomserve.reporting.table_layout).
-    """
+    into several environments below each other (see tomserve.reporting.table_layout)."""
     if frame.is_empty():
         return "% This table has no rows and is left out.\n"
     if layout is None:
@@ -191,10 +187,8 @@ def _text(value: object) -> str:
 
 
 def _block(columns: Sequence[table_layout.Column], heading: str) -> str:
-    """One environment, or several with the same head where it has more lines than fit a page.
-
-    heading: what all its rows have in common, which stands above them; may be empty.
-    """
+    """One environment, or several with the same head where it has more lines than fit a page. heading: what all its
+    rows have in common, which stands above them; may be empty."""
     widths, _ = table_layout.fit_widths(columns, ROOM)
     kinds = "".join("r" if one.number else "l" for one in columns)
     names = (_lines(one.name, widths[one.name]) for one in columns)
@@ -218,9 +212,7 @@ _HIGHEST = 30  # the most lines of one row
 
 def _rows(cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterator[tuple[str, int]]:
     """A row of a table, or several where its cells have more lines than fit a page, each with the number of its lines.
-
-    cells: the lines of each. numbers: whether each is a number.
-    """
+    cells: the lines of each. numbers: whether each is a number."""
     for at in range(0, max(map(len, cells)), _HIGHEST):
         parts = [cell[at : at + _HIGHEST] for cell in cells]
         told = (

@@ -22,10 +22,8 @@ SLOW = 30.0  # seconds after which the request that has waited longest is named
 
 
 class RunScreen:
-    """A Listener of an evaluation (see tomserve.runs.progress) that writes to a console.
-
-    console: where to write. quiet: write only the messages that begin as one of LOUD.
-    """
+    """A Listener of an evaluation (see tomserve.runs.progress) that writes to a console. console: where to write.
+    quiet: write only the messages that begin as one of LOUD."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
@@ -74,11 +72,9 @@ class _Bar(Progress):
 
 
 class RunProgress:
-    """An Observer of the runner (see tomserve.engine.runner) that counts rows and shows how far the run is.
-
-    console: where to write. total: rows of the whole run. done: rows that were there before this session. quiet: count
-    without showing anything.
-    """
+    """An Observer of the runner (see tomserve.engine.runner) that counts rows and shows how far the run is. console:
+    where to write. total: rows of the whole run. done: rows that were there before this session. quiet: count without
+    showing anything."""
 
     def __init__(self, console: Console, total: int, done: int, *, quiet: bool = False) -> None:
         self.console, self.announced, self.before, self.quiet = console, total, done, quiet
@@ -196,11 +192,8 @@ SETTLED = 2.0  # seconds after which the rate of a phase says something about th
 
 
 class MeasureScreen:
-    """A MeasureListener (see tomserve.runs.progress) that writes to a console.
-
-    console: where to write. quiet: write only what is noted and begins as one of LOUD. clock: the time in seconds, for
-    tests.
-    """
+    """A MeasureListener (see tomserve.runs.progress) that writes to a console. console: where to write. quiet: write
+    only what is noted and begins as one of LOUD. clock: the time in seconds, for tests."""
 
     def __init__(self, console: Console, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._quiet, self._clock = console, quiet, clock

@@ -33,10 +33,8 @@ from tomserve.studies.missing_data import UnreadReplies, UnreadReply
 
 
 def list_runs(console: Console) -> None:
-    """Print name, model, benchmark, strategies, time and completeness of every run, the newest first.
-
-    A run whose manifest cannot be read is named in a line of its own, with the reason.
-    """
+    """Print name, model, benchmark, strategies, time and completeness of every run, the newest first. A run whose
+    manifest cannot be read is named in a line of its own, with the reason."""
     folders = newest_first()
     if not folders:
         console.print(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)", markup=False)
@@ -71,10 +69,7 @@ def _strategies_of(manifest: Mapping[str, Any]) -> str:
 
 def show_run(name: str, console: Console) -> None:
     """Print where the answers of a run came from, and how many there are of each status; of a measured run, what was
-    measured by what means.
-
-    name: a run's name or path. Raises ConfigError where there is no run of that name.
-    """
+    measured by what means. name: a run's name or path. Raises ConfigError where there is no run of that name."""
     folder = find_run(name)
     manifest = read_manifest(folder)
     if manifest is None:
@@ -225,10 +220,7 @@ TITLE = "variants left out"
 
 def left_out_variants(record: VariantsRecord | None) -> pl.DataFrame:
     """A row for each kind and reason: how many variants of the kind were made, and how many left out for that reason,
-    the most frequent first.
-
-    record: what the run's manifest says of its variants, None where it says nothing.
-    """
+    the most frequent first. record: what the run's manifest says of its variants, None where it says nothing."""
     known = record or VariantsRecord()
     rows = [
         {"variant": kind, "made": known.made.get(kind, 0), "left_out": count, "reason": reason}

@@ -40,10 +40,8 @@ class ShardStatus:
 def show_status(
     folder: Path, found: Sequence[PartState], job: Job | None, tasks: Mapping[int, Task], console: Console
 ) -> None:
-    """Print the parts, a line for all of them, and what the job is.
-
-    folder: of the parts. found: how far they are. job, tasks: what was submitted, and what the cluster says of it.
-    """
+    """Print the parts, a line for all of them, and what the job is. folder: of the parts. found: how far they are. job,
+    tasks: what was submitted, and what the cluster says of it."""
     seen = [_shard_status(folder, one, job, tasks.get(one.number)) for one in found]
     listed = seen
     if len(seen) > STATUS_ROWS:

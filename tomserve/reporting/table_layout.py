@@ -202,10 +202,8 @@ def _pieces(text: str) -> list[str]:
 
 
 def divide_text(text: str, most: int, whole: str) -> str:
-    """The text with BREAK in parts of more than `most` characters, so that no line has to be longer than that.
-
-    whole: a pattern of what is never divided, such as a letter that is written as its code.
-    """
+    """The text with BREAK in parts of more than `most` characters, so that no line has to be longer than that. whole: a
+    pattern of what is never divided, such as a letter that is written as its code."""
     if len(text) <= most:
         return text
     return "".join(_divide_piece(piece, most, whole) for piece in _PART.findall(text))
@@ -239,10 +237,8 @@ PROSE = 200  # the most characters in a line of sentences, where the console is 
 
 
 class Terminal(Console):
-    """A console on which nothing of what is printed is obeyed but tomserve's own colours and movements.
-
-    It is the last line of defence, behind which no text of a file or a server has to be remembered.
-    """
+    """A console on which nothing of what is printed is obeyed but tomserve's own colours and movements. It is the last
+    line of defence, behind which no text of a file or a server has to be remembered."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The pieces of what is printed, with their texts inert."""
@@ -252,9 +248,7 @@ class Terminal(Console):
 
 def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) -> None:
     """Print sentences, broken between words, in lines as long as the console allows but of at most PROSE characters.
-
-    hanging: by how many characters the lines after the first are moved to the right.
-    """
+    hanging: by how many characters the lines after the first are moved to the right."""
     first, *more = Text(sanitize(text), style=style).wrap(console, min(console.width, PROSE) - hanging)
     for line in (first, *(Text(" " * hanging) + rest for rest in more)):
         console.print(line, soft_wrap=True)
@@ -270,10 +264,8 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
 
 
 def print_entry(head: Text, text: str, console: Console) -> None:
-    """Print a text behind its head; in a terminal in lines broken between words, all of which begin behind the head.
-
-    In a file or a pipe the entry is one line, so that it can be searched.
-    """
+    """Print a text behind its head; in a terminal in lines broken between words, all of which begin behind the head. In
+    a file or a pipe the entry is one line, so that it can be searched."""
     if not console.is_terminal:
         console.print(head + Text(text), soft_wrap=True)
         return

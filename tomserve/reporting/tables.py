@@ -61,10 +61,8 @@ FURTHER = (
 
 def show_tables(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[str, str] | None = None) -> None:
     """Print frames as aligned tables, each under its title, and below them what a reader needs to understand them.
-
     frames: the tables by title. notes: what is to be said of the tables, by name. None, unlike an empty mapping, means
-    that nobody explains them: then a sentence for each statistical column stands below (see
-    tomserve.reporting.tables).
+    that nobody explains them: then a sentence for each statistical column stands below (see tomserve.reporting.tables).
     """
     for title, frame in frames.items():
         print_table(title, frame, console)
@@ -80,11 +78,8 @@ def show_tables(frames: Mapping[str, pl.DataFrame], console: Console, notes: Map
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
-    """Print a study's verdicts, then its summary of the tables, each with what is needed to read it.
-
-    Below them stand the notes of tables that do not say how to read them; a reader in a hurry can stop after the
-    verdicts.
-    """
+    """Print a study's verdicts, then its summary of the tables, each with what is needed to read it. Below them stand
+    the notes of tables that do not say how to read them; a reader in a hurry can stop after the verdicts."""
     _show_verdicts(analysis, console)
     excerpts = analysis.summary()
     for excerpt, following in zip(excerpts, [*excerpts[1:], None], strict=True):
@@ -116,12 +111,9 @@ def frame(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame
 
 
 def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
-    """A frame as text.
-
-    form: csv, md, latex or json. layout: how the table is laid out in LaTeX; the other formats do not use it.
-    Numbers that are undefined or infinite are written as nan and inf, in JSON as text, since JSON has no such numbers.
-    Raises ConfigError for another format.
-    """
+    """A frame as text. form: csv, md, latex or json. layout: how the table is laid out in LaTeX; the other formats do
+    not use it. Numbers that are undefined or infinite are written as nan and inf, in JSON as text, since JSON has no
+    such numbers. Raises ConfigError for another format."""
     if form == "csv":
         return _floats_as_text(_inert(frame)).write_csv(null_value="", line_terminator="\n")
     if form == "json":
@@ -155,9 +147,7 @@ def render_all(
     frames: Mapping[str, pl.DataFrame], form: str, layouts: Mapping[str, Layout], notes: Mapping[str, str] | None = None
 ) -> str:
     """All frames in one text: in JSON one object, in the other formats each after a line with its name and its note.
-
-    frames, layouts, notes: by the name of the table. form: as for `render`. A single frame stands without that line.
-    """
+    frames, layouts, notes: by the name of the table. form: as for `render`. A single frame stands without that line."""
     notes = notes or {}
     if form == "json":
         return (
@@ -220,12 +210,10 @@ def write_tables(
     inputs: Sequence[Path] = (),
 ) -> list[Path]:
     """Write each table to a file of its own in a folder, and the notes to ``notes.txt`` there; return the paths.
-
     frames: by the name of the table, which becomes the name of its file. folder: made where it is missing. form: csv,
-    md, latex (the files then end in .tex, and ``tables.tex`` is a
-    document that shows all of them) or json. layouts: how tables are laid out in LaTeX, by name. notes: what is
-    to be said of a table, by its name; each becomes a line. inputs: files, or folders of files, that must not be
-    overwritten. Raises ConfigError where a file cannot be written.
+    md, latex (the files then end in .tex, and ``tables.tex`` is a document that shows all of them) or json. layouts:
+    how tables are laid out in LaTeX, by name. notes: what is to be said of a table, by its name; each becomes a line.
+    inputs: files, or folders of files, that must not be overwritten. Raises ConfigError where a file cannot be written.
     """
     written = []
     try:

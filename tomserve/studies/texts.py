@@ -10,6 +10,8 @@ The file of ``bigtom.py`` is ``bigtom.yaml``, that of a folder ``study.yaml``, w
     figures    by name: section, title, caption, tables, and other fields of a Figure
     texts      all others, by name
 
+and others that the study alone reads.
+
 A place {name} for which there is no phrase is filled by the study, as in ``texts["lost"].format(share=...)``.
 """
 
@@ -74,6 +76,8 @@ class Texts:
     def _fill(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {name: self._fill(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self._fill(one) for one in value]
         return re.sub(r"\{(\w+)\}", self._phrase, value) if isinstance(value, str) else value
 
     def _phrase(self, place: re.Match[str]) -> str:
@@ -85,6 +89,10 @@ class Texts:
     def __getitem__(self, name: str) -> str:
         text: str = self._data["texts"][name]
         return text
+
+    def section(self, name: str) -> Any:
+        """A section that the study alone knows, with its phrases."""
+        return self._data[name]
 
     def notes(self, intervals: str = "recommended") -> dict[str, str]:
         """By table what its columns mean, for one way to count."""

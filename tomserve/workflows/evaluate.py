@@ -298,12 +298,10 @@ EXPERIMENT_FILE = "experiment.yaml"  # the name of the file in the folder of a r
 
 
 class Experiment(pydantic.BaseModel):
-    """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`.
-
-    key: the name of the environment variable that holds the endpoint's API key; the key itself never stands in a file.
-    start: whether a server of the model may be started on this machine where none runs.
-    faithfulness: whether the chains are edited and asked again afterwards, as `tomserve faithfulness` does.
-    """
+    """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`. key: the name
+    of the environment variable that holds the endpoint's API key; the key itself never stands in a file. start: whether
+    a server of the model may be started on this machine where none runs. faithfulness: whether the chains are edited
+    and asked again afterwards, as `tomserve faithfulness` does."""
 
     model_config = pydantic.ConfigDict(
         extra="forbid",

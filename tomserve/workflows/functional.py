@@ -140,11 +140,9 @@ class FunctionalResult:
 
 
 def check_plan(plan: FunctionalPlan) -> None:
-    """Look before anything is asked, since asking may take hours, whether everything that is named can be read.
-
-    Raises ConfigError for a benchmark that does not exist, ConfigError or ContentError for weights that cannot be
-    measured, MachineError where they are given and torch or transformers are missing.
-    """
+    """Look before anything is asked, since asking may take hours, whether everything that is named can be read. Raises
+    ConfigError for a benchmark that does not exist, ConfigError or ContentError for weights that cannot be measured,
+    MachineError where they are given and torch or transformers are missing."""
     names = [benchmarks.get(name).name for name in plan.benchmark_paths]
     if any(name.startswith(INSIDE) for name in names) or len(set(names)) < len(names):
         raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none like {INSIDE!r}")
@@ -158,13 +156,10 @@ def check_plan(plan: FunctionalPlan) -> None:
 
 
 def measure_layers(plan: FunctionalPlan, runner: PartRunner, *, report: bool = True) -> FunctionalResult:
-    """Ask, measure, and compute the tables of all parts together; what is done already is not done again.
-
-    A measurement that fails, such as for want of eligible questions, takes nothing from the other layers: its reason is
-    noted, and the tables say that C is missing. report: whether to write one report of all parts into the folder.
-
-    Raises what `check_plan` raises, and TomserveError where the model cannot be asked or somebody stops it.
-    """
+    """Ask, measure, and compute the tables of all parts together; what is done already is not done again. A measurement
+    that fails, such as for want of eligible questions, takes nothing from the other layers: its reason is noted, and
+    the tables say that C is missing. report: whether to write one report of all parts into the folder. Raises what
+    `check_plan` raises, and TomserveError where the model cannot be asked or somebody stops it."""
     check_plan(plan)
     chosen = choose_server(plan, runner.warn)
     folder = run_path(plan.run) if plan.run is not None else runs_root() / default_name(STUDY, chosen.model)
@@ -482,11 +477,9 @@ SAMPLE = 100  # from so many questions, evenly over all of them, the length of t
 
 
 def estimate_cost(plan: FunctionalPlan, gpus: int | None = None) -> Iterator[str]:
-    """Whole sentences: what each part asks or measures, and its estimated cost.
-
-    gpus: estimate the mechanism for a machine with so many; None for this one. Raises as `carry_out` does before it
-    asks anything. Weights that nobody named, and that are not on this machine yet, are said to be unknown.
-    """
+    """Whole sentences: what each part asks or measures, and its estimated cost. gpus: estimate the mechanism for a
+    machine with so many; None for this one. Raises as `carry_out` does before it asks anything. Weights that nobody
+    named, and that are not on this machine yet, are said to be unknown."""
     check_plan(plan)
     chosen = choose_server(plan, lambda text: None)
     where = f"a server of {chosen.starts}, which is started" if chosen.embedded else ", ".join(chosen.endpoints)

@@ -153,10 +153,8 @@ def _explain_spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
 
 
 def explain_lost(rows: pl.DataFrame, by: str = "") -> str:
-    """Why these answers cannot be ranked, where more than half of them did not come or hold no answer; else "".
-
-    rows: of a score table. by: words that say which replies these are.
-    """
+    """Why these answers cannot be ranked, where more than half of them did not come or hold no answer; else "". rows:
+    of a score table. by: words that say which replies these are."""
     rows = rows.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
     lost = rows.filter(~is_answered()).height
     if 2 * lost <= rows.height:
@@ -191,9 +189,7 @@ def list_names(names: Iterable[str], most: int = 5) -> str:
 
 def find_unnamed(folder: Path, on_board: Mapping[str, Path], failed: Iterable[str]) -> list[str]:
     """The names of models that were asked to the end in a folder below this one, and that this command does not name.
-
-    on_board: the folders of models by their names. failed: names of models that could not be measured.
-    """
+    on_board: the folders of models by their names. failed: names of models that could not be measured."""
     known = {place.resolve() for place in on_board.values()}
     found = []
     for inner in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -243,11 +239,9 @@ class Leaderboard:
 
 
 def measure_models(plans: Mapping[str, FunctionalPlan], runner: PartRunner, *, report: bool = True) -> MeasuredModels:
-    """Carry out the plans one after the other; one that fails does not stop the others.
-
-    plans: by the name of the model. Raises StoppedError where somebody stops it; repeated, it goes on. Raises
-    ConfigError, before anything is asked, for what cannot be wished of one of them.
-    """
+    """Carry out the plans one after the other; one that fails does not stop the others. plans: by the name of the
+    model. Raises StoppedError where somebody stops it; repeated, it goes on. Raises ConfigError, before anything is
+    asked, for what cannot be wished of one of them."""
     for name, plan in plans.items():
         try:
             check_plan(plan)
@@ -267,10 +261,8 @@ def measure_models(plans: Mapping[str, FunctionalPlan], runner: PartRunner, *, r
 
 
 def make_leaderboard(queue: MeasuredModels, formula: Formula, folder: Path | None = None) -> Leaderboard:
-    """The leaderboard of what could be measured.
-
-    folder: that of all models; finished ones in it that are not on the board are named.
-    """
+    """The leaderboard of what could be measured. folder: that of all models; finished ones in it that are not on the
+    board are named."""
     known = [collect_facts(told) for told in queue.done]
     sound = list({one.model: one for one in known if not one.spoiled}.values())
     both = f"{CALLED['ftom']} and {CALLED['ftom_bs']}"
@@ -578,9 +570,7 @@ def _reading(name: str, frame: pl.DataFrame, formula: str, first: str) -> Iterat
 def write_leaderboard(board: Leaderboard, folder: Path) -> list[Path]:
     """Write the tables as CSV and Markdown, the notes, and one page that opens offline; returns the paths, the page
     last. Files that an earlier leaderboard had and this one has not are removed, so that none of them speaks of others.
-
-    Raises ConfigError where a file cannot be written.
-    """
+    Raises ConfigError where a file cannot be written."""
     texts = {f"{name}.csv": tables.render(frame, "csv") for name, frame in board.tables.items()}
     texts |= {f"{name}.md": _markdown(board, name, frame) for name, frame in board.tables.items()}
     texts |= {NOTES: "".join(_notes(board)), PAGE: _page(board, folder)}

@@ -56,10 +56,8 @@ def given_options(function: str, known: type, options: Mapping[str, Any]) -> dic
 
 
 def run_beside_loop(do: Callable[[], Done], stop: Stop) -> Done:
-    """Do something that needs an event loop of its own: in a notebook, in a thread beside the loop that runs.
-
-    stop: is set where the waiting ends early, so that what is in flight is kept and nothing more is begun.
-    """
+    """Do something that needs an event loop of its own: in a notebook, in a thread beside the loop that runs. stop: is
+    set where the waiting ends early, so that what is in flight is kept and nothing more is begun."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -108,23 +106,19 @@ class Run:
 
     @property
     def manifest(self) -> Manifest:
-        """The record of which benchmark, model, prompts and server were used, read from ``manifest.json``.
-
-        Raises ConfigError where that file is broken, RunMismatchError where it is missing.
-        """
+        """The record of which benchmark, model, prompts and server were used, read from ``manifest.json``. Raises
+        ConfigError where that file is broken, RunMismatchError where it is missing."""
         manifest = Manifest.read(self.folder)
         if manifest is None:
             raise missing_manifest_error(self.folder / "responses.jsonl")
         return manifest
 
     def scores(self) -> pl.DataFrame:
-        """The scores as a Polars table with one row for each item and strategy.
-
-        Its columns hold the status of the response, the answer, whether it is `correct`, the measures of the belief
-        chain, and the factors of the item (see the README). The table is computed from the run's folder and kept there
-        as ``scores.parquet``, so that the next call is quick. Of a measured run it is the table that was measured.
-        Raises ConfigError where a file of the run is broken.
-        """
+        """The scores as a Polars table with one row for each item and strategy. Its columns hold the status of the
+        response, the answer, whether it is `correct`, the measures of the belief chain, and the factors of the item
+        (see the README). The table is computed from the run's folder and kept there as ``scores.parquet``, so that the
+        next call is quick. Of a measured run it is the table that was measured. Raises ConfigError where a file of the
+        run is broken."""
         from tomserve.runs.scores import scores_of
 
         return scores_of(self.folder)
@@ -279,10 +273,8 @@ def verify_run(folder: Path, wanted: VerifyOptions | None = None) -> Verificatio
 
 
 def iterate_checks(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Finding]:
-    """The same checks one by one, as each of them may take minutes where a run has a million rows.
-
-    The report is made again only where all else holds that it is made of, so that nothing forged is overwritten.
-    """
+    """The same checks one by one, as each of them may take minutes where a run has a million rows. The report is made
+    again only where all else holds that it is made of, so that nothing forged is overwritten."""
     holds = True
     for one in verification.verify_run(folder, wanted):
         if one.what == SEAL and holds:

@@ -90,11 +90,9 @@ class Drawing:
 
 
 def draw(chart: Mapping[str, Any] | Chart, label: str, prefix: str) -> Drawing:
-    """The chart, a specification of Vega-Lite or a chart of altair, as a picture with that text alternative.
-
-    prefix: begins the ids of its parts, so that they are unique in a page; the name of the figure and a number will do.
-    A chart of altair is checked and drawn at once, so that a mistake in it is told where it was made.
-    """
+    """The chart, a specification of Vega-Lite or a chart of altair, as a picture with that text alternative. prefix:
+    begins the ids of its parts, so that they are unique in a page; the name of the figure and a number will do. A chart
+    of altair is checked and drawn at once, so that a mistake in it is told where it was made."""
     specification = chart if isinstance(chart, Mapping) else chart.to_dict()
     if CHECK is not None:
         CHECK({**specification})
@@ -192,10 +190,8 @@ _TYPES = {"Q": "quantitative", "N": "nominal"}
 
 
 def field(name: str, **more: Any) -> Spec:
-    """A column and what is done with it, such as its axis, scale or legend.
-
-    name: of the column and, behind a colon, its type: Q for numbers, N for names.
-    """
+    """A column and what is done with it, such as its axis, scale or legend. name: of the column and, behind a colon,
+    its type: Q for numbers, N for names."""
     column, _, kind = name.partition(":")
     return {"field": column, "type": _TYPES[kind], **more}
 
@@ -257,13 +253,11 @@ def points(
     width: int = 250,
     first: int = 0,
 ) -> Spec:
-    """A chart of points with their intervals, each in the row and the colour that it names.
-
-    marks: the points; whatever lies beyond the axis is drawn at its end. rows: the names of the rows from top to
-    bottom. series: the names of the series, which differ in colour and shape. domain: the ends of the axis. lines:
-    vertical lines of reference. axis: the title of the axis. width: of the axis, in pixels. first: the place of the
-    first series among colours and shapes, so that a strategy looks the same in every figure.
-    """
+    """A chart of points with their intervals, each in the row and the colour that it names. marks: the points; whatever
+    lies beyond the axis is drawn at its end. rows: the names of the rows from top to bottom. series: the names of the
+    series, which differ in colour and shape. domain: the ends of the axis. lines: vertical lines of reference. axis:
+    the title of the axis. width: of the axis, in pixels. first: the place of the first series among colours and shapes,
+    so that a strategy looks the same in every figure."""
     low, high = domain
     data = [
         {
@@ -327,13 +321,10 @@ def heat_map(
     chance: float | None = None,
     names: bool = True,
 ) -> Spec:
-    """A heat map whose fields show their numbers.
-
-    cells: the fields. rows, columns: their names in order. title: stands above the map. difference: the largest
-    absolute difference that the colours tell apart; None for a map of shares from 0 to 1. chance: a guesser's share,
-    marked on the scale of colours where it is not close to one half. names: whether the rows are named (only the
-    leftmost of several maps side by side needs to).
-    """
+    """A heat map whose fields show their numbers. cells: the fields. rows, columns: their names in order. title: stands
+    above the map. difference: the largest absolute difference that the colours tell apart; None for a map of shares
+    from 0 to 1. chance: a guesser's share, marked on the scale of colours where it is not close to one half. names:
+    whether the rows are named (only the leftmost of several maps side by side needs to)."""
     scale: Spec = (
         {"domain": [0, 1], "range": BLUES, "clamp": True}
         if difference is None
@@ -397,10 +388,8 @@ class AbsentError(Exception):
 
 
 def rows_of(tables: Tables, name: str, needed: str, keys: str = "") -> list[Row]:
-    """Rows of a table as mappings, the first for each combination of values of the columns `keys`.
-
-    Raises AbsentError where the table is missing or empty, or lacks one of the columns `needed`.
-    """
+    """Rows of a table as mappings, the first for each combination of values of the columns `keys`. Raises AbsentError
+    where the table is missing or empty, or lacks one of the columns `needed`."""
     frame = tables.get(name)
     if frame is None:
         raise AbsentError(f"this study has no table {name}")
@@ -481,7 +470,6 @@ def small_multiples(
     parts: Mapping[str, str] | None = None,
 ) -> Figure:
     """The figure with a panel for each part of the questions (column `subset`) and each model: points with intervals.
-
     figure: its name, title and caption. rows: of a table. columns: the names of the columns that hold row, series,
     value, and the lower and upper end of the interval. axis: shared by all panels. parts: what readers call the parts.
     """
@@ -508,10 +496,8 @@ def _points(rows: Sequence[Row], row: str, series: str, value: str, low: str, hi
 
 
 def point_of(row: Row, name: str, series: str, value: str, ends: tuple[str, str] | None = None) -> Point | None:
-    """The mark of a row of a table, in that row and series of the chart; None where it has no value.
-
-    value, ends: the columns that hold the value and the ends of its interval, by default `value` with _low and _high.
-    """
+    """The mark of a row of a table, in that row and series of the chart; None where it has no value. value, ends: the
+    columns that hold the value and the ends of its interval, by default `value` with _low and _high."""
     if (number := finite_or_none(row[value])) is None:
         return None
     low, high = (finite_or_none(row.get(end)) for end in ends or (f"{value}_low", f"{value}_high"))

@@ -64,13 +64,11 @@ def default_figures(
     values: Mapping[str, Sequence[str]] | None = None,
     intervals: str = "recommended",
 ) -> list[Figure]:
-    """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects.
-
-    tables: the study's tables by name. scores: the score table. factors: columns of it that describe the items. chance:
-    what a guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where a
-    study says one; otherwise they stand in the order in which the score table names them, which is the benchmark's.
-    intervals: the way to count; where it is EFFECTIVE, accuracies by factors are counted so, too.
-    """
+    """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects. tables: the
+    study's tables by name. scores: the score table. factors: columns of it that describe the items. chance: what a
+    guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where a study
+    says one; otherwise they stand in the order in which the score table names them, which is the benchmark's.
+    intervals: the way to count; where it is EFFECTIVE, accuracies by factors are counted so, too."""
     split = _by_factor(scores, factors, chance, values or {}, effective=intervals == EFFECTIVE)
     return [*_accuracy(tables, chance), *split, *_effects(tables)]
 
@@ -144,10 +142,8 @@ def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str], *, effective:
 
 def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended") -> Iterator[Figure]:
     """A figure for each table by factors that the reader asked for: of shares, of effects and of differences. One of
-    more than ROWS rows is not drawn.
-
-    tables: by name, as tomserve.studies.breakdowns makes them. intervals: the way to count.
-    """
+    more than ROWS rows is not drawn. tables: by name, as tomserve.studies.breakdowns makes them. intervals: the way to
+    count."""
     for place, (name, frame) in enumerate(tables.items()):
         title, shown, _ = breakdowns.factor_excerpt(name, frame)
         after = next(one for one in breakdowns.AFTER if one in shown.columns)
@@ -263,11 +259,9 @@ def source_paths(sources: Sequence[Source]) -> list[Path]:
 
 
 class ItemOutlines:
-    """The items that were asked, each once, as they are read, so that a million of them are never held together.
-
-    Once all have been read, `factors` has the names of their factors, `canaries` their canaries, and `chained` says
-    whether any of them has a belief chain.
-    """
+    """The items that were asked, each once, as they are read, so that a million of them are never held together. Once
+    all have been read, `factors` has the names of their factors, `canaries` their canaries, and `chained` says whether
+    any of them has a belief chain."""
 
     def __init__(self, sources: Sequence[Source], scores: pl.DataFrame) -> None:
         self.factors: dict[str, None] = {}

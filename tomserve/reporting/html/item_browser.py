@@ -50,10 +50,8 @@ class Pool:
 
 
 class Browser:
-    """Collects items and answers. Items of one id that differ between runs are kept apart.
-
-    versions: how the versions of a question are found; the original is shown beside each of them.
-    """
+    """Collects items and answers. Items of one id that differ between runs are kept apart. versions: how the versions
+    of a question are found; the original is shown beside each of them."""
 
     def __init__(self, versions: Versions | None) -> None:
         self._versions = versions
@@ -94,12 +92,10 @@ class Browser:
             self.columns["talk"].append(self._talk(talk))
 
     def _talk(self, replies: Sequence[Mapping[str, Any]]) -> int:
-        """The place among the talks of these replies to one question, -1 where there are none.
-
-        Each is a tuple of numbers: its sample and turn (both from 0), the places of its status, text and reasoning,
-        whether it repeats the reply to an equal request, whether it ended the conversation, and the place of the text
-        that the strategy concluded (-1: none, then the reply that ended the conversation is the answer).
-        """
+        """The place among the talks of these replies to one question, -1 where there are none. Each is a tuple of
+        numbers: its sample and turn (both from 0), the places of its status, text and reasoning, whether it repeats the
+        reply to an equal request, whether it ended the conversation, and the place of the text that the strategy
+        concluded (-1: none, then the reply that ended the conversation is the answer)."""
         if not replies:
             return -1
         self.talks.append(
@@ -183,10 +179,8 @@ class Browser:
         return self.golds.place((sets, edges))
 
     def data(self, cut: int | None) -> dict[str, Any]:
-        """Everything collected, as the page reads it; -1 stands for a missing value.
-
-        cut: how many characters of a text are kept; None for all.
-        """
+        """Everything collected, as the page reads it; -1 stands for a missing value. cut: how many characters of a text
+        are kept; None for all."""
         return {
             "arms": self.arms,
             "words": self.words.values,
@@ -271,10 +265,8 @@ def pack_browser(
     chosen: Collection[str] | None = None,
 ) -> tuple[str, int | None]:
     """The browser's data as base64 of gzip, and to how many characters its texts were cut (None: they are whole).
-
     sources: the runs. extra: further data for the page. versions: see Browser. chosen: ids of the items that are shown;
-    None for all. Each run's journal is read once.
-    """
+    None for all. Each run's journal is read once."""
     browser = Browser(versions)
     for source in sources:
         browser.add(source, chosen)
@@ -308,11 +300,9 @@ class ItemSample:
 def sample_items(
     scores: pl.DataFrame, most: int = ANSWERS, *, versions: Versions | None = None, strata: Sequence[str] = ()
 ) -> ItemSample:
-    """What a page of these scores holds; it is the same for the same scores, whatever the order of their rows.
-
-    most: how many answers it may hold. versions: how versions of a question are found. strata: factors over which the
-    questions are spread, where their versions share them.
-    """
+    """What a page of these scores holds; it is the same for the same scores, whatever the order of their rows. most:
+    how many answers it may hold. versions: how versions of a question are found. strata: factors over which the
+    questions are spread, where their versions share them."""
     if scores.height <= most:
         return ItemSample()
     if versions is not None and not {versions.factor, *versions.matched} <= set(scores.columns):

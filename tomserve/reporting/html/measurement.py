@@ -23,11 +23,8 @@ _NOT_SHOWN = ("schema", "kind", "strategies", "endpoints", "server")
 
 
 def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Page:
-    """The page of measured runs, or of score tables that hold measurements.
-
-    sources: the runs or tables. analysis: what the study has made of all of them. Raises ContentError where the study
-    fails.
-    """
+    """The page of measured runs, or of score tables that hold measurements. sources: the runs or tables. analysis: what
+    the study has made of all of them. Raises ContentError where the study fails."""
     study, tables, context = analysis.study, analysis.tables, Context()
     models = list(dict.fromkeys(str(name) for one in sources for name in _values(one, "model")))
     figures = study.figures(tables, context) if study.figures is not None else ()
@@ -62,10 +59,8 @@ def split_sources(sources: Sequence[Source]) -> tuple[list[Source], list[Source]
 
 
 def add_measurements(page: pages.Page, sources: Sequence[Source], analysis: Analysis) -> pages.Page:
-    """The page of answers with what there is to say of the measurements that its study reads beside them.
-
-    sources: the measured runs or tables, none perhaps. analysis: of all of them; its doubts are shown, too.
-    """
+    """The page of answers with what there is to say of the measurements that its study reads beside them. sources: the
+    measured runs or tables, none perhaps. analysis: of all of them; its doubts are shown, too."""
     runs = [("measured runs", ", ".join(source.run for source in sources))] if sources else []
     rows = [("measured rows", f"{sum(source.scores.height for source in sources):,}")] if sources else []
     return replace(

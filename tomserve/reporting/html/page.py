@@ -99,10 +99,8 @@ def questions(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def page_table(name: str, frame: pl.DataFrame, note: str) -> Table:
-    """A table for the page: numbers with three decimals, a dash for what is undefined.
-
-    name: of the table. note: what a reader must know of it.
-    """
+    """A table for the page: numbers with three decimals, a dash for what is undefined. name: of the table. note: what a
+    reader must know of it."""
     empty = tuple(column for column in frame.columns if frame.height and frame[column].null_count() == frame.height)
     kept = frame.drop(empty)
     columns = tuple((column, kind.is_numeric()) for column, kind in kept.schema.items())

@@ -92,17 +92,14 @@ def write_report(
     *,
     by: Sequence[str] = (),
 ) -> Path:
-    """Write the report of these runs or score tables (None: the newest run) and return its path.
-
-    out: the file to write; without it `report.html` in the run's folder, `NAME-report.html` beside the table NAME.csv,
-    or, for several of them, `report.html` in the current folder.
-    intervals: one of the study's ways to count; None for its first. labels: texts RUN=NAME that rename the model of a
-    run. study: a study's name or path; None for the one that the benchmark declares. note: called with a line for each
-    reply that could not be read. analysis: what the study has made of these runs, where the caller has it already;
-    study, intervals and factors are then those of the analysis. by: factors by whose values answers are counted as
-    well (see tomserve.studies.breakdowns). Raises ConfigError for a run that cannot be read, and for a file
-    that cannot be written.
-    """
+    """Write the report of these runs or score tables (None: the newest run) and return its path. out: the file to
+    write; without it `report.html` in the run's folder, `NAME-report.html` beside the table NAME.csv, or, for several
+    of them, `report.html` in the current folder. intervals: one of the study's ways to count; None for its first.
+    labels: texts RUN=NAME that rename the model of a run. study: a study's name or path; None for the one that the
+    benchmark declares. note: called with a line for each reply that could not be read. analysis: what the study has
+    made of these runs, where the caller has it already; study, intervals and factors are then those of the analysis.
+    by: factors by whose values answers are counted as well (see tomserve.studies.breakdowns). Raises ConfigError for a
+    run that cannot be read, and for a file that cannot be written."""
     charts.start_drawing()
     sources, scores = load_sources(runs or (None,), labels, note)
     whole = analysis or compute(scores, study, intervals, by, named=common_study(sources))
@@ -149,10 +146,8 @@ def report_html(
 def report_panels(
     run: str, study: str | None = None, intervals: str | None = None, by: Sequence[str] = ()
 ) -> ReportPanels:
-    """What the report of one run says, without the items and answers to browse, which take most of its time.
-
-    The parameters are those of write_report, which says what is raised.
-    """
+    """What the report of one run says, without the items and answers to browse, which take most of its time. The
+    parameters are those of write_report, which says what is raised."""
     charts.start_drawing()
     sources, scores = load_sources((run,), (), None)
     analysis = compute(scores, study, intervals, by, named=common_study(sources))
@@ -301,10 +296,8 @@ _VERSION = f"tomserve {__version__}".encode()
 
 
 def check_report(folder: Path) -> Finding | None:
-    """What came of comparing the report of a run with the one that is made now; None where it has no report.
-
-    Raises ConfigError where the folder is no run.
-    """
+    """What came of comparing the report of a run with the one that is made now; None where it has no report. Raises
+    ConfigError where the folder is no run."""
     from tomserve.runs.verification import Finding
 
     path = folder / PAGE

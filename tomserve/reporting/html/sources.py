@@ -65,10 +65,8 @@ class Source:
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
-
         chosen: ids of the items that are wanted; None for all. Raises ConfigError where the files are not those that
-        were scored.
-        """
+        were scored."""
         if self.folder is None or self.made_from is None or runfolder.JOURNAL not in self.made_from["files"]:
             return
         files = self.made_from["files"]
@@ -100,11 +98,9 @@ class Source:
             return max(self.scores.height, sum(1 for _ in files.read_lines(file, path)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Conversations | None:
-        """Every reply of the strategies that ask several requests for a question; None where there are none.
-
-        chosen: ids of the items that are wanted; None for all. Raises ConfigError where the journal is not the one that
-        was scored.
-        """
+        """Every reply of the strategies that ask several requests for a question; None where there are none. chosen:
+        ids of the items that are wanted; None for all. Raises ConfigError where the journal is not the one that was
+        scored."""
         if not self.several or self.folder is None or self.made_from is None:
             return None
         if (scored_file := self.made_from["files"].get(runfolder.JOURNAL)) is None:
@@ -132,13 +128,10 @@ class Source:
 def load_sources(
     runs: Sequence[str | None], labels: Sequence[str], note: Note | None
 ) -> tuple[list[Source], pl.DataFrame]:
-    """The runs or score tables, and all their scores in one table.
-
-    runs: names or paths of runs, files of score tables, or what lies in several files (tomserve.distributed.shards);
-    None for the newest run. labels: texts RUN=NAME that rename
-    the model of a run. note: called with a line for each reply that could not be read. Raises ConfigError for what is
-    neither, for a source given twice, and for runs without any answer.
-    """
+    """The runs or score tables, and all their scores in one table. runs: names or paths of runs, files of score tables,
+    or what lies in several files (tomserve.distributed.shards); None for the newest run. labels: texts RUN=NAME that
+    rename the model of a run. note: called with a line for each reply that could not be read. Raises ConfigError for
+    what is neither, for a source given twice, and for runs without any answer."""
     loaded: list[Source] = []
     for source in (source for run in runs for source in _sources(run, note)):
         if any(_place(source) == _place(other) for other in loaded):
@@ -287,10 +280,8 @@ def record_report(source: Source, page: str, options: ReportOptions) -> None:
 
 
 def find_current_report(folder: Path) -> Path | None:
-    """The report of that run where making it again, with the same options, would give the same; else None.
-
-    Raises ConfigError where the folder is no run.
-    """
+    """The report of that run where making it again, with the same options, would give the same; else None. Raises
+    ConfigError where the folder is no run."""
     manifest = read_manifest(folder)
     try:
         with files.open_for_reading(folder / PAGE) as page:

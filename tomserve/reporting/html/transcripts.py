@@ -25,13 +25,11 @@ Row = dict[str, Any]  # one row of a journal
 
 
 class Conversations:
-    """The replies to the questions of a journal, each turn of each sample once, of which the later row counts.
-
-    path: the journal. model: the model of rows that name none. strategies: those whose replies are wanted. items: the
-    ids of the items that are wanted; None for all. size: how many bytes of the journal to read; None for all of them.
-    Lines that are no rows are left out, since scoring has told of them already. Only the places of the rows are kept in
-    memory. Raises OSError where the journal cannot be read.
-    """
+    """The replies to the questions of a journal, each turn of each sample once, of which the later row counts. path:
+    the journal. model: the model of rows that name none. strategies: those whose replies are wanted. items: the ids of
+    the items that are wanted; None for all. size: how many bytes of the journal to read; None for all of them. Lines
+    that are no rows are left out, since scoring has told of them already. Only the places of the rows are kept in
+    memory. Raises OSError where the journal cannot be read."""
 
     def __init__(
         self,
@@ -54,12 +52,10 @@ class Conversations:
                 self._at.setdefault(asked, {})[place] = offset
 
     def of(self, item: str, strategy: str, model: str, scored: int = 0) -> list[Row]:
-        """The replies to a question in the order of its samples and turns, at most MOST of them.
-
-        item: its id. strategy, model: their names. scored: the sample that is scored, whose replies are never left out
-        for those of others; the one that ends its conversation is always there. `turn` and `sample` are in each row.
-        Of the rows of one sample at most one has `closes`: the last that was written with it.
-        """
+        """The replies to a question in the order of its samples and turns, at most MOST of them. item: its id.
+        strategy, model: their names. scored: the sample that is scored, whose replies are never left out for those of
+        others; the one that ends its conversation is always there. `turn` and `sample` are in each row. Of the rows of
+        one sample at most one has `closes`: the last that was written with it."""
         places = self._at.get((item, strategy, model), {})
         closing: dict[int, int] = {}
         rows: list[Row] = []
