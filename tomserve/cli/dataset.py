@@ -209,8 +209,7 @@ app.command()(answers)
 
 
 def _check(name: str | None, check: str, *given: Any) -> int:
-    """Run one of the benchmark's own checks and print what it finds; returns the exit code. Raises ConfigError where it
-    has none, which names those that have it, and how a user's own would get it."""
+    """Run one of the benchmark's own checks and print what it finds; returns the exit code."""
     from tomserve import benchmarks
     from tomserve.cli.output import show_findings
 

@@ -89,10 +89,7 @@ def _runs() -> str:
 
 
 def _servers() -> str:
-    """The recorded servers: those that answer, those that load, and those that are not believed.
-
-    Raises ServerError where one runs that does not answer; it names the others, too.
-    """
+    """The recorded servers: those that answer, those that load, and those that are not believed."""
     known = registry.believed_records()
     ready = ", ".join(one.label for one in known if one.state == "ready") or "none running"
     loading = [

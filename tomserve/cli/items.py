@@ -102,8 +102,7 @@ def items(
 
 
 def _write(found: Iterable[Item], out: Path | None, *inputs: Path | None) -> int:
-    """Write the items to a file, or to standard output; returns the exit code. inputs: files that are
-    read meanwhile."""
+    """Write the items to a file, or to standard output; returns the exit code."""
     from tomserve.items import write_items
 
     if out is None:
@@ -165,10 +164,7 @@ def _write_with_rewriter(
     models: tuple[str, str | None, str | None],
     out: Path,
 ) -> int:
-    """Write the items and their variants, those of a rewriter among them; returns the exit code.
-
-    asked: the benchmark and its path. models: the rewriter, which of the models at its address, and the verifier.
-    """
+    """Write the items and their variants, those of a rewriter among them; returns the exit code."""
     from tomserve import benchmarks, variants
     from tomserve.cli import interrupts
     from tomserve.reporting.progress import RunScreen

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.benchmarks import Benchmark
 from tomserve.cli.options import console
 from tomserve.cli.output import tell_unread, warn, warn_gaps
 from tomserve.content import files, output_path
@@ -316,8 +315,10 @@ def score_runs(
             continue
         folder = find_run(run)
         measurement.refuse_measured(folder, "cannot be scored again")
-        if given is not None:
-            _check_benchmark(folder, given)
+        if given is not None and (asked := (read_manifest(folder) or {}).get("benchmark")) != given.name:
+            raise ConfigError(
+                f"--benchmark: {folder} asked the benchmark {asked!r}, {given.file} declares {given.name!r}"
+            )
         wishes.prepare(place := GradeFiles.of_run(folder))
         if reader is not None:
             code |= wishes.read(reader, folder, place)
@@ -334,12 +335,6 @@ def score_runs(
         write_scores(comparison.combine_scores(frames), out)
         say(f"written: {out}")
     return code | tell_unread(lacking)
-
-
-def _check_benchmark(folder: Path, given: Benchmark) -> None:
-    asked = (read_manifest(folder) or {}).get("benchmark")
-    if asked != given.name:
-        raise ConfigError(f"--benchmark: {folder} asked the benchmark {asked!r}, {given.file} declares {given.name!r}")
 
 
 def _against_current(folder: Path) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from tomserve.cli.options import (
 from tomserve.errors import InUseError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from rich.console import Console
 
@@ -175,7 +175,7 @@ def work_on_parts(
     """
     from tomserve.cli.output import tell_failures
     from tomserve.distributed.shards import Shards
-    from tomserve.distributed.worker import ask_part
+    from tomserve.distributed.worker import ask_part, next_part
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs.evaluation import Servers
     from tomserve.runs.scores import scores_of
@@ -184,7 +184,7 @@ def work_on_parts(
     shards = Shards.read(folder)
     code, passed = 0, set[int]()
     with Servers(share) as servers:
-        for number in numbers or _free_parts(folder, passed):
+        for number in numbers or iter(lambda: next_part(folder, passed), None):
             passed.add(number)
             if not quiet:
                 screen.print(f"part {number} of {len(shards.parts)} of {shards.run}", markup=False, highlight=False)
@@ -202,26 +202,12 @@ def work_on_parts(
             failed = bool(set(result.failures) - FINAL)
             code = max(code, int(failed))
             if to is not None and not failed:
-                _copy_part(result.folder, to, screen, quiet=quiet)
+                from tomserve.distributed import storage  # fsspec takes long
+
+                place = storage.upload_part(result.folder, to, RunScreen(screen, quiet=quiet))
+                screen.print(f"copied to {place}", soft_wrap=True, markup=False, highlight=False)
     _tell_progress(folder, passed, screen)
     return code
-
-
-def _copy_part(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
-    """Copy a part that is complete to a store, and say where it lies there."""
-    from tomserve.distributed import storage
-    from tomserve.reporting.progress import RunScreen
-
-    place = storage.upload_part(folder, to, RunScreen(screen, quiet=quiet))
-    screen.print(f"copied to {place}", soft_wrap=True, markup=False, highlight=False)
-
-
-def _free_parts(folder: Path, passed: set[int]) -> Iterator[int]:
-    """One part after the other that is free by then. passed: the numbers of those that were taken already."""
-    from tomserve.distributed.worker import next_part
-
-    while (number := next_part(folder, passed)) is not None:
-        yield number
 
 
 def _tell_progress(folder: Path, passed: Collection[int], screen: Console) -> None:

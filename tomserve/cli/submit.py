@@ -295,8 +295,8 @@ def slurm(
     )  # fmt: skip
     script = render_script(
         template.expanduser() if template is not None else content.require(TEMPLATE),
-        folder=folder.resolve(), tomserve=_tomserve(), tries=tries, patience=grace // 2, ranks=need.ranks,
-        options=options_for_work(dividing),
+        folder=folder.resolve(), tomserve=[sys.executable, "-m", "tomserve"], tries=tries, patience=grace // 2,
+        ranks=need.ranks, options=options_for_work(dividing),
         final=f'"status":"({"|".join(sorted(FINAL))})"',
     )  # fmt: skip
     if dry_run:
@@ -350,17 +350,8 @@ def parts_left(
     return left, None if options.base_url else options.model
 
 
-def _tomserve() -> list[str]:
-    """The words that run this tomserve on a machine that sees the same folders."""
-    return [sys.executable, "-m", "tomserve"]
-
-
 def _cluster_of(job: Job, *, believe: bool = False) -> Cluster:
-    """The cluster that a job was handed to.
-
-    believe: whether to go by the record of a job also where somebody else has written it. Raises MachineError where
-    that is so and not wanted, and where what it takes to ask the cluster is not installed.
-    """
+    """The cluster that a job was handed to."""
     from tomserve.distributed.cluster import FILE
     from tomserve.distributed.slurm import Slurm
 

@@ -445,8 +445,7 @@ def _own_study(analysis: Analysis) -> Iterator[tuple[str, Path]]:
 
 
 def _wheel(path: Path | None) -> str | None:
-    """The name that tomserve's wheel has in the artefact; None where there is none. Raises ConfigError for what is no
-    wheel of this version."""
+    """The name that tomserve's wheel has in the artefact; None where there is none."""
     if path is None:
         return None
     name = f"tomserve-{__version__}-py3-none-any.whl"

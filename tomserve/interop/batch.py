@@ -523,8 +523,7 @@ def import_results(
 
 @contextlib.contextmanager
 def _open_evaluation(options: EvalOptions, chosen: Target, listener: Listener) -> Iterator[Evaluation]:
-    """The evaluation of these options, with its folder locked; nothing is asked of any server. Leaving it writes the
-    manifest."""
+    """The evaluation of these options, with its folder locked; nothing is asked of any server."""
     plan: Plan = make_plan(options, chosen=chosen)
     path = runfolder.answers_folder(options.run or runfolder.default_name(plan.benchmark_name, plan.name))
     with contextlib.ExitStack() as stack:
@@ -542,11 +541,7 @@ def _open_evaluation(options: EvalOptions, chosen: Target, listener: Listener) -
 def _open_requests(
     evaluation: Evaluation, reply: Callable[[Request], Row | None], write: Callable[[Row], None] | None = None
 ) -> Iterator[Request]:
-    """The requests that can be asked now and have no row, one after the other.
-
-    reply: the row of a request that has none in the journal yet, None where there is none. write: keeps a row.
-    Conversations are begun anew, and given the replies that the journal holds, as a run that is resumed does.
-    """
+    """The requests that can be asked now and have no row, one after the other."""
     journal, questions = evaluation.journal, evaluation.plan.questions
     write = write or journal.append
     conversations = Conversations(evaluation.request)
@@ -608,8 +603,7 @@ def _import_export(
 
 @dataclass
 class _Reader:
-    """Makes rows of results and writes them. open_keys: takes the keys of requests that failed. added: how many rows
-    were written, by status."""
+    """Makes rows of results and writes them."""
 
     evaluation: Evaluation
     results: ResultReader

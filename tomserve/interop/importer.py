@@ -221,8 +221,7 @@ def _read_sources(
     listener: Listener,
     found: Collection[Path],
 ) -> Groups:
-    """Keep the replies of the sources that are wanted, and count the others. scratch: a folder for temporary files.
-    stack: closes them. found: the files that nobody named, which are passed over where nothing of them can be read."""
+    """Keep the replies of the sources that are wanted, and count the others."""
     groups, count = Groups(), 0
     for number, source in enumerate(sources):
         touched, other = dict[tuple[str, str], None](), summary.other
@@ -264,8 +263,7 @@ def _read_sources(
 
 
 def _folders(groups: Groups, options: ImportOptions) -> list[tuple[Group, Path]]:
-    """Each group with the folder of its run, in the order of their names. Raises ConfigError where they are several and
-    the user wants one, and where two would have the same folder."""
+    """Each group with the folder of its run, in the order of their names."""
     keys = sorted(groups)
     if options.run is not None and len(keys) > 1:
         listed = "; ".join(f"task {task!r:.60}, model {model!r:.60}" for task, model in keys[:6])
@@ -342,12 +340,7 @@ def _choose_grade(sample: Sample, options: ImportOptions) -> Grade | None:
 
 
 class _PreparedRun:
-    """A run that is ready to be written, in an empty or new folder or one that holds just this run.
-
-    folder: where. group: what it is to hold. origin: whose questions were asked. scratch: a folder for temporary files.
-    Raises ConfigError where the folder holds something else, where one id names different questions, and where nothing
-    says whether any reply is right.
-    """
+    """A run that is ready to be written, in an empty or new folder or one that holds just this run."""
 
     def __init__(self, folder: Path, group: Group, origin: QuestionOrigin, scratch: Path) -> None:
         self._group, self._origin, self._known = group, origin, origin.known
@@ -385,8 +378,7 @@ class _PreparedRun:
         return items.part(sorted(range(len(ids)), key=ids.__getitem__))
 
     def _make_items(self) -> Iterator[Item]:
-        """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same
-        way of asking tells it otherwise, and where our rules should read replies to an open question."""
+        """An item for each question, as its first reply tells it."""
         group, run, seen = self._group, self.run, set[str]()
         asked: dict[tuple[str | None, str], tuple[bytes, str]] = {}
         for sample in group.buffer:
@@ -467,8 +459,7 @@ class _PreparedRun:
             )
 
     def _is_there(self) -> bool:
-        """Whether the folder holds just this run. Raises ConfigError where it holds another one, or anything else but
-        what an interrupted import has left."""
+        """Whether the folder holds just this run."""
         folder, way_out = self.run.folder, "bring these files into a new run by --run NEW"
         if not folder.is_dir():
             return False

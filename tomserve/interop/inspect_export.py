@@ -229,9 +229,7 @@ def _reason(one: ScoredReply) -> str | None:
 
 
 def _metadata(one: ScoredReply, run: str | None) -> dict[str, Any]:
-    """The factors of a question, and what an import needs to find it again.
-
-    The cluster stands apart, so that Inspect's `stderr(cluster="cluster")` finds it."""
+    """The factors of a question, and what an import needs to find it again."""
     ours = sample_record(
         one.item,
         one.strategy,

@@ -191,8 +191,7 @@ def _message(error: Any) -> str | None:
 
 
 def _facts(metadata: Mapping[str, Any], factors: Any) -> dict[str, Factor]:
-    """What the metadata tell in single values. factors: the names of those that are factors, where a log of ours lists
-    them; the others only serve Inspect."""
+    """What the metadata tell in single values."""
     listed = factors if isinstance(factors, list) else metadata
     return {name: value for name, value in metadata.items() if name in listed and is_fact(value)}
 

@@ -350,8 +350,7 @@ VERSION = 1.0
 
 @dataclass
 class _Task:
-    """What is kept of a task that was written. right: of each document the share of replies that are right. hashes: the
-    digest over the hashes of all documents, which says whether two evaluations asked the same."""
+    """What is kept of a task that was written."""
 
     right: list[float] = field(default_factory=list)
     hashes: Any = field(default_factory=hashlib.sha256)
