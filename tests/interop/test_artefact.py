@@ -315,6 +315,13 @@ STUDY = Study(name="mine", tables=tables)
 """
 
 
+def test_the_texts_of_a_study_come_with_it(place: Path, tmp_path: Path, plain: None) -> None:
+    (tmp_path / "mine.py").write_text(STUDY.replace("from .words import TITLE", "TITLE = 'shares'"))
+    (tmp_path / "mine.yaml").write_text("notes: {recommended: {shares: Right.}}\n")
+    made = _made(tmp_path, [str(place / "runs/example")], study=str(tmp_path / "mine.py"))
+    assert sorted(path.name for path in (made / "study").iterdir()) == ["mine.py", "mine.yaml"]
+
+
 def test_a_study_of_ones_own_is_run_only_when_asked(place: Path, tmp_path: Path, plain: None, again: Again) -> None:
     folder = tmp_path / "my study"
     folder.mkdir()

@@ -429,17 +429,18 @@ def _own_study(analysis: Analysis) -> Iterator[tuple[str, Path]]:
     shipped = [content.PACKAGE / "_content", *([here] if (here := content.checkout()) is not None else [])]
     if path is None or any((root / "analysis").resolve() in path.resolve().parents for root in shipped):
         return
-    folder, found = path.parent, [path]
+    folder, found, root = path.parent, [path], "study"
     if path.name == "study.py":
         inside = sorted(
             one for one in folder.rglob("*") if one.suffix in PROGRAM_FILES and "__pycache__" not in one.parts
         )
         found += [one for one in inside if one != path and one.is_file() and not one.is_symlink()]
+        if len(found) > 1:
+            root = f"study/{re.sub(r'[^A-Za-z0-9._-]+', '-', folder.resolve().name)}"
     elif (texts := path.with_suffix(".yaml")).is_file() and not texts.is_symlink():
         found.append(texts)
     if sum(one.stat().st_size for one in found) > MOST:
         raise ConfigError(f"{folder}: the study and what lies beside it have more than {MOST >> 20} MB; move data away")
-    root = f"study/{re.sub(r'[^A-Za-z0-9._-]+', '-', folder.resolve().name)}" if len(found) > 1 else "study"
     for one in found:
         yield f"{root}/{one.relative_to(folder).as_posix()}", one
 
