@@ -26,7 +26,6 @@ from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores
 from tomserve.studies import answer_rows, breakdowns, people, published_tables
 from tomserve.studies.comparability import Conditions, answer_conditions, group_comparable, measurement_conditions
 from tomserve.studies.contrasts import Record, contrast, integer_codes, pair_rows
-from tomserve.studies.texts import Texts
 
 from .layers import (
     B_NAME,
@@ -42,8 +41,6 @@ from .layers import (
     size_of,
     variants,
 )
-
-TEXTS = Texts(__file__)
 
 FULL, BS = "ftom", "ftom_bs"  # the two scores: that of all layers, and that of behaviour and stability
 PARTS: Mapping[str, tuple[str, ...]] = {FULL: LAYERS, BS: ("b", "s")}  # the layers of each score

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,11 +14,7 @@ import pytest
 from tests.helpers import chain_tables as made
 from tests.helpers import golden_tables
 from tests.helpers.chain_tables import FOLLOWER, INERT, SOMETIMES, Answerer, measured
-from tests.helpers.reports import PAYLOADS, Elements
-from tomserve.content.text import sanitize
 from tomserve.faithfulness import table as t
-from tomserve.reporting.html.report import report_html
-from tomserve.runs.measurement import MeasuredRun
 from tomserve.stats.chain_edits import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
@@ -222,23 +215,6 @@ def test_a_partial_table_gives_what_it_can_and_says_what_it_lacks(conditions: tu
     assert "nan" not in str([verdict.cards for verdict in study().verdicts(found, Context())])
     for figure in study().figures(found, Context()):  # type: ignore[misc]
         assert bool(figure.missing) != bool(figure.panels or figure.exhibits)
-
-
-def test_what_a_model_wrote_cannot_run_or_hide_in_the_report(tmp_path: Path) -> None:
-    evil = "\n".join([*PAYLOADS, "left\u202eright", "\x1b[31m\x00"])
-    frame = measured(FOLLOWER, units=8, each=2, written=evil, edited=evil, question=evil, cluster=evil, asked_by=evil)
-    settings = {"study": "faithfulness", "model": "m", "revision": None}
-    settings |= {"benchmark": "worlds", "benchmark_digest": None}
-    with MeasuredRun.open(tmp_path / "run", settings={}, **settings) as run:  # type: ignore[arg-type]
-        run.write_items([])
-        run.finish(frame)
-    page = report_html([str(tmp_path / "run")])
-    assert not [name for name in ("img", "iframe") if Elements(page).all(name)]
-    assert page.count('<details class="exhibit">') == 30
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", page.partition('id="tables"')[0])
-    shown = re.search(r'<dt>chain as shown</dt><dd dir="auto">(.*?)</dd>', page, re.S)
-    assert shown
-    assert html.unescape(shown[1]) == sanitize(evil)
 
 
 ANYWAY = {"implied": pl.when(condition=t.LAST).then("own"), "answer": pl.col("own")}
