@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import re
 import sys
 import textwrap
+import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -208,12 +210,14 @@ def _class(value: type, tree: ast.ClassDef) -> Iterator[str]:
     """The docstring of a class, then its public fields and methods as its source has them."""
     yield _prose(inspect.getdoc(value) or "")
     yield ""
+    comments = _comments(textwrap.dedent(inspect.getsource(value)))
     for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
             options = [f":type: {_plain(ast.unparse(node.annotation))}"]
             if node.value is not None and not isinstance(node.value, ast.Call):
                 options.append(f":value: {_plain(ast.unparse(node.value))}")
-            yield from _directive("attribute", node.target.id, [_comment(following)], depth=4, options=options)
+            text = _below(following) or comments.get(node.end_lineno or 0) or comments.get(node.lineno - 1, "")
+            yield from _directive("attribute", node.target.id, [text], depth=4, options=options)
         elif isinstance(node, Node) and (node.name[0] != "_" or node.name in ("__call__", "__iter__")):
             decorators = {ast.unparse(one) for one in node.decorator_list}
             if decorators & {"property", "functools.cached_property", "cached_property"}:
@@ -223,7 +227,21 @@ def _class(value: type, tree: ast.ClassDef) -> Iterator[str]:
             yield from _directive(kind, signature, [_docstring(node)], depth=4)
 
 
-def _comment(node: ast.stmt | None) -> str:
+def _comments(source: str) -> dict[int, str]:
+    """The comments of a source: one beside code by its line, one of several lines by its last line, as prose."""
+    found: dict[int, str] = {}
+    alone: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            text, line = _prose(token.string.removeprefix("#").strip()), token.start[0]
+            if not token.line[: token.start[1]].strip():
+                alone.add(line)
+            goes_on = {line, line - 1} <= alone
+            found[line] = f"{found.pop(line - 1)} {text}" if goes_on else text
+    return found
+
+
+def _below(node: ast.stmt | None) -> str:
     """The text that stands under a field, where the author wrote one."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return _prose(inspect.cleandoc(node.value.value))

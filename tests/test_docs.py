@@ -123,6 +123,7 @@ def test_docstrings_become_markdown() -> None:
     page = generated.filled("<!-- statuses -->\n<!-- strategies -->\n<!-- packages -->\n<!-- exceptions -->\n")
     for row in ("| `http_<code>` ", "| `cot_free` | Free reasoning", "| `engine` | The engine", "| share of a class"):
         assert f"\n{row}" in page
+    assert generated._comments("a = 1  # one\n# two\n# lines\nb = 2\n") == {1: "one", 3: "two lines"}
     assert generated.filled("without a mark") == "without a mark"
 
 
