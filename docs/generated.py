@@ -8,6 +8,7 @@ page. So all of it follows the code by itself, and nothing that was generated is
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import io
 import re
@@ -40,7 +41,8 @@ def filled(page: str) -> str:
         line = f"<!-- {mark} -->"
         if line in page:
             page = page.replace(line, "\n".join(maker()))
-    return page
+    described = re.compile(r"^<!-- fields ([\w.]+) ([\w ]+) -->$", re.M)
+    return described.sub(lambda named: "\n".join(fields(named[1], named[2])), page)
 
 
 def escaped(text: str) -> str:
@@ -135,6 +137,24 @@ def packages() -> Iterator[str]:
         yield f"| `{name}` | {escaped(' '.join(text.split(chr(10) * 2)[0].split()))} |"
 
 
+def fields(module: str, names: str) -> Iterator[str]:
+    """Markdown: what these classes of a module, which describe a file, say of their fields."""
+    for name in names.split():
+        value = getattr(importlib.import_module(module), name)
+        source = textwrap.dedent(inspect.getsource(value))
+        tree = ast.parse(source).body[0]
+        assert isinstance(tree, ast.ClassDef)
+        aliases = {own: field.alias or own for own, field in getattr(value, "model_fields", {}).items()}
+        texts = {ast.unparse(node.target): text for node, text in _fields(tree, source)}
+        yield f"**`{name}`.** {_prose(inspect.getdoc(value) or '')}\n"
+        if plain := ", ".join(f"`{aliases.get(own, own)}`" for own, text in texts.items() if not text):
+            yield f"{'Further fields' if any(texts.values()) else 'Fields'}: {plain}.\n"
+        if any(texts.values()):
+            yield "| field | what it is |\n|---|---|"
+            yield from (f"| `{aliases.get(own, own)}` | {text} |" for own, text in texts.items() if text)
+            yield ""
+
+
 def exceptions() -> Iterator[str]:
     """Markdown: where a recommended method misses its target, as bench/coverage.py checks it."""
     sys.path.append(str(ROOT / "bench"))
@@ -210,14 +230,13 @@ def _class(value: type, tree: ast.ClassDef) -> Iterator[str]:
     """The docstring of a class, then its public fields and methods as its source has them."""
     yield _prose(inspect.getdoc(value) or "")
     yield ""
-    comments = _comments(textwrap.dedent(inspect.getsource(value)))
-    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
+    texts = dict(_fields(tree, textwrap.dedent(inspect.getsource(value))))
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and node in texts:
             options = [f":type: {_plain(ast.unparse(node.annotation))}"]
             if node.value is not None and not isinstance(node.value, ast.Call):
                 options.append(f":value: {_plain(ast.unparse(node.value))}")
-            text = _below(following) or comments.get(node.end_lineno or 0) or comments.get(node.lineno - 1, "")
-            yield from _directive("attribute", node.target.id, [text], depth=4, options=options)
+            yield from _directive("attribute", ast.unparse(node.target), [texts[node]], depth=4, options=options)
         elif isinstance(node, Node) and (node.name[0] != "_" or node.name in ("__call__", "__iter__")):
             decorators = {ast.unparse(one) for one in node.decorator_list}
             if decorators & {"property", "functools.cached_property", "cached_property"}:
@@ -227,17 +246,22 @@ def _class(value: type, tree: ast.ClassDef) -> Iterator[str]:
             yield from _directive(kind, signature, [_docstring(node)], depth=4)
 
 
+def _fields(tree: ast.ClassDef, source: str) -> Iterator[tuple[ast.AnnAssign, str]]:
+    """The public fields of a class, each with what stands below it, beside it or above it."""
+    comments = _comments(source)
+    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
+            yield node, _below(following) or comments.get(node.end_lineno or 0) or comments.get(node.lineno, "")
+
+
 def _comments(source: str) -> dict[int, str]:
-    """The comments of a source: one beside code by its line, one of several lines by its last line, as prose."""
+    """The comments of a source as prose, by the line of the code that they stand beside or above."""
     found: dict[int, str] = {}
-    alone: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            text, line = _prose(token.string.removeprefix("#").strip()), token.start[0]
-            if not token.line[: token.start[1]].strip():
-                alone.add(line)
-            goes_on = {line, line - 1} <= alone
-            found[line] = f"{found.pop(line - 1)} {text}" if goes_on else text
+            line, alone = token.start[0], not token.line[: token.start[1]].strip()
+            text = f"{found.pop(line, '')} {_prose(token.string.removeprefix('#').strip())}"
+            found[line + alone] = text.strip()
     return found
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.documents import ELSEWHERE, Reader, commands, files, programs
 from tomserve.cli.app import VARIABLES
 from tomserve.errors import TomserveError
+from tomserve.workflows import evaluate
 
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
@@ -107,12 +109,18 @@ def _text(page: Path) -> str:
     return re.sub(r"<[^>]+>", "", page.read_text())
 
 
-def test_docstrings_become_markdown() -> None:
+@pytest.fixture(scope="module")
+def generated() -> ModuleType:
+    """The module that fills pages."""
     spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
     assert spec is not None
     assert spec.loader is not None
-    generated = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generated)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_docstrings_become_markdown(generated: ModuleType) -> None:
     assert generated.escaped("a <b> | `<c> | d` & e") == "a &lt;b> &#124; `<c> | d` &amp; e"
     assert generated._prose("One.\n\n>>> 1\n1\n\nHow\n    run: its name.\n    more of it.") == (
         "One.\n\n```pycon\n>>> 1\n1\n```\n\n- **How.** run: its name.\n  more of it."
@@ -123,8 +131,18 @@ def test_docstrings_become_markdown() -> None:
     page = generated.filled("<!-- statuses -->\n<!-- strategies -->\n<!-- packages -->\n<!-- exceptions -->\n")
     for row in ("| `http_<code>` ", "| `cot_free` | Free reasoning", "| `engine` | The engine", "| share of a class"):
         assert f"\n{row}" in page
-    assert generated._comments("a = 1  # one\n# two\n# lines\nb = 2\n") == {1: "one", 3: "two lines"}
+    assert generated._comments("a = 1  # one\n# two\n# lines\nb = 2\n") == {1: "one", 4: "two lines"}
+    page = generated.filled("<!-- fields tomserve.runs.verification SealLink -->\n")
+    assert "**`SealLink`.** What one sealing recorded." in page
+    assert "\n| `tomserve` | by which version |\n" in page
     assert generated.filled("without a mark") == "without a mark"
+
+
+def test_every_field_of_an_experiment_is_listed(generated: ModuleType) -> None:
+    page = generated.filled((DOCS / "reference/files.md").read_text())
+    listed = page.partition("## Experiments")[2].partition("\n## ")[0]
+    for field in evaluate.Experiment.model_json_schema(by_alias=True)["properties"]:
+        assert f"`{field}`" in listed
 
 
 def test_names_that_pages_import_exist() -> None:

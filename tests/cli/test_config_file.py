@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.conftest import ROOT, Endpoint, running
+from tests.conftest import Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.outcomes import passes, refuses
 from tomserve.engine.redact import MASKED
@@ -134,9 +134,3 @@ def test_stability_takes_the_file_too(cli: Cli, tmp_path: Path, endpoint: Endpoi
     path.write_text(f"base-url: {endpoint.url}\nstrategy: vanilla\nbenchmark: perturbed\nlimit: 6\nrun: mine\n")
     passes(cli("stability", "--config", path, "--no-report"))
     assert manifest(tmp_path, "mine").variants
-
-
-def test_every_field_is_explained() -> None:
-    text = (ROOT / "docs/reference/files.md").read_text("utf-8").partition("## Experiments")[2].partition("\n## ")[0]
-    for field in evaluate.Experiment.model_json_schema(by_alias=True)["properties"]:
-        assert f"`{field}`" in text
