@@ -155,7 +155,7 @@ def test_the_status_of_a_row_is_a_text(endpoint: Endpoint, cli, items_file: Path
         assert f"responses.jsonl:4: not a response row (field 'status' is {found!r})" in done.err
 
 
-OPTIONS = {"status", "options", "importer", "experiments"}
+OPTIONS = {"status", "options", "importer", "experiments", "planning"}
 """Modules in which an option of commands, forms, records or Inspect's settings is called `timeout`, and the one."""
 
 

@@ -26,7 +26,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.reporting.html.transcripts import MOST
 from tomserve.runs import journal, runfolder
 from tomserve.runs.conversations import Conversations
-from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest import AskedStrategy, Manifest
 from tomserve.runs.runfolder import check_files
 from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.score import sample_of, score_row
@@ -57,7 +57,7 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
     if any(isinstance(row.get("person"), str) for row in rows):
         return (), "A person was asked, by a form."
     asked = manifest.strategies.get(name)
-    strategy = None if asked is None else find_same_strategy(name, asked, manifest)
+    strategy = None if asked is None else _strategy(name, asked, manifest)
     if strategy is None:
         return (), (
             "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
@@ -66,6 +66,19 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
     last = {row.get("turn") or 0: row for row in rows}
     made = requests_of(manifest, strategy, item, last, sample)[: len(last) + 1]
     return tuple(_prompt(request, last.get(request.identity.turn, {}).get("key")) for request in made), ""
+
+
+_STRATEGIES: dict[tuple[object, ...], Strategy] = {}
+
+
+def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy | None:
+    """As `find_same_strategy`; one that was found is kept, as its digest says that it is the same for ever."""
+    known = (name, asked.digest, asked.max_tokens, manifest.preset, str(manifest.sampling))
+    if (found := _STRATEGIES.get(known)) is None and (found := find_same_strategy(name, asked, manifest)) is not None:
+        if len(_STRATEGIES) >= 64:
+            _STRATEGIES.clear()
+        _STRATEGIES[known] = found
+    return found
 
 
 def requests_of(
