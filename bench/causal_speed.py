@@ -19,7 +19,7 @@ import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 from _figures import figure, spread_figure
 
-from tomserve.causal.projection import PENALTIES, Floats, assign_folds, fit_map
+from tomserve.causal.projection import PENALTIES, Floats, Ridge, assign_folds
 from tomserve.causal.steering import LayerStates, steps
 
 ITEMS, WIDTH, LARGE = 200, 1024, 8192
@@ -36,8 +36,8 @@ def states(width: int) -> tuple[Floats, Floats, Floats]:
 
 
 def ours(x: Floats, y: Floats, target: Floats, penalty: float | None = None) -> tuple[Floats, float]:
-    found = fit_map(x, y, np.arange(ITEMS) // 2, penalty)
-    return found.map.move(x, target, ALPHAS), found.penalty
+    found = Ridge(x, np.arange(ITEMS) // 2).fit(y, penalty)
+    return x + found.map.displacements(x, target, ALPHAS), found.penalty
 
 
 def whole(x: Floats, y: Floats, target: Floats, penalty: float) -> Floats:

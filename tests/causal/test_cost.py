@@ -20,7 +20,7 @@ GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2, processor=1e
 def llama_70b() -> checkpoints.Checkpoint:
     """The sizes of Llama-3.1-70B, of which no file is needed."""
     found = checkpoints.resolve_model("reference")
-    sizes = {"layers": 80, "width": 8192, "heads": 64, "kv_heads": 8, "vocabulary": 128256, "dtype": "bfloat16"}
+    sizes = {"layers": 80, "width": 8192, "vocabulary": 128256, "dtype": "bfloat16"}
     count = 70_553_706_496
     return replace(found, **sizes, parameters=count, active=count, cache_numbers=80 * 2 * 8 * 128)
 

@@ -153,5 +153,4 @@ class ActivationCache:
 
     @property
     def answers(self) -> Answers:
-        """How the model goes on after every prompt."""
         return Answers(np.asarray(self._logits, np.float32), np.asarray(self._top, np.int64))

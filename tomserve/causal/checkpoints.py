@@ -54,8 +54,6 @@ class Checkpoint:
     digest: str  # what tells this model from any other: its revision, or `digest_of` a user's folder
     layers: int
     width: int
-    heads: int
-    kv_heads: int
     vocabulary: int
     parameters: int
     active: int  # of the parameters those that one token uses, fewer in a mixture of experts
@@ -67,11 +65,6 @@ class Checkpoint:
     def bytes_per_token_of_cache(self) -> int:
         """Bytes that the keys and values of one token take in all layers, in the data type that is stored."""
         return self.cache_numbers * BYTES.get(self.dtype, 2)
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes that the weights take in the data type that is stored."""
-        return self.parameters * BYTES.get(self.dtype, 2)
 
 
 def require_extra() -> None:
@@ -147,8 +140,6 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
         digest=revision or digest_of(folder),
         layers=shape.layers,
         width=width,
-        heads=shape.heads,
-        kv_heads=shape.kv_heads,
         vocabulary=vocabulary,
         parameters=number,
         active=_active(config) or number,

@@ -103,7 +103,6 @@ class Machine:
 
     @property
     def for_steps(self) -> int:
-        """How many bytes the steps of a group of layers may take."""
         return int(SHARE * self.memory)
 
 

@@ -95,7 +95,6 @@ def count_cells(alphas: int, others: int = 0) -> int:
 
 
 def count_reruns(moves: Interventions, layers: int) -> int:
-    """How many re-runs there will be in so many layers."""
     sizes = Counter(case.family for case in moves.asked.cases)
     large = [family for family, size in sizes.items() if size >= TRANSFER_LEAST]
     steps_made = 0
@@ -140,7 +139,6 @@ def run_interventions(
 
 
 def _cells(moves: Interventions, group: Sequence[int]) -> tuple[list[_Cell], list[tuple[int, FitRow]]]:
-    """The steps of a group of layers, and the fits of their maps, each with its layer."""
     cells: list[_Cell] = []
     fits: list[tuple[int, FitRow]] = []
     for layer in group:
@@ -158,7 +156,6 @@ def _there(cells: Sequence[_Cell], number: int) -> list[_Cell]:
 def _intervention_rows(
     moves: Interventions, backend: Backend, cells: Sequence[_Cell], number: int, advance: Callable[[int], None]
 ) -> pl.DataFrame:
-    """The rows of one case: each of its steps, in both orders."""
     case, own = moves.asked.cases[number], _there(cells, number)
     layers = np.array([layer for layer, _ in own], np.int64)
     known, which = np.unique(layers, return_inverse=True)  # so that a state is read once, however often it is moved

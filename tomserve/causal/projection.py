@@ -33,15 +33,14 @@ class Map:
 
     @property
     def rank(self) -> int:
-        """How many directions it does not take to zero."""
         return int(self.gains.size)
 
     def apply(self, x: Floats) -> Floats:
         """W x of every state [n, d]. x: states [n, d]."""
         return np.asarray((x @ self.right * self.gains) @ self.left.T)
 
-    def move(self, x: Floats, target: Floats, alphas: Sequence[float]) -> Floats:
-        """The state z nearest to x that W takes near the target, for every strength [alphas, n, d].
+    def displacements(self, x: Floats, target: Floats, alphas: Sequence[float]) -> Floats:
+        """z - x of the state z nearest to x that W takes near the target, for every strength [alphas, n, d].
 
         z = argmin |W z - target|^2 + a |z - x|^2, which is x + R diag(g / (g^2 + a)) (P' target - g * R' x) with
         W = P diag(g) R' (Aoki and Kawahara 2025, the intervention; the closed form solves its normal equations
@@ -49,10 +48,6 @@ class Map:
 
         x, target: [n, d]. alphas: each at least 0.
         """
-        return np.asarray(x + self.displacements(x, target, alphas))
-
-    def displacements(self, x: Floats, target: Floats, alphas: Sequence[float]) -> Floats:
-        """z - x of `move` [alphas, n, d], without the rounding that taking x off again would add."""
         wanted = target @ self.left - (x @ self.right) * self.gains
         strengths = np.asarray(alphas, dtype=np.float64)[:, None]
         factors = self.gains / (self.gains**2 + strengths)
@@ -163,11 +158,6 @@ class Ridge:
         p, gains, q = np.linalg.svd(core, full_matrices=False)
         kept = gains > gains[0] * max(core.shape) * np.finfo(np.float64).eps
         return Fit(Map(frame @ p[:, kept], gains[kept], self.right @ q[kept].T), penalty, error)
-
-
-def fit_map(x: Floats, y: Floats, clusters: ArrayLike, penalty: float | None = None) -> Fit:
-    """The ridge map W with W x close to y (states [n, d]); see `Ridge`. clusters: the scenario of each [n]."""
-    return Ridge(x, clusters).fit(y, penalty)
 
 
 def _blocks(clusters: NDArray[np.generic]) -> list[NDArray[np.intp]]:

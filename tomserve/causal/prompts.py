@@ -263,12 +263,10 @@ class PromptSet:
 
     @property
     def choices(self) -> int:
-        """The largest number of choices that a prompt has."""
         return max((len(prompt.choices) for prompt in self.prompts), default=0)
 
     @property
     def mean_tokens(self) -> float:
-        """How many tokens a prompt has on average."""
         return sum(len(prompt.tokens) for prompt in self.prompts) / max(1, len(self.prompts))
 
     @property

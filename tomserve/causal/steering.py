@@ -225,7 +225,6 @@ def _displace_by_fold(
 
 
 def _displace(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: Sequence[float]) -> Floats:
-    """The displacement of some cases by a map [alphas, cases, d]."""
     return w.displacements(layer.false[cases], target[cases], alphas)
 
 
@@ -263,7 +262,6 @@ def _stream(seed: int, role: int, fold: int | None = None) -> np.random.Generato
 
 
 def _of_family(layer: LayerStates, family: str) -> Mask:
-    """Which cases are of a family [n]."""
     return np.array([one == family for one in layer.families])
 
 

@@ -46,7 +46,6 @@ class Job(pydantic.BaseModel):
     ours: bool = pydantic.Field(default=True, exclude=True)
 
     def record(self) -> dict[str, Any]:
-        """The job as its file holds it."""
         return self.model_dump(mode="json", by_alias=True)
 
     def write(self, folder: Path) -> None:

@@ -298,7 +298,6 @@ def advise_parts(requests: int, nodes: Nodes, rate: float) -> int:
 
 
 def _check(load: Workload, nodes: Nodes) -> None:
-    """Raise ConfigError for numbers that cannot be."""
     positive: dict[str, float | None] = {"--requests": load.requests, "--nodes": nodes.nodes}
     positive |= {"--part-rows": nodes.part_rows, "--part-hours": nodes.part_hours}
     positive |= {"--prompt-tokens": load.prompt_tokens, "--reply-tokens": load.reply_tokens}
@@ -329,7 +328,6 @@ def _requests(load: Workload) -> Figure:
 
 
 def _cache(load: Workload, nodes: Nodes, hours: float, gpus: int) -> Figure:
-    """What the prefix cache saves."""
     without = load.prompt_tokens + nodes.reply_weight * load.reply_tokens
     share = load.shared * load.prompt_tokens / without
     saved = hours * nodes.nodes * gpus * (without / load.work(nodes.reply_weight) - 1)
@@ -375,7 +373,6 @@ def _single_core_steps(load: Workload) -> Iterator[Figure]:
 
 
 def _disk(load: Workload) -> Figure:
-    """What lies on the disk at the end."""
     row = ROW + BYTES_A_TOKEN * load.reply_tokens
     journal, scores = load.requests * row, load.requests * SCORE
     items = load.requests / load.per_item * ITEM

@@ -68,7 +68,6 @@ class PaceReporter:
         self._done = self._looked = self._rows = 0
 
     def add(self, size: int, rows: int = 1) -> None:
-        """Count bytes that are done, and the rows in them."""
         self._done += size
         self._rows += rows
         if self._done - self._looked < LOOK:
@@ -346,7 +345,6 @@ def _write(path: Path, out: Path, about: PackedHeader, pace: PaceReporter) -> No
 
 
 def _batches(path: Path, group: int, pace: PaceReporter) -> Iterator[pl.DataFrame]:
-    """The rows of a journal as tables of so many rows."""
     rows: list[tuple[Any, ...]] = []
     for number, _, line in FileSnapshot(path).lines():
         row = parse_row(path, number, line)

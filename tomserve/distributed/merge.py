@@ -402,7 +402,6 @@ def _folders(sources: Sequence[Path], into: Path) -> tuple[list[Path], Shards | 
 
 
 def _source(folder: Path) -> _Source:
-    """A run that is to be merged. Raises ConfigError where the folder holds none."""
     check_files(folder)
     manifest = Manifest.read(folder)
     if manifest is None:
@@ -435,7 +434,6 @@ def _own(into: Path) -> list[_Source]:
 
 
 def _remove_unfinished(into: Path) -> None:
-    """Remove the folder of a merged run again where nothing came of it."""
     if not (into / "manifest.json").exists():
         with contextlib.suppress(OSError):
             (into / ".lock").unlink()
@@ -501,7 +499,6 @@ class _Work:
         return read, rows, joined
 
     def _part(self, source: _Source, read: dict[Path, journals.JournalIndex]) -> MergedPart:
-        """The record of a run that was merged."""
         if (journal := read.get(source.folder)) is None:
             return MergedPart(run=source.name)
         file = journal.file

@@ -203,7 +203,6 @@ def _items_of_parts(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[
 def _record(
     made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Sequence[int], options: ShardOptions
 ) -> Shards:
-    """The record of the parts."""
     questions, parts = made.questions, max(part_of) + 1
     tokens = count_tokens(costs, part_of, parts, questions.repeats)
     (undivided,) = count_tokens(costs, [0] * len(part_of), 1, questions.repeats)

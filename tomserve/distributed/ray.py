@@ -128,7 +128,6 @@ class Conductor:
 
 
 def _ending(ref: Any) -> tuple[str, str]:
-    """How a task has ended, and why it failed."""
     import ray
 
     try:
@@ -304,7 +303,6 @@ def check_address(address: str) -> str:
 
 
 def require_ray() -> None:
-    """Raise MachineError where Ray is not installed."""
     try:
         import ray  # noqa: F401
     except ImportError:

@@ -96,7 +96,6 @@ class ShardOptions(pydantic.BaseModel):
         return EvalOptions(base_urls=self.base_url, strategies=self.strategy, path=path, **own)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that say something, as the record holds them."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
@@ -181,7 +180,6 @@ class Shards(_Part):
 
     @property
     def options(self) -> ShardOptions:
-        """What the user wants, with its types."""
         return ShardOptions.model_validate(self.experiment)
 
     @property
@@ -190,12 +188,10 @@ class Shards(_Part):
         return digest_of([self.text()])
 
     def text(self) -> bytes:
-        """The record as it is written."""
         held = self.model_dump(mode="json", by_alias=True)
         return orjson.dumps(held, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
 
     def write(self, folder: Path) -> None:
-        """Write the record to a folder of parts. Raises OSError where that is not possible."""
         with files.replace_file(folder / FILE) as file:
             file.write(self.text())
 
@@ -258,7 +254,6 @@ def part_states(folder: Path) -> list[PartState]:
 
 
 def part_state(folder: Path, number: int, part: PartRecord) -> PartState:
-    """How far one part is. Raises ConfigError where its manifest is broken."""
     place = part_folder(folder, number)
     manifest, record = Manifest.read(place), progress.read_progress(place)
     running = record.running if record is not None else progress.is_locked(place)
@@ -302,7 +297,6 @@ class ScoredParts:
 
     @property
     def there(self) -> tuple[int, ...]:
-        """The parts that have a score table now."""
         return tuple(sorted((*self.scored, *self.current)))
 
 
@@ -364,7 +358,6 @@ class Partitions:
         return {name: _common(found[name]) for name in (*first, *(name for name in found if name not in COLUMNS))}
 
     def bytes(self) -> int:
-        """How large the files are together."""
         return sum(path.stat().st_size for path in self.files)
 
     def _one(self, path: Path, kinds: dict[str, pl.DataType]) -> pl.LazyFrame:

@@ -283,7 +283,6 @@ def _read_squeue(job: Job) -> dict[int, Task]:
 
 
 def _read_sacct(job: Job) -> dict[int, Task]:
-    """What the accounting tells. Raises MachineError where there is none."""
     words = ["sacct", *_cluster_option(job), "--noheader", "--parsable2", "--allocations", f"--jobs={job.id}"]
     found = {}
     for line in run_slurm_command([*words, "--format=JobID,State,NodeList"]).splitlines():

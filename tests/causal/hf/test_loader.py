@@ -69,7 +69,6 @@ def test_the_data_type_and_the_template_of_a_preset_are_taken(folder: Path) -> N
         ({"device": "cuda:x"}, ConfigError, "expected cpu, cuda, cuda:N, or auto"),
         ({"device": "mps"}, ConfigError, "expected cpu, cuda, cuda:N, or auto"),
         ({"device": "cuda:9"}, MachineError, r"torch sees \d+ GPUs here"),
-        ({"revision": "main"}, ConfigError, "no revisions"),
     ],
 )
 def test_options_that_cannot_be_had(options: dict[str, str], error: type[Exception], said: str) -> None:

@@ -51,7 +51,6 @@ class Prefix:
 
     @property
     def bytes(self) -> int:
-        """How much memory the keys and values take."""
         return sum(part.numel() * part.element_size() for pair in self._kept for part in pair)
 
     @contextmanager
@@ -182,7 +181,6 @@ class Rerunner:
         return self.beyond if self.method == "stacked" and len(tokens) > self.window else self.method
 
     def bytes_a_row(self, tokens: tuple[int, ...]) -> int:
-        """How much memory the keys and values of one more row take."""
         return self.prefix(tokens).bytes if self.method_for(tokens) == "batched" else 0
 
     def prefix(self, tokens: tuple[int, ...]) -> Prefix:

@@ -28,7 +28,6 @@ class Blocks:
         self._bare = True
 
     def __len__(self) -> int:
-        """How many blocks there are."""
         return len(self.modules)
 
     @contextmanager

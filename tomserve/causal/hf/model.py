@@ -14,7 +14,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +120,10 @@ class HfBackend:
 
     @property
     def layers(self) -> int:
-        """How many blocks it has."""
         return len(self.blocks)
 
     @property
     def width(self) -> int:
-        """How wide its residual stream is."""
         return int(self.model.config.get_text_config().hidden_size)
 
     @property
@@ -277,7 +275,6 @@ class HfBackend:
         return states, logits
 
     def _check(self, prompt: Prompt) -> None:
-        """Raise ValueError for a prompt that the model cannot be asked."""
         if not prompt.tokens:
             raise ValueError("expected a prompt of one token or more, got none")
         for kind, ids in (("tokens", prompt.tokens), ("choices", prompt.choices)):
@@ -323,20 +320,15 @@ def load_checkpoint(
     dtype: str | None = None,
     device_map: str | None = None,
     batch: int | None = None,
-    revision: str | None = None,
 ) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
     device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for float32 on a CPU and
     bfloat16 on a GPU. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
-    batch: how many prompts are run at a time. revision: another one than the checkpoint's. Under torchrun the model is
+    batch: how many prompts are run at a time. Under torchrun the model is
     split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the device or
     accelerate is missing, or the memory does not suffice.
     """
-    if revision is not None and Path(checkpoint.place).is_dir():
-        raise ConfigError(f"{one_line(checkpoint.name)}: a folder has no revisions; leave --revision out")
-    if revision is not None:
-        checkpoint = replace(checkpoint, revision=revision, digest=revision)
     device = _device(device)
     chosen = dtype or ("float32" if device == "cpu" else "bfloat16")
     if chosen not in DTYPES:
@@ -385,7 +377,6 @@ def load_checkpoint(
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Where transformers finds the files, and that it must not run any of them."""
     source: dict[str, Any] = {"pretrained_model_name_or_path": checkpoint.place, "trust_remote_code": False}
     if Path(checkpoint.place).is_dir():
         return source | {"local_files_only": True}
