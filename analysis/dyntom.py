@@ -53,7 +53,7 @@ _ANSWERS: dict[int | None, tuple[str, str]] = {
 
 def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     """Whether changes are told better than by the best rule that follows nobody's mind."""
-    if not has_rows(own, "forms", TEXTS["needed"]):
+    if not has_rows(own, "forms", "strategy form accuracy chance best_rule best_rule_accuracy"):
         return
     grounds, places = [], set[int | None]()
     ends = own.get("changes", pl.DataFrame())

@@ -172,7 +172,7 @@ def _language_card(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         frozenset({-1}): ("English has more right", BAD),
     }.get(frozenset(signs), ("It depends on the strategy", OPEN))
     grounds = tuple((readable_name(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
-    yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, TEXTS["language_card"])
+    yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, TEXTS["languages"])
 
 
 STUDY = Study(

@@ -309,7 +309,7 @@ def _layers(row: Row, tables: Tables) -> Card:
         shown[words] = low is not None and low > 0
         clause = _mechanism(row, tables) if name == "c" else _beside(name, beside)
         grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{clause}."))
-    remark = TEXTS["layers_more"]
+    remark = TEXTS["layers_remark"]
     if not shown:
         return Card(QUESTION, "Nothing is known", OPEN, tuple(grounds), remark)
     if all(shown.values()) and not unknown:

@@ -51,7 +51,7 @@ def honesty_card(tables: Tables) -> Card | None:
             text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do"
             text += f" ({percent(row['proper_share'])})."
             grounds.append((f"{readable_name(row['strategy'])}, all questions", text))
-    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), TEXTS["honesty_card"])
+    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), TEXTS["honesty"])
 
 
 def _correlation(row: Row) -> str:

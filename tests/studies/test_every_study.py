@@ -69,6 +69,7 @@ def test_every_table_has_a_note_a_place_in_80_columns_and_every_form(study: str,
     assert set(found.tables) <= set(found.notes) | {"noise_floor"}
     for name, note in found.notes.items():
         assert note[0].isupper(), name
+        assert "{" not in note, name
         assert note.rstrip().endswith((".", ")")), name
     printed = io.StringIO()
     forms.show_analysis(found, Console(file=printed, width=80))

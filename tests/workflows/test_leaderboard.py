@@ -29,7 +29,7 @@ from tomserve.workflows.functional import (
     FunctionalResult,
     PartRunner,
     analyze_layers,
-    load_layer_scores,
+    combine_parts,
     read_layers,
 )
 from tomserve.workflows.leaderboard import (
@@ -131,7 +131,7 @@ def board_of(*done: FunctionalResult, folder: Path | None = None) -> Leaderboard
 
 def weighted_otherwise(done: tuple[FunctionalResult, ...]) -> Leaderboard:
     formula = weighted_formula(0, 1, 0)
-    anew = tuple(replace(one, analysis=analyze_layers(load_layer_scores(one), formula)) for one in done)
+    anew = tuple(replace(one, analysis=analyze_layers(combine_parts(one.runs, one.inside)[1], formula)) for one in done)
     return make_leaderboard(MeasuredModels(anew, {}), formula)
 
 

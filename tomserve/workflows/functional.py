@@ -250,10 +250,8 @@ def _report_layers(
 ) -> FunctionalResult:
     """The tables of all parts, and the report."""
     runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
-    frames = [scores_of(run, note=runner.warn) for run in runs]
-    model = str(frames[0]["model"][0])
-    labels = _labels(frames, model, inside)
-    analysis = analyze_layers(relabel(combine_scores(frames), labels), plan.formula, str(failed or ""))
+    model, scores, labels = combine_parts(runs, inside, runner.warn)
+    analysis = analyze_layers(scores, plan.formula, str(failed or ""))
     told = FunctionalResult(folder, model, tuple(answers), inside, failed, analysis)
     if not report:
         return told
@@ -276,22 +274,20 @@ def analyze_layers(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -
 
 def read_layers(folder: Path, parts: Sequence[Path], inside: Path | None) -> FunctionalResult:
     """The layers of a model that was asked and measured before. folder: of all parts. parts: the runs of answers."""
-    frames = [scores_of(run) for run in (*parts, *([inside] if inside is not None else []))]
-    model = str(frames[0]["model"][0])
-    scores = relabel(combine_scores(frames), _labels(frames, model, inside))
+    model, scores, _ = combine_parts([*parts, *([inside] if inside is not None else [])], inside)
     results = tuple(EvalResult(path, 0, 0, {}, 0.0) for path in parts)
     return FunctionalResult(folder, model, results, inside, None, analyze_layers(scores, FTOM_1))
 
 
-def load_layer_scores(told: FunctionalResult) -> pl.DataFrame:
-    """The rows of all parts of one model under its name."""
-    frames = [scores_of(run) for run in told.runs]
-    return relabel(combine_scores(frames), _labels(frames, told.model, told.inside))
-
-
-def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> list[str]:
-    """What gives the rows of the measurement, the last ones where there is one, the name of the model that answered."""
-    return [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
+def combine_parts(
+    runs: Sequence[Path], inside: Path | None, note: Note | None = None
+) -> tuple[str, pl.DataFrame, list[str]]:
+    """The name of the model that answered, the rows of all parts under it, and the labels that give it to those of the
+    measurement (inside), which is the last of the runs where there is one."""
+    frames = [scores_of(run, note=note) for run in runs]
+    model = str(frames[0]["model"][0])
+    labels = [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
+    return model, relabel(combine_scores(frames), labels), labels
 
 
 def choose_server(plan: FunctionalPlan, note: Note) -> Target:

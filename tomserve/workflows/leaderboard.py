@@ -50,7 +50,7 @@ from tomserve.workflows.functional import (
     PartRunner,
     analyze_layers,
     check_plan,
-    load_layer_scores,
+    combine_parts,
     measure_layers,
 )
 
@@ -89,7 +89,7 @@ class ModelFacts:
 
 def collect_facts(told: FunctionalResult) -> ModelFacts:
     """What a leaderboard has to know of a measured model, from the folders of its parts."""
-    frame = load_layer_scores(told)
+    _, frame, _ = combine_parts(told.runs, told.inside)
     answers, moved = split_scores(frame)
     inside = Manifest.read(told.inside) if told.inside is not None else None
     cases = moved.filter(pl.col("kind").cast(pl.String) == ANSWER) if moved.height else moved
