@@ -24,6 +24,7 @@ from tomserve.distributed.shards import (
 )
 from tomserve.distributed.worker import next_part
 from tomserve.errors import ConfigError
+from tomserve.runs import scores as run_scores
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
@@ -55,6 +56,20 @@ def test_a_part_that_is_current_is_passed_over_and_one_that_grew_is_scored_again
     done = score_parts(folder)
     assert (done.scored, done.current) == ((1,), (0, 2))
     assert table.read_bytes() == scored, "what lies there is never believed"
+
+
+def test_a_table_that_cannot_be_replaced_is_not_believed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = divided_example(runs)
+    (part_folder(folder, 0) / "scores.parquet").write_bytes(b"forged")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(runs.parent / "cache"))
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(run_scores, "_export", refused)
+    for _ in "12":  # scored now, and kept
+        done = score_parts(folder)
+        assert (done.there, set(done.broken)) == ((), {0, 1, 2})
 
 
 def test_a_broken_part_is_named_and_the_others_are_scored(runs: Path, cli) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import polars as pl
 import pytest
 from aiohttp import web
 
@@ -113,7 +114,7 @@ def test_a_benchmark_that_needs_data_of_others_says_which() -> None:
 
 def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> None:
     folder = copied_run(runs_root() / "mine")
-    scores_of(folder)
+    scores_of(folder).with_columns(answer=pl.lit("forged")).write_parquet(folder / "scores.parquet")
     me = client()
     settled(me, "/items?benchmark=perturbed")
     item = next(item for item in benchmarks.get("perturbed").items() if item.id in (folder / "items.jsonl").read_text())
@@ -123,8 +124,10 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
         assert sentence.split(".")[0].split('"')[0] in text
     assert "Right after it" in text
     assert "Labels: [" in text
+    assert "1 further runs" in me.get(f"/items/answers?{own}").text, "it is scored first"
     answers = me.get(f"/items/answers?{own}").text
     assert 'href="/run/mine"' in answers
+    assert "forged" not in answers, "the table that lies there is not believed"
     assert answers.count("/answer/mine?") == 2
     variants = settled(me, f"/items/variants?{own}").text
     assert "choices" in variants

@@ -27,7 +27,7 @@ from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, chec
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import Progress
 from tomserve.runs.runfolder import PARTS, run_path
-from tomserve.runs.scores import export_scores, scores_of
+from tomserve.runs.scores import export_scores, load_scored_run
 from tomserve.scoring.table import COLUMNS, Note, check_columns, read_table
 from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, known
@@ -313,7 +313,11 @@ def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int
             elif export_scores(part):
                 current.append(number)
             else:
-                scores_of(part, note=note, again=True)
+                made = load_scored_run(part, note=note, again=True)
+                if files.digest_file(part / runfolder.TABLE)[1] != made.record["table"]:
+                    raise ConfigError(
+                        f"{part / runfolder.TABLE}: is not what the part gives, and cannot be replaced; copy the parts"
+                    )
                 scored.append(number)
         except (ConfigError, OSError) as error:
             broken[number] = str(error)

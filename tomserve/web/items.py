@@ -23,7 +23,6 @@ from tomserve.items.item import gold_layers
 from tomserve.prompting import strategy as known
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import runfolder
 from tomserve.runs.planning import EvalOptions, load_strategies, thinking_budget
 from tomserve.scoring.table import MEASURED
 from tomserve.serving.presets import Preset
@@ -306,18 +305,21 @@ class RunAnswer(NamedTuple):
 
 def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[RunAnswer], int]:
     """How the runs that a person may see have answered an item, and how many runs were not looked at, because they are
-    older than the RUNS newest ones of the benchmark or were not scored yet."""
+    older than the RUNS newest ones of the benchmark, are being asked, or were not scored yet, which this begins. The
+    table in a run's folder is not read, as it may come from anybody."""
     lines = [line for line in register.lines(person) if line.kind not in ("", MEASURED) and _can_hold_item(line, item)]
     found: list[RunAnswer] = []
     left = max(0, len(lines) - RUNS)
-    for line in lines[:RUNS]:
-        table = line.folder / runfolder.TABLE
+    asked = [line for line in lines[:RUNS] if not line.running]
+    left += len(lines[:RUNS]) - len(asked)
+    made = background.find_all([Computation("scores", (line.folder,), {"form": "parquet"}) for line in asked])
+    for line, result in zip(asked, made, strict=True):
+        if result is None or result.error:
+            left += 1
+            continue
         try:
-            if table.is_symlink() or not table.is_file():
-                left += 1
-                continue
             rows = (
-                pl.scan_parquet(table)
+                pl.scan_parquet(result.folder / result.facts["file"], glob=False)
                 .filter(pl.col("item") == item.id)
                 .select("strategy", "status", "answer", "correct")
                 .collect()
