@@ -224,6 +224,16 @@ def test_scores_are_made_every_time_where_the_cache_cannot_be_written_or_is_anot
     assert len(scorings) == 4
 
 
+def test_nobody_else_gets_at_what_is_kept_whatever_the_umask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = os.umask(0o002)
+    try:
+        cache.keep(cache.place("kind", b"1"), b"kept")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "cache").rglob("*")} == {0}
+
+
 def test_the_cache_keeps_what_was_used_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache, "ROOM", 20)

@@ -40,7 +40,7 @@ def find(path: Path) -> IO[bytes] | None:
 def keep(path: Path, *pieces: bytes) -> None:
     """Keep these bytes at that place; do nothing where the cache cannot be written."""
     with contextlib.suppress(OSError, ConfigError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_private(path.parent)
         with files.replace_file(path, 0o600) as file:
             file.writelines(pieces)
         there = [(one.stat(), one) for one in path.parent.iterdir()]

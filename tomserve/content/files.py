@@ -149,6 +149,13 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
     return True
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, so that nobody else may enter them, whatever the umask lets
+    others do. Raises OSError where that is not possible."""
+    for one in (*reversed(folder.parents), folder):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
 @contextlib.contextmanager
 def lock_file(path: Path) -> Iterator[None]:
     """Hold the lock of a file, which is made where it is missing, as soon as no other process holds it. Raises OSError,

@@ -56,7 +56,7 @@ class Job(pydantic.BaseModel):
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
         with contextlib.suppress(OSError):
             noted = _note(record)
-            noted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.make_private(noted.parent)
             noted.touch(mode=0o600)
 
     @classmethod

@@ -100,7 +100,7 @@ def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
     folder = folder or cache_root() / "tomserve/ports"
     name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_private(folder)
         lock = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
         free = files.try_lock(lock.fileno())
     except OSError:

@@ -196,7 +196,7 @@ def _waits(key: str) -> bool:
 def _want(computation: Computation, key: str, *, alone: bool) -> None:
     """Have it computed, unless too much waits already. Raises OSError and ConfigError where that fails."""
     folder = wanted()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.make_private(folder)
     if sum(name.endswith(".json") for name in os.listdir(folder)) >= WAITING:
         return
     shutil.rmtree(results() / key, ignore_errors=True)
@@ -252,7 +252,7 @@ def _connect(address: str | None, folder: Path) -> tuple[Huey, Any]:
         pool = ConnectionPool.from_url(address, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
         huey = PriorityRedisHuey(f"tomserve-{folder.name}", connection_pool=pool, blocking=False, **fixed)
     else:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_private(folder)
         huey = SqliteHuey("tomserve", filename=str(folder / "queue.db"), timeout=SECONDS, **fixed)
     return huey, huey.task(name="compute")(perform)
 
@@ -268,7 +268,7 @@ def perform(key: str) -> None:
     except (OSError, ValueError):
         return
     try:
-        results().mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_private(results())
         scratch.mkdir(mode=0o700)
         found = do_work({**wish, "out": str(scratch)})
         if "error" in found:
