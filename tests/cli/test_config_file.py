@@ -91,7 +91,9 @@ def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowher
         web.json_response({"error": {"message": f"no quota for {KEY}"}}, status=400) if number == 1 else None
     )
     file.write_text(file.read_text() + "key: MY_PROVIDERS_KEY\n")
-    done = cli("eval", "--config", file, "--benchmark", "items")
+    refuses(cli("eval", "--config", file, "--benchmark", "items"), ":1: base-url: the API key would be sent to")
+    assert not endpoint.requests, "a stranger may have written the file"
+    done = cli("eval", "--config", file, "--benchmark", "items", "--base-url", endpoint.url)
     assert "failures: 1 " in done.out, done.err
     rows = [row for _, row in read_rows(tmp_path / "runs/from-file/responses.jsonl")]
     assert MASKED in str(rows)

@@ -186,7 +186,7 @@ def test_where_a_key_is_sent(cli: Cli, endpoint: Endpoint, tmp_path: Path, monke
     config = tmp_path / "experiment.yaml"
     config.write_text(f"key: MY_KEY\nbase-url: {endpoint.url}\nbenchmark: perturbed\nlimit: 8\nstrategy: vanilla\n")
     monkeypatch.setenv("MY_KEY", secret)
-    assert cli("shard", "--config", config, "--run", "mine", "--parts", "2").code == 0
+    assert cli("shard", "--config", config, "--base-url", endpoint.url, "--run", "mine", "--parts", "2").code == 0
     monkeypatch.setattr(keys, "_used", [])
     refused = cli("work", "mine", "--base-url", endpoint.url)
     assert (refused.code, "put it into TOMSERVE_API_KEY" in refused.err) == (2, True)

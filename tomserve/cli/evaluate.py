@@ -189,9 +189,13 @@ def make_options(
 ) -> tuple[planning.EvalOptions, Experiment | None]:
     """The options of an evaluation: those of the command line, over those of the file where one is given.
 
-    Also returns the experiment of that file. Raises ContentError where the file is wrong.
+    Also returns the experiment of that file. Raises ContentError where the file is wrong, and where a key would be sent
+    to an address that only the file names.
     """
     from tomserve.runs.planning import EvalOptions
+    from tomserve.serving import keys
+    from tomserve.serving.endpoint import redact_url
+    from tomserve.workflows import evaluate
 
     line = EvalOptions(
         benchmark=questions.benchmark,
@@ -206,8 +210,12 @@ def make_options(
     )
     if config is None:
         return line, None
-    experiment = read_config(config)
-    return merge_options(experiment, line, options_on_line()), experiment
+    experiment, named = read_config(config), options_on_line()
+    if experiment.base_url and "base_url" not in named and keys.api_key() is not None:  # it may be a stranger's
+        said = f"the API key would be sent to {', '.join(map(redact_url, experiment.base_url))}"
+        error = f"{said}, which only this file names; say so by --base-url URL"
+        raise evaluate.experiment_error(config.expanduser(), "base-url", error)
+    return merge_options(experiment, line, named), experiment
 
 
 def run_and_report(

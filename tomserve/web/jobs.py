@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,11 +86,13 @@ class Child:
                     file.truncate(0)
 
 
-def begin_child(name: str, folder: Path, environment: Mapping[str, str], turn: int) -> Child | None:
+def begin_child(
+    name: str, folder: Path, environment: Mapping[str, str], turn: int, addresses: Sequence[str] = ()
+) -> Child | None:
     """Begin to ask the experiment in a run's folder; None where a process does so already.
 
-    environment: of the process. turn: of the card, which is noted where the process prints to. Raises OSError and
-    ConfigError where it cannot be begun.
+    environment: of the process. turn: of the card, which is noted where the process prints to. addresses: to which the
+    experiment may send its key. Raises OSError and ConfigError where it cannot be begun.
     """
     lock = os.open(_lock(name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
@@ -104,6 +106,7 @@ def begin_child(name: str, folder: Path, environment: Mapping[str, str], turn: i
                 [
                     *(sys.executable, "-m", "tomserve", "eval"),
                     *("--config", str((folder / evaluate.EXPERIMENT_FILE).absolute()), "--run", str(folder.absolute())),
+                    *(f"--base-url={url}" for url in addresses),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -369,7 +372,7 @@ class Worker:
             self._change(folder, job, lambda job: job.to(State.RUNNING, began=utc_now(), ended=None, rows=size))
             try:
                 environment = queue.experiment_environment(experiment, self.settings)
-                begun = begin_child(name, folder, environment, job.turn) or Child(name, folder)
+                begun = begin_child(name, folder, environment, job.turn, experiment.base_url) or Child(name, folder)
             except (OSError, ConfigError) as error:
                 self._note_end(folder, ProcessEnd(2, said=str(error)))
         finally:
