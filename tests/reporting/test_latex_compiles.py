@@ -10,14 +10,11 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers import questionnaires
 from tests.helpers.every_study import every, score_table
 from tests.helpers.papers import Compiled, compiled, text
-from tomserve.humans import answers, run
-from tomserve.humans import plan as planning
 from tomserve.reporting import tables as writing
 from tomserve.reporting.latex import escape
-from tomserve.runs.scores import load_scores, scores_of
+from tomserve.runs.scores import load_scores
 from tomserve.studies import Layout, comparison, compute
 
 pytestmark = pytest.mark.system
@@ -68,14 +65,6 @@ def hostile(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def test_tables_by_factor_compile_whatever_the_factor_and_its_values_are_called(tmp_path: Path) -> None:
-    named = {"% порядок & {x}_$": pl.col("scenario") + SIGNS + SCRIPTS, "* [kind]": pl.col("question_kind") + "y" * 90}
-    scores = hostile(load_scores(str(ROOT / "runs/example"))).with_columns(**named)
-    found = compute(scores, "accuracy", None, [*named, ",".join(named)])
-    assert len(found.by) >= 6
-    written(found.tables, tmp_path, notes=found.notes)
-
-
 def test_a_comparison_with_a_margin_compiles(tmp_path: Path) -> None:
     scores = hostile(load_scores(str(ROOT / "runs/example"))).filter(pl.col("strategy") == "vanilla")
     other = pl.int_range(pl.len()) % 7 == 0
@@ -87,16 +76,6 @@ def test_a_comparison_with_a_margin_compiles(tmp_path: Path) -> None:
     found = comparison.compare(*(str(tmp_path / f"{name}.parquet") for name in "ab"), margin=0.05)
     assert {"effects", "flips", "changes", "margins"} <= set(comparison.all_tables(found))
     written(comparison.all_tables(found), tmp_path / "out", notes=comparison.comparison_notes(found))
-
-
-def test_tables_of_people_compile(tmp_path: Path) -> None:
-    questionnaires.made(tmp_path / "study")
-    questionnaires.fill(tmp_path / "study", tmp_path / "in")
-    plan, known = planning.read_plan(tmp_path / "study")
-    run.write_run(tmp_path / "human", plan, known, run.judge_forms(answers.read_answers([tmp_path / "in"], plan), plan))
-    found = compute(scores_of(tmp_path / "human").with_columns(model=pl.lit(SIGNS)), "accuracy")
-    assert {"people", "people_effects"} <= set(found.tables)
-    written(found.tables, tmp_path / "out", notes=found.notes)
 
 
 def test_what_is_printed_is_what_was_written(tmp_path: Path) -> None:
