@@ -1,5 +1,7 @@
 """Plans of experiments: as `tomserve eval` would ask, computed by another process, and refused in words."""
 
+from pathlib import Path
+
 import pytest
 
 from tomserve.errors import ConfigError
@@ -51,7 +53,7 @@ def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.
     assert "about" in plan.sentence()
 
 
-def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     experiment = Experiment(benchmark="perturbed", limit=24)
     assert find_plan(experiment) == plan_experiment(experiment)
     numbers = iter(range(1, 9))
@@ -60,6 +62,12 @@ def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.Monkey
     for fields, said in (({"limit": 25}, 1), ({"seed": 3}, 2), ({"limit": 25, "run": "third"}, 1)):
         with pytest.raises(ConfigError, match=f"plan {said}"):
             find_plan(experiment.model_copy(update=fields))
+    for said in (3, 4):  # what is read lies behind a link, in a folder
+        (tmp_path / "told").mkdir(exist_ok=True)
+        (tmp_path / "told/some.jsonl").write_text("x" * said)
+        (tmp_path / "link").symlink_to("told") if said == 3 else None
+        with pytest.raises(ConfigError, match=f"plan {said}"):
+            find_plan(experiment.model_copy(update={"path": str(tmp_path / "link")}))
     monkeypatch.setattr(background, "_IMMEDIATE", [])
     assert find_plan(Experiment(benchmark="hitom"), 0) is None  # what takes longer is there later
 

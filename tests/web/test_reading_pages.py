@@ -203,4 +203,8 @@ def test_only_who_may_changes_a_run(runs: Path) -> None:
     data = {"csrf": token, "notes": "x", "private": "yes"}
     assert ada.post("/run/example", data=data, follow_redirects=False).status_code == 303
     assert run_index.read_card(runs / "example").private
+    for more, private in (({}, True), ({"private": "no"}, False)):  # a box that is not checked says no
+        ada.post("/run/example", data={"csrf": token, "notes": "y", **more})
+        assert run_index.read_card(runs / "example").private is private
+    assert re.search(r'name="private" value="no">.*type="checkbox" name="private"', page)
     assert run_index.read_card(runs / "example").job is not None

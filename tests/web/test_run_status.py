@@ -98,6 +98,15 @@ def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path
     assert [seen.following for seen in found] == [True, True, True, True, False]
 
 
+def test_a_stream_ends_after_a_while_so_that_rights_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_status, "STREAMED", -1.0)
+    me, folder = client(), example("mine")
+    with held(folder):
+        for address, ends in (("/api/v1/events/mine", "event: progress"), ("/events/mine", "event: said")):
+            told = me.get(address).text
+            assert (ends in told, "event: end" in told) == (True, False), address
+
+
 def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> None:
     record(tmp_path, total=10, done=4, written=4, statuses={"ok": 3, "timeout": 1})
     ending = threading.Event()

@@ -143,7 +143,8 @@ def find_plan(experiment: Experiment, patience: float = 120.0) -> Plan | None:
     folders = [root / name for root in content.roots() for name in ("dataset", "prompts")]
     sources = [path for folder in folders for path in sorted(folder.rglob("*"))]
     if experiment.path is not None:
-        sources.append(Path(experiment.path))
+        path = Path(experiment.path).resolve()  # how a link looks says nothing of what it leads to
+        sources += [path, *(sorted(path.rglob("*"))[:10_000] if path.is_dir() else ())]
     computation = Computation("plan", (), {"experiment": fields}, sources=tuple(sources))
     until = time.monotonic() + patience
     while (found := background.find(computation)) is None and time.monotonic() < until:

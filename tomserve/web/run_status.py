@@ -204,6 +204,10 @@ def _answer(row: Mapping[str, Any]) -> LatestAnswer:
     )
 
 
+STREAMED = 600.0
+"""Seconds after which a stream ends: whoever connects again is let in only if they may still see the run."""
+
+
 async def events(
     folder: Path, name: str, rows: int = 0, every: float = EVERY, ending: threading.Event | None = None
 ) -> AsyncIterator[RunStatus]:

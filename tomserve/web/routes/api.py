@@ -5,6 +5,7 @@ What they take and give is described in tomserve.web.schemas, and as an OpenAPI 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -178,9 +179,11 @@ def progress(line: VisibleRun) -> run_status.RunStatus:
 @routes.get("/events/{name:path}", response_class=EventSourceResponse, responses=STREAM, tags=["experiments"])
 async def events(line: VisibleRun, request: Request) -> AsyncIterator[ServerSentEvent]:
     """The same as server-sent events, until the run has ended."""
-    ending = workbench(request).ending
+    ending, until = workbench(request).ending, time.monotonic() + run_status.STREAMED
     async for seen in run_status.events(line.folder, line.name, line.rows, ending=ending):
         yield ServerSentEvent(data=seen.model_dump(mode="json"), event="progress", retry=2000)
+        if time.monotonic() > until:
+            return
     if not ending.is_set():
         yield ServerSentEvent(raw_data="ended", event="end")
 

@@ -87,7 +87,7 @@ def change(
     if any(len(tag) > 40 for tag in found) or len(found) > 30:
         raise HTTPException(422, "A tag has at most 40 characters, and a run at most 30 tags.")
     run_index.change_metadata(
-        line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None
+        line, person, notes=notes, tags=found, private=(private == "yes") if person.name and private else None
     )
     return RedirectResponse(f"{address}#notes", 303)
 
@@ -179,9 +179,6 @@ def _again(request: Request, name: str) -> str:
 
 RETRY = 2000  # milliseconds after which a browser that has lost the connection tries again
 
-LONGEST = 600.0
-"""Seconds after which a stream ends: the browser connects again, and is let in only if it may still see the run."""
-
 PARTS = ("now", "actions", "answers", "log", "said")
 """The parts of the page; each is sent where it has changed, and put in its place."""
 
@@ -204,7 +201,7 @@ async def events(line: VisibleRun, request: Request, person: Reader) -> AsyncIte
     """The parts of that page as they change, as fragments of HTML, until the run has ended."""
     known = workbench(request)
     before: dict[str, str] = {}
-    until = time.monotonic() + LONGEST
+    until = time.monotonic() + run_status.STREAMED
     async for seen in run_status.events(line.folder, line.name, line.rows, ending=known.ending):
         shown = await run_in_threadpool(_shown, request, seen, line, person)
         for part in PARTS:
