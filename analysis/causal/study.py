@@ -55,13 +55,15 @@ TONES = {CAUSES: GOOD, REPRODUCES: BAD, NO_EFFECT: BAD, NOT_SETTLED: OPEN, NOT_M
 
 
 def outcome(row: Row) -> tuple[str, str]:
-    """The outcome of a row of the table `headline`, and the sentence that says why. It cannot be measured with fewer
-    than 50 eligible items, where adding nothing changes answers, where a control was not measured in every cell of the
-    map, and where the direct patch of the true-belief state does not clearly move answers either. The map causes the
-    answer where the interval of adjusted lies above 0 and both max-statistics have p < .05. A control reproduces it
-    where the net effect is above 0, the interval of adjusted holds 0 and excludes half of the net effect, so that no
-    cell is left in which the map has half of it for itself, and some control does anything in the map's best cell.
-    There is no effect where the interval of the net effect lies below MARGIN and is not above 0."""
+    """The outcome of a row of the table `headline`, and the sentence that says why.
+
+    It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, where a control was
+    not measured in every cell of the map, and where the direct patch of the true-belief state does not clearly move
+    answers either. The map causes the answer where the interval of adjusted lies above 0 and both max-statistics have p
+    < .05. A control reproduces it where the net effect is above 0, the interval of adjusted holds 0 and excludes half
+    of the net effect, so that no cell is left in which the map has half of it for itself, and some control does
+    anything in the map's best cell. There is no effect where the interval of the net effect lies below MARGIN and is
+    not above 0."""
     if why := _why_not_judged(row):
         return NOT_MEASURED, why
     net, low, high = (finite_or_none(row.get(name)) for name in ("net", "net_low", "net_high"))

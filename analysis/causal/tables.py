@@ -149,6 +149,7 @@ def cell_effect(
 
 def over_cells(own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints) -> dict[str, float | None]:
     """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
+
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
     nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
     cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what

@@ -210,6 +210,7 @@ def write_tables(
     inputs: Sequence[Path] = (),
 ) -> list[Path]:
     """Write each table to a file of its own in a folder, and the notes to ``notes.txt`` there; return the paths.
+
     frames: by the name of the table, which becomes the name of its file. folder: made where it is missing. form: csv,
     md, latex (the files then end in .tex, and ``tables.tex`` is a document that shows all of them) or json. layouts:
     how tables are laid out in LaTeX, by name. notes: what is to be said of a table, by its name; each becomes a line.

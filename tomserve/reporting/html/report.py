@@ -92,14 +92,15 @@ def write_report(
     *,
     by: Sequence[str] = (),
 ) -> Path:
-    """Write the report of these runs or score tables (None: the newest run) and return its path. out: the file to
-    write; without it `report.html` in the run's folder, `NAME-report.html` beside the table NAME.csv, or, for several
-    of them, `report.html` in the current folder. intervals: one of the study's ways to count; None for its first.
-    labels: texts RUN=NAME that rename the model of a run. study: a study's name or path; None for the one that the
-    benchmark declares. note: called with a line for each reply that could not be read. analysis: what the study has
-    made of these runs, where the caller has it already; study, intervals and factors are then those of the analysis.
-    by: factors by whose values answers are counted as well (see tomserve.studies.breakdowns). Raises ConfigError for a
-    run that cannot be read, and for a file that cannot be written."""
+    """Write the report of these runs or score tables (None: the newest run) and return its path.
+
+    out: the file to write; without it `report.html` in the run's folder, `NAME-report.html` beside the table NAME.csv,
+    or, for several of them, `report.html` in the current folder. intervals: one of the study's ways to count; None for
+    its first. labels: texts RUN=NAME that rename the model of a run. study: a study's name or path; None for the one
+    that the benchmark declares. note: called with a line for each reply that could not be read. analysis: what the
+    study has made of these runs, where the caller has it already; study, intervals and factors are then those of the
+    analysis. by: factors by whose values answers are counted as well (see tomserve.studies.breakdowns). Raises
+    ConfigError for a run that cannot be read, and for a file that cannot be written."""
     charts.start_drawing()
     sources, scores = load_sources(runs or (None,), labels, note)
     whole = analysis or compute(scores, study, intervals, by, named=common_study(sources))
