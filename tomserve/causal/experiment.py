@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -42,6 +42,9 @@ from tomserve.runs.progress import MeasureListener, SilentMeasureListener
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.serving.install import installed_version as version
 from tomserve.serving.sizing import BYTES
+
+if TYPE_CHECKING:
+    from tomserve.causal.hf.model import HfBackend
 
 GPU_RATE = 3e14
 """Operations (multiplications and additions) a second that a large GPU of today does in bfloat16, at 30% of its peak: a
@@ -255,17 +258,7 @@ def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
     return ExperimentSetup(checkpoint, benchmark.name, tuple(cases), left_out)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A loaded model with what is asked of it."""
-
-    backend: Backend
-    strategy: Strategy  # whose prompt asks
-    asked: PromptSet
-    description: dict[str, Any]  # what the manifest notes of the model
-
-
-def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Subject:
+def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> tuple[HfBackend, PromptSet]:
     """Load the model, and make the prompts of all cases.
 
     Raises MachineError where torch or transformers are missing or the memory does not suffice, ConfigError for a
@@ -285,7 +278,7 @@ def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Su
     strategy = adapt_strategy(settings.strategy, loaded.tokenizer)
     context = loaded.backend.context
     asked = PromptSet.of(found.cases, lambda case: prompts_of(case, strategy, loaded.tokenizer, context))
-    return Subject(loaded.backend, strategy, asked, loaded.backend.describe())
+    return loaded.backend, asked
 
 
 def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -> list[Figure]:
@@ -371,14 +364,14 @@ def check_eligible(asked: PromptSet, states: ActivationCache, settings: Settings
 
 def run_experiment(
     found: ExperimentSetup,
-    subject: Subject,
+    backend: Backend,
+    asked: PromptSet,
     settings: Settings,
     run: MeasuredRun,
     listener: MeasureListener,
     on: Machine,
 ) -> None:
     """Measure everything and finish the run. Raises ConfigError where too few cases are eligible."""
-    asked, backend = subject.asked, subject.backend
     layers = settings.selected_layers(backend.layers)
     states = ActivationCache(
         run.work / "states",
@@ -462,15 +455,16 @@ def measure(
             return ExperimentResult(folder, False)
         run.write_items(found.items)
         listener.note(f"loading {found.checkpoint.name} from {found.checkpoint.place}")
-        subject = load_subject(found, settings, on)
-        run.log(f"model: {subject.description}")
-        run.note_environment({**environment(on), **{name: subject.description[name] for name in NOTED}})
-        for reason, count in subject.asked.left_out.most_common():
+        backend, asked = load_subject(found, settings, on)
+        description = backend.describe()
+        run.log(f"model: {description}")
+        run.note_environment({**environment(on), **{name: description[name] for name in NOTED}})
+        for reason, count in asked.left_out.most_common():
             listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
         here = describe_machine(on)
-        for figure in estimate_setup(found, settings, subject.asked.mean_tokens, here):
+        for figure in estimate_setup(found, settings, asked.mean_tokens, here):
             listener.note(f"{figure.name}: {figure.text} ({figure.why})")
-        run_experiment(found, subject, settings, run, listener, here)
+        run_experiment(found, backend, asked, settings, run, listener, here)
     return ExperimentResult(folder, True)
 
 

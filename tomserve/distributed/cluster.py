@@ -98,23 +98,19 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class ModelNeeds:
-    """What one task needs.
+    """What one task needs."""
 
-    gpus: of each of its nodes. nodes: how many nodes. ranks: for several nodes, the shell text that starts the model's
-    server on each of them, in their order; ``$HEAD`` in it stands for the first node and ``$PORT`` for a port there.
-    """
-
-    gpus: int = 0
+    gpus: int = 0  # of each of its nodes
     nodes: int = 1
+    # For several nodes: the shell text that starts the server on each, with $HEAD for the first and $PORT for a port.
     ranks: tuple[str, ...] = ()
 
 
 def size_task(model: str | None, gpus: str | None, *, served: bool = False) -> ModelNeeds:
-    """What a task needs that asks this model.
+    """What a task needs that asks this model; None where nobody knows which.
 
-    model: as `tomserve serve` takes it; None where nobody knows. gpus: those of a node, or of several, as `tomserve
-    serve --gpus` takes them. served: whether something else serves the model, so that tasks only ask. Raises
-    ConfigError where the model needs GPUs and none are named, and as `tomserve serve --dry-run` does.
+    gpus: those of a node, or of several, as `tomserve serve --gpus` takes them. served: whether something else serves
+    the model. Raises ConfigError where the model needs GPUs and none are named, and as `tomserve serve --dry-run` does.
     """
     if served or model is None:
         return ModelNeeds()

@@ -170,23 +170,15 @@ def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalInd
     return JournalIndex(file, rows["key"], talks)
 
 
-class JoinedRows(NamedTuple):
-    """What was taken from which journal."""
-
-    lost: tuple[pl.Series, ...]  # for each journal the conversations that are taken from another one
-    talks: int  # conversations in all
-    ended: int  # those of them that were ended
-
-
-def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
-    """Decide from which journal each conversation is taken; of equal ones from the first journal.
+def join_journals(journals: Sequence[JournalIndex]) -> tuple[list[pl.Series], int]:
+    """For each journal the conversations that are taken from another one, and how many conversations have ended.
 
     Whole conversations are taken, each from one journal: one that was ended comes before one that was not, then the one
     with more replies, then the one whose first reply is older, then the one with more attempts, then one by the digest
     of its rows. So joining again, or in another order, changes nothing.
     """
     if not journals:
-        return JoinedRows((), 0, 0)
+        return [], 0
     talks = pl.concat([one.talks.with_columns(source=pl.lit(n, pl.UInt32)) for n, one in enumerate(journals)])
     several = talks.filter(pl.col("key").is_duplicated()) if len(journals) > 1 else talks.clear()
     unfinished = pl.col("ended") == 0
@@ -197,41 +189,28 @@ def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
         .unique("key", keep="first", maintain_order=True)
     )
     lost = several.join(chosen, on=["key", "source"], how="anti")
-    return JoinedRows(
-        tuple(lost.filter(pl.col("source") == n)["key"] for n in range(len(journals))),
-        talks.height - lost.height,
-        int(talks["ended"].sum()) - int(lost["ended"].sum()),
-    )
+    ended = int(talks["ended"].sum()) - int(lost["ended"].sum())
+    return [lost.filter(pl.col("source") == n)["key"] for n in range(len(journals))], ended
 
 
-class CopiedRows(NamedTuple):
-    """What was written: how many rows and bytes, and their digest as tomserve.content.files names it."""
-
-    rows: int
-    bytes: int
-    digest: str
-
-
-def copy_rows(
-    journals: Sequence[JournalIndex], lost: Sequence[pl.Series], out: IO[bytes], pace: PaceReporter
-) -> CopiedRows:
-    """Write the rows of journals one journal after the other, without those of the conversations that each lost.
+def copy_rows(journals: Sequence[JournalIndex], lost: Sequence[pl.Series], out: IO[bytes], pace: PaceReporter) -> int:
+    """Write the rows of journals one journal after the other, without those of the conversations that each lost;
+    returns how many were written.
 
     Raises ConfigError where a journal was changed since it was read, OSError where there is no room.
     """
-    found, size, rows = hashlib.sha256(), 0, 0
+    rows = 0
     for journal, gone in zip(journals, lost, strict=True):
         file = journal.file
         digest, kept = file.digest, ~journal.keys.is_in(gone.implode())
         for (_, _, line), stays in zip(file.lines(), kept, strict=False):
             if stays:
                 out.write(line)
-                found.update(line)
-                size, rows = size + len(line), rows + 1
+                rows += 1
                 pace.add(len(line))
         if file.digest != digest:
             raise changed_error(file.path)
-    return CopiedRows(rows, size, f"sha256:{found.hexdigest()}")
+    return rows
 
 
 SCHEMA = {

@@ -16,7 +16,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -86,9 +86,9 @@ def check_same_evaluation(runs: Sequence[_Source], shards: Shards | None) -> Non
             raise _differs(one, "its benchmark is another one than in the record of the parts")
         for name, strategy in one.manifest.strategies.items():
             former, where = known.setdefault(name, (strategy, str(one.folder)))
-            for field in AskedStrategy.model_fields:
-                if (was := getattr(former, field)) != (here := getattr(strategy, field)):
-                    said = f"strategy {name!r}: {field} is {short_text(here)}, in {where} it is {short_text(was)}"
+            for key in AskedStrategy.model_fields:
+                if (was := getattr(former, key)) != (here := getattr(strategy, key)):
+                    said = f"strategy {name!r}: {key} is {short_text(here)}, in {where} it is {short_text(was)}"
                     raise _differs(one, said)
 
 
@@ -283,13 +283,11 @@ def _lines(path: Path, which: int) -> Iterator[tuple[bytes, int, int, bytes]]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def merge_choices(
-    folders: Sequence[Path], stack: contextlib.ExitStack, into: Path, made: list[tuple[IO[bytes], Path]]
-) -> None:
-    """Add the choices of all runs, and the record of the reader who made them, to the files that are made.
+def merge_choices(folders: Sequence[Path], into: Path, new_file: Callable[[str], IO[bytes]]) -> None:
+    """Write the choices of all runs, and the record of the reader who made them.
 
-    folders: of the runs, the merged run's own last. stack: keeps the files. Raises RunMismatchError where the runs were
-    read by different readers, and ConfigError for a file that cannot be read.
+    folders: of the runs, the merged run's own last. Raises RunMismatchError where the runs were read by different
+    readers, and ConfigError for a file that cannot be read.
     """
     places = [GradeFiles.of_run(folder) for folder in folders if (folder / RECORD).exists()]
     if not places:
@@ -301,7 +299,7 @@ def merge_choices(
                 f"{place.record}: names another reader than {places[0].record}; have one reader read both "
                 "(`tomserve score RUN --reader`), or remove one of the records, and read again what is merged"
             )
-    rows = stack.enter_context(files.temporary_file(into))
+    rows = new_file(JOURNAL)
     seen: set[bytes] = set()
     for place in places:
         for _, _, line in FileSnapshot(place.journal, files.whole_length(place.journal)).lines():
@@ -309,9 +307,7 @@ def merge_choices(
                 seen.add(digest)
                 rows.write(line)
     record = records[-1] if len(places) == 1 or places[-1].record.parent == into else {**records[0], "sample": None}
-    note = stack.enter_context(files.temporary_file(into))
-    note.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-    made += [(rows, into / JOURNAL), (note, into / RECORD)]
+    new_file(RECORD).write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 @dataclass(frozen=True)
@@ -322,7 +318,6 @@ class MergeResult:
     parts: int  # runs that were merged
     missing: tuple[Path, ...]  # parts that are not there
     rows: int  # of the journal
-    bytes: int  # of the journal
     answered: int  # conversations that have ended
     wanted: int  # conversations that there are to be
     complete: bool  # whether all have ended
@@ -357,7 +352,7 @@ def merge(
         check_same_evaluation(runs, shards)
         journal.restore_journal(into, listener.message)
         try:
-            work = _Work(folder, found, shards, listener, stop)
+            work = _Work(folder, found, shards, listener, stop, stack)
             done = work.run(complete=not missing)
         except OSError as error:
             raise JournalError(
@@ -442,61 +437,60 @@ def _remove_unfinished(into: Path) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """The merging of runs that were found to ask the same. folder: of the merged run, which is locked."""
+    """The merging of runs that were found to ask the same."""
 
-    folder: RunFolder
+    folder: RunFolder  # of the merged run, which is locked
     sources: Sequence[_Source]
     shards: Shards | None
     listener: Listener
     stop: Stop
+    stack: contextlib.ExitStack
+    made: list[tuple[IO[bytes], Path]] = field(default_factory=list)  # files, and the places that they are for
 
-    def run(self, *, complete: bool) -> tuple[int, int, int, int, bool, bool]:
+    def new_file(self, name: str) -> IO[bytes]:
+        """A file that is put in its place at the end."""
+        file = self.stack.enter_context(files.temporary_file(self.folder.path))
+        self.made.append((file, self.folder.path / name))
+        return file
+
+    def run(self, *, complete: bool) -> tuple[int, int, int, bool, bool]:
         """Merge. complete: whether every part is there. Returns `rows` to `changed` of `MergeResult`."""
         into, runs = self.folder.path, _begun(self.sources)
         manifest = merge_manifests(run_name(into), runs, self.shards, ())
-        with contextlib.ExitStack() as stack:
-            items = stack.enter_context(files.temporary_file(into))
-            merged_items = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
-            made: list[tuple[IO[bytes], Path]] = [(items, into / runfolder.ITEMS)]
-            read, rows, joined = self._join(stack, made, merged_items, manifest, runfolder.JOURNAL)
-            again, _, _ = self._join(stack, made, merged_items, manifest, NOISE)
-            merged = [self._part(one, read) for one in self.sources if not one.own]
-            manifest = merge_manifests(run_name(into), runs, self.shards, merged)
-            places = {key >> journals.ARMS for one in again.values() for key in one.keys}
-            note_checks(manifest, runs, apart=not merged_items.shared, again=len(places))
-            wanted = len(merged_items.ids) * len(manifest.strategies) * manifest.repeats
-            manifest.complete = complete and joined.ended == wanted
-            merge_choices([one.folder for one in self.sources], stack, into, made)
-            changed = self._install(made, manifest)
-        return rows.rows, rows.bytes, joined.ended, wanted, manifest.complete, changed
+        paths = [one.folder / runfolder.ITEMS for one in self.sources]
+        items = merge_items(paths, self.new_file(runfolder.ITEMS))
+        read, rows, ended = self._join(items.ids, manifest, runfolder.JOURNAL)
+        again, _, _ = self._join(items.ids, manifest, NOISE)
+        merged = [self._part(one, read) for one in self.sources if not one.own]
+        manifest = merge_manifests(run_name(into), runs, self.shards, merged)
+        places = {key >> journals.ARMS for one in again.values() for key in one.keys}
+        note_checks(manifest, runs, apart=not items.shared, again=len(places))
+        wanted = len(items.ids) * len(manifest.strategies) * manifest.repeats
+        manifest.complete = complete and ended == wanted
+        merge_choices([one.folder for one in self.sources], into, self.new_file)
+        changed = self._install(manifest)
+        return rows, ended, wanted, manifest.complete, changed
 
     def _join(
-        self,
-        stack: contextlib.ExitStack,
-        made: list[tuple[IO[bytes], Path]],
-        merged_items: MergedItems,
-        manifest: Manifest,
-        name: str,
-    ) -> tuple[dict[Path, journals.JournalIndex], journals.CopiedRows, journals.JoinedRows]:
-        """The journals of that name, by the folders of their runs, joined into one of the files that are made."""
+        self, ids: dict[str, int], manifest: Manifest, name: str
+    ) -> tuple[dict[Path, journals.JournalIndex], int, int]:
+        """The journals of that name, by the folders of their runs, joined into one; how many rows that has, and how
+        many conversations have ended in it."""
         places = {
             one.folder: journal.journal_path(one.folder) if name == runfolder.JOURNAL else one.folder / name
             for one in self.sources
         }
         paths = {folder: path for folder, path in places.items() if path.exists()}
+        if not paths and name == NOISE:
+            return {}, 0, 0
         total = sum(path.stat().st_size for path in paths.values())
         talking = {strategy: one.turns != 1 for strategy, one in manifest.strategies.items()}
-        asked = journals.KnownRows(merged_items.ids, talking, manifest.repeats, levels=name == NOISE)
+        asked = journals.KnownRows(ids, talking, manifest.repeats, levels=name == NOISE)
         pace = journals.PaceReporter(f"reading {name}", total, self.listener.message, self.stop.check)
         read = {folder: journals.read_journal(path, asked, pace) for folder, path in paths.items()}
-        joined = journals.join_journals(list(read.values()))
-        if not paths and name == NOISE:
-            return {}, journals.CopiedRows(0, 0, ""), joined
-        out = stack.enter_context(files.temporary_file(self.folder.path))
+        lost, ended = journals.join_journals(list(read.values()))
         pace = journals.PaceReporter(f"writing {name}", total, self.listener.message, self.stop.check)
-        rows = journals.copy_rows(list(read.values()), joined.lost, out, pace)
-        made.append((out, self.folder.path / name))
-        return read, rows, joined
+        return read, journals.copy_rows(list(read.values()), lost, self.new_file(name), pace), ended
 
     def _part(self, source: _Source, read: dict[Path, journals.JournalIndex]) -> MergedPart:
         if (journal := read.get(source.folder)) is None:
@@ -510,16 +504,16 @@ class _Work:
             complete=source.found is not None and source.found.complete,
         )
 
-    def _install(self, made: Sequence[tuple[IO[bytes], Path]], manifest: Manifest) -> bool:
+    def _install(self, manifest: Manifest) -> bool:
         """Put the files that were made in their places, those that are other ones than before. Returns whether any is.
 
         Whenever this is ended, what is there is a run that the same command completes.
         """
-        for file, _ in made:
+        for file, _ in self.made:
             file.flush()
         new = [
             (file, path)
-            for file, path in made
+            for file, path in self.made
             if not path.exists() or digest_file(Path(file.name)) != digest_file(path)
         ]
         before = Manifest.read(self.folder.path)
