@@ -171,23 +171,6 @@ def test_tasks_that_are_killed_or_requeued_go_on(evaluation: Evaluation, slurm: 
 
 
 @pytest.mark.system
-def test_a_node_that_dies_loses_nothing(evaluation: Evaluation, slurm: Slurm) -> None:
-    evaluation.submit()
-    evaluation.half()
-    slurm.until(lambda: all(evaluation.starts(part) for part in range(4)))
-    there = [part for part in range(4) if evaluation.starts(part) == ["n2"]]
-    assert there
-    try:
-        slurm.stop("n2")
-        slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
-        evaluation.open()
-        evaluation.done()
-    finally:
-        slurm.start("n2")
-    assert all(evaluation.starts(part) == ["n2", "n1"] for part in there)
-
-
-@pytest.mark.system
 def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
     evaluation: Evaluation, slurm: Slurm, tmp_path: Path
 ) -> None:

@@ -26,9 +26,6 @@ NODES = ("n1", "n2")
 
 NEEDED = ("slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 
-NODE = "TESTS_OF_SLURM"
-"""The variable that tells of which daemon a process is."""
-
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 """What stands for the four GPUs of each node: Slurm wants a device for each."""
 
@@ -96,20 +93,6 @@ class Slurm:
         """Whether no job waits or runs."""
         return not self("squeue", "-h").strip()
 
-    def start(self, node: str) -> None:
-        """Start the slurmd of a node, and wait until the node can be used."""
-        self._begin(node)
-        self.until(lambda: self.state(node) in ("idle", "down"))
-        if self.state(node) == "down":
-            self("scontrol", "update", f"nodename={node}", "state=resume")
-        self.until(lambda: self.state(node) == "idle")
-
-    def stop(self, node: str) -> None:
-        """End the slurmd of a node and all that runs there at once, as a node that loses its power does."""
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # first halted, so that none can tell of the others' end
-            _signal(processes(self.env["SLURM_CONF"], node), number)
-        self._daemons.pop(node).wait(30)
-
     def state(self, *nodes: str) -> str:
         """The states of nodes, such as idle."""
         return " ".join(self("sinfo", "-h", "-N", "-p", "main", "-n", ",".join(nodes), "-o", "%t", check=False).split())
@@ -121,17 +104,13 @@ class Slurm:
 
     def begin(self) -> None:
         """Start the controller and both nodes."""
-        for name in ("slurmctld", *NODES):
-            self._begin(name)
-        self.until(lambda: self.state(*NODES) == "idle idle", 30)
-
-    def _begin(self, name: str) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")} | dict(self.env)
-        env[NODE] = name  # by which it is found, and the steps that it starts
-        command = ["slurmctld", "-D"] if name == "slurmctld" else ["slurmd", "-D", "-N", name, "-d", _stepd()]
-        command += ["-f", str(self.folder / "slurm.conf")]
-        with (self.folder / f"{name}.out").open("ab") as out:
-            self._daemons[name] = subprocess.Popen(command, env=env, stdout=out, stderr=out, start_new_session=True)
+        for name in ("slurmctld", *NODES):
+            command = ["slurmctld", "-D"] if name == "slurmctld" else ["slurmd", "-D", "-N", name, "-d", _stepd()]
+            command += ["-f", str(self.folder / "slurm.conf")]
+            with (self.folder / f"{name}.out").open("ab") as out:
+                self._daemons[name] = subprocess.Popen(command, env=env, stdout=out, stderr=out, start_new_session=True)
+        self.until(lambda: self.state(*NODES) == "idle idle", 30)
 
     def end(self) -> None:
         """End all jobs and daemons, and whatever they left."""
@@ -148,15 +127,14 @@ class Slurm:
         _signal(processes(self.env["SLURM_CONF"]), signal.SIGKILL)
 
 
-def processes(configuration: str, node: str | None = None) -> list[int]:
-    """The processes of the Slurm of that configuration, but for this one. node: of which alone: its slurmd, the steps
-    that it started, and their tasks."""
-    found, names = [], {f"SLURMD_NODENAME={node}".encode(), f"{NODE}={node}".encode()}
+def processes(configuration: str) -> list[int]:
+    """The processes of the Slurm of that configuration, but for this one."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             environment = (folder / "environ").read_bytes().split(b"\0")
             own = f"SLURM_CONF={configuration}".encode() in environment and int(folder.name) != os.getpid()
-            found += [int(folder.name)] if own and (node is None or names & {*environment}) else []
+            found += [int(folder.name)] if own else []
     return found
 
 

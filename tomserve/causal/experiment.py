@@ -1,7 +1,5 @@
-"""A causal experiment: finds the cases and the model, estimates the cost, and measures into a run folder.
-
-Interrupted at any moment, `measure` goes on after the last batch of activations or the last part of the
-interventions. Only `load_subject` imports torch.
+"""A causal experiment: finds the cases and the model, estimates the cost, and measures into a run folder, where an
+interrupted measurement goes on. Only `load_subject` imports torch.
 """
 
 from __future__ import annotations
@@ -110,9 +108,8 @@ class Machine:
 
 
 def _measured_rate() -> float:
-    """Multiplications and additions a second of this CPU in float32, of which a model reaches about half, as do maps in
-    float64: by the quickest of the products of two matrices in a fifth of a second, as what else the machine does slows
-    down some."""
+    """Operations a second of this CPU in float32, of which a model reaches about half, as do maps in float64: by the
+    quickest of the products of two matrices in a fifth of a second."""
     left = np.ones((512, 512), np.float32)
     begun, quickest = time.perf_counter(), float("inf")
     while (now := time.perf_counter()) - begun < 0.2:
@@ -239,9 +236,8 @@ def tellings(case: Case) -> list[Item]:
 def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
     """The model and the cases that the settings name; no weights are read.
 
-    Raises ConfigError for a model that cannot be measured (quantised, an encoder-decoder, without a chat template), for
-    a benchmark without cases, for conditions that no case meets, and for a strategy whose reply does not begin with the
-    answer; ContentError by file and line.
+    Raises ConfigError for a model that cannot be measured, for a benchmark without cases, for conditions that no case
+    meets, and for a strategy whose reply does not begin with the answer; ContentError by file and line.
     """
     checkpoint = checkpoints.resolve_model(settings.model, on.revision)
     name, path = settings.items, settings.path
@@ -259,11 +255,8 @@ def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
 
 
 def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> tuple[HfBackend, PromptSet]:
-    """Load the model, and make the prompts of all cases.
-
-    Raises MachineError where torch or transformers are missing or the memory does not suffice, ConfigError for a
-    strategy whose reply does not begin with the answer.
-    """
+    """Load the model, and make the prompts of all cases. Raises MachineError where torch or transformers are missing or
+    the memory does not suffice, ConfigError for a strategy whose reply does not begin with the answer."""
     checkpoints.require_extra()
     from tomserve.causal.hf import model
 
@@ -328,10 +321,8 @@ class ExperimentResult:
 
 
 def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, listener: MeasureListener) -> None:
-    """Run every prompt whose states are not there yet.
-
-    Raises MachineError for states that are not finite, as a model has whose numbers are too large for its dtype.
-    """
+    """Run every prompt whose states are not there yet. Raises MachineError for states that are not finite, as numbers
+    may be too large for the model's dtype."""
     missing = states.missing
     listener.phase("states", states.prompts)
     listener.advance(states.prompts - len(missing))
@@ -469,8 +460,7 @@ def measure(
 
 
 def environment(on: Hardware) -> dict[str, object]:
-    """What the manifest notes of a session beside what the backend says: the versions of the libraries, and the
-    batch."""
+    """What the manifest notes of a session, beside what the backend says."""
     versions = {name: version(name) for name in ("torch", "transformers", "numpy", "polars")}
     return {**versions, "batch": on.batch or "as many as fit"}
 

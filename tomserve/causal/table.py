@@ -122,15 +122,13 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chance": pl.Float32,
 }
 SCHEMA = pl.Schema(_COLUMNS)
-"""The columns. `asked_by`: the strategy whose prompt asked. `item` is the id of the false-belief item, `cluster` its
-scenario, over which folds and intervals are drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: which
-choice has the highest logit among the choices. `strict`: the likeliest token of the whole vocabulary begins one of the
-choices. `gap`: logit of the true-belief choice minus that of the false-belief choice. `displacement`: norm of the step
-over the norm of the (order-averaged) state. `penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the
-leave-one-out error of W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median
-singular value; `norm`: the median norm of the states. `chance`: of a probe, the share of its fold that is right by the
-most frequent label, of a state's choices, among those the probe was trained on."""
-
+"""`asked_by`: the strategy whose prompt asked. `item`: of the false-belief item. `cluster`: its scenario, over which
+folds and intervals are drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: the likeliest choice.
+`strict`: the likeliest token of all begins a choice. `gap`: logit of the true-belief choice minus that of the
+false-belief choice. `displacement`: norm of the step over that of the (order-averaged) state. `penalty`: lambda, and
+`error`, relative to |y| (1: no better than a map to zero), by leaving out scenarios. `gain`: the median singular value.
+`norm`: the median norm of the states. `chance`: of a probe, the share of its fold that is right by how often each label
+was right in training."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

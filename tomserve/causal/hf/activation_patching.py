@@ -5,13 +5,11 @@
   batched  m sequences of one token each behind the prefix, whose keys and values are repeated for each of them.
   full     m whole prompts.
 
-The first two are faster, in this order, and rest on how a model is built: that it takes a mask for each pair of
-tokens, that nothing but keys and values joins the tokens, that a block needs only what the one before hands on.
-Rather than to know this of every architecture, each model is tried on a short random prompt, and the first way counts
-that gives what full runs give.
+The first two are faster, in this order, and rest on how a model is built. Rather than to know this of every
+architecture, each model is tried on a short random prompt, and the first way counts that gives what full runs give.
 
 A causal model's keys and values of earlier tokens do not depend on the last token, so that the prefix is computed once
-(unlike in Meng et al. 2022, section 2), and a run borrows a view of it.
+(unlike in Meng et al. 2022, section 2).
 """
 
 from __future__ import annotations
@@ -149,10 +147,9 @@ METHODS: tuple[Method, ...] = ("stacked", "batched", "full")
 
 TRIED_TOKENS = 17  # length of the random prompt on which a model is tried
 FLOAT_TOLERANCE, HALF_TOLERANCE = 1e-3, 0.1
-"""How far logits may lie from those of a full run, in standard deviations of a prompt's logits, in float32 and in half
-precision, where other kernels round differently. In float32, four tiny architectures and the reference model differed
-by 2e-6 at most; a mask that hides nothing moved them by .5 and more, a position too many by .2 and more where it counts
-(2026-11-23)."""
+"""How far logits may lie from those of a full run, in standard deviations of a prompt's logits. In float32, four tiny
+architectures and the reference model differed by 2e-6 at most; a wrong mask moved them by .5 and more, a wrong position
+by .2 (2026-11-23)."""
 
 
 class Rerunner:
@@ -172,10 +169,8 @@ class Rerunner:
         self.method, self._prefix = method, None
 
     def method_for(self, tokens: Sequence[int]) -> Method:
-        """How this prompt is run: in full where there is no prefix, and never stacked beyond a sliding window.
-
-        What a stacked token may see is told by one mask for all layers, which those with a window would need smaller.
-        """
+        """How this prompt is run: in full without a prefix, and never stacked beyond a sliding window, as one mask for
+        all layers says what a stacked token sees."""
         if len(tokens) < 2:
             return "full"
         return self.beyond if self.method == "stacked" and len(tokens) > self.window else self.method
@@ -242,11 +237,8 @@ class Rerunner:
         return fast[0] if fast else "full"
 
     def _equal(self, method: Method, tokens: tuple[int, ...]) -> bool:
-        """Whether this way gives the logits of full runs.
-
-        The states after the first, a middle and the last two blocks are tried, each as it is and moved by as much as
-        its own norm in a random direction.
-        """
+        """Whether this way gives the logits of full runs: for the states after the first, a middle and the last two
+        blocks, each as it is and moved by as much as its own norm."""
         self.method = "full"
         with self.blocks.reading() as read:
             self._full(tokens, 1)

@@ -287,11 +287,8 @@ def _choices(prompts: Sequence[Prompt]) -> int:
 
 
 def _padding_changes_nothing(backend: HfBackend) -> bool:
-    """Whether a short random prompt has the same state beside a longer one, padded on the left, as by itself.
-
-    Layers with a recurrent state may take what stands before a prompt for a part of it; such a model is run in batches
-    of equally long prompts.
-    """
+    """Whether a short random prompt has the same state beside a longer one, padded on the left, as by itself; layers
+    with a recurrent state may read the padding."""
     noise = torch.Generator().manual_seed(1)
     tokens = tuple(torch.randint(backend.vocabulary, (12,), generator=noise).tolist())
     single, _ = backend._forward([tokens[:5]])
