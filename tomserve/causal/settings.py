@@ -27,9 +27,7 @@ class Settings:
     """What is measured of which model on which cases; everything here must be the same when a run goes on."""
 
     model: str = REFERENCE  # the model: a preset, ORG/NAME on the hub, or ./FOLDER
-    items: str = (
-        ITEMS  # a benchmark that has cases, a FILE.py that declares one, or a file of items with their versions
-    )
+    items: str = ITEMS  # a benchmark that has cases, a FILE.py that declares one, or a file of items
     path: Path | None = None  # the file or folder that the benchmark reads instead of its own data
     where: tuple[str, ...] = ()  # conditions on the false-belief items; empty for the benchmark's usual ones
     limit: int | None = None  # at most so many cases, whole scenarios of them

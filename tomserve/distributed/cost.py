@@ -146,9 +146,9 @@ Numbers = npt.NDArray[np.int64]
 class PartTokens(NamedTuple):
     """About how many tokens a part takes: of its prompts, those that prompts share, and the most of its replies."""
 
-    prompt: int
-    shared: int
-    reply: int
+    prompt_tokens: int
+    shared_tokens: int
+    reply_tokens: int
 
 
 def item_weights(cost: PromptCost, repeats: int) -> Numbers:
@@ -219,9 +219,9 @@ def measure_load(questions: Questions, requests: int | None = None) -> Workload:
     names = " and ".join(strategy.name for strategy in questions.strategies)
     return Workload(
         requests or own,
-        tokens.prompt / own,
-        max(1.0, tokens.reply / own / EXPECTED),
-        tokens.shared / max(1, tokens.prompt),
+        tokens.prompt_tokens / own,
+        max(1.0, tokens.reply_tokens / own / EXPECTED),
+        tokens.shared_tokens / max(1, tokens.prompt_tokens),
         own / len(questions.items),
         f"measured on {own:,} prompts of {names} at {BYTES_A_TOKEN} bytes a token; of the tokens that a reply may have "
         f"one in {EXPECTED} is expected",

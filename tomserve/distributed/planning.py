@@ -217,9 +217,7 @@ def _record(
             PartRecord(
                 items=len(held),
                 requests=len(held) * len(questions.strategies) * questions.repeats,
-                prompt_tokens=tokens[number].prompt,
-                shared_tokens=tokens[number].shared,
-                reply_tokens=tokens[number].reply,
+                **tokens[number]._asdict(),
                 digest=questions.items.part(held).digest(),
                 again=tuple(sorted(again[number])),
             )
@@ -237,7 +235,7 @@ def _record(
         variants=made.variants,
         noise=made.again_share,
         originals=len(made.varied.originals),
-        shared_tokens=undivided.shared,
+        shared_tokens=undivided.shared_tokens,
         parts=tuple(records),
         **noted,
     )

@@ -338,9 +338,7 @@ class Partitions:
     source: str  # what the user gave, or the folder that it names
     files: tuple[Path, ...]  # the tables, in order; each has rows
     folder: Path | None = None  # of the parts of an evaluation; None for other files
-    run: str | None = (
-        None  # what the rows' runs are called instead, so that parts count as the whole; None: as they say
-    )
+    run: str | None = None  # what the rows' runs are called instead, as parts count as the whole; None: as they say
 
     def scan(self, chosen: Iterable[Path] | None = None) -> pl.LazyFrame:
         """The rows of all these tables, or of the `chosen` ones, under the union of their columns.
