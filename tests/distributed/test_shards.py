@@ -16,6 +16,7 @@ from tests.helpers.parted import divided_example, whole_example
 from tomserve.distributed.shards import (
     PartState,
     Shards,
+    find_folder,
     find_part_tables,
     find_tables,
     part_folder,
@@ -56,6 +57,11 @@ def test_a_part_that_is_current_is_passed_over_and_one_that_grew_is_scored_again
     done = score_parts(folder)
     assert (done.scored, done.current) == ((1,), (0, 2))
     assert table.read_bytes() == scored, "what lies there is never believed"
+
+
+def test_the_folder_that_one_stands_in_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (find_folder("./"), find_folder("/")) == (tmp_path.with_name(f"{tmp_path.name}.parts"), Path("/"))
 
 
 def test_a_table_that_cannot_be_replaced_is_not_believed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,10 @@ def test_what_was_changed_in_the_store_is_refused(tmp_path: Path, monkeypatch: p
         record.write_bytes(text)
         with pytest.raises(ConfigError, match=r"copied.json: is not what tomserve writes"):
             storage.download_part(url, tmp_path / "0")
+    (tmp_path / "3").mkdir()
+    record.write_bytes(orjson.dumps({"schema": 1, "files": {"responses.jsonl": {**held, "bytes": 2**62}}}))
+    with pytest.raises(MachineError, match=r"responses.jsonl: has 4,611,.* bytes by copied.json, and .* are free here"):
+        storage.download_part(url, tmp_path / "3")
     record.unlink()
     with pytest.raises(ConfigError, match="is no part that was copied whole"):
         storage.download_part(url, tmp_path / "0")
@@ -133,6 +137,7 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
         ("memory://x\x1b[31m", ConfigError, "no address of a store"),
         ("nonsense://x", ConfigError, "Protocol not known"),
         ("gs://bucket/x", MachineError, "needs a package that is not installed"),
+        ("reference://x", ConfigError, "cannot be used"),
     ],
 )
 def test_a_bad_address_says_why_and_no_secret(tmp_path: Path, url: str, kind: type[TomserveError], said: str) -> None:

@@ -219,9 +219,10 @@ def find_folder(given: str) -> Path:
     ``mine`` and ``mine.parts`` both mean ``runs/mine.parts``. Raises ConfigError for a name that no folder may have.
     """
     path = run_path(given)
-    return (
-        path if path.name.endswith(PARTS_ENDING) or (path / FILE).exists() else path.with_name(path.name + PARTS_ENDING)
-    )
+    path = path if path.name else path.resolve()  # as of ./
+    if not path.name or path.name.endswith(PARTS_ENDING) or (path / FILE).exists():
+        return path
+    return path.with_name(path.name + PARTS_ENDING)
 
 
 def shown_name(folder: Path) -> str:

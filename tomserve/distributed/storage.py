@@ -10,10 +10,12 @@ environment, never by the address, which ends up in records and on screens.
 
 from __future__ import annotations
 
+import errno
 import ftplib
 import hashlib
 import io
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +31,7 @@ from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
 from tomserve.distributed.shards import FILE as SHARDS
 from tomserve.distributed.shards import MOST
-from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError
+from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, TomserveError
 from tomserve.runs import journal
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -87,7 +89,9 @@ def _unreachable_error(url: str, error: BaseException) -> ServerError:
 def _passes(error: BaseException) -> bool:
     """Whether an error may be gone at the next try."""
     lasting = ftplib.error_perm, FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError
-    return isinstance(error, OSError | EOFError | ftplib.Error | ServerError) and not isinstance(error, lasting)
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    passing = isinstance(error, OSError | EOFError | ftplib.Error | ServerError) and not isinstance(error, lasting)
+    return passing and not full
 
 
 FILE = "copied.json"  # the file that says that all of a part was copied, and what
@@ -151,10 +155,13 @@ class _Folder:
         )
         try:
             return attempts(lambda: work(*open_store(self.url)))
-        except FileNotFoundError:
+        except (FileNotFoundError, TomserveError):
             raise
         except (OSError, EOFError, ftplib.Error) as error:
             raise _unreachable_error(self.url, error) from None
+        except Exception as error:  # libraries of stores have errors of their own, as where nobody is signed in
+            said = one_line(" ".join(str(error).split()))[:120]
+            raise ConfigError(f"{self.url}: cannot be used ({type(error).__name__}: {said})") from None
 
     def prepare(self) -> None:
         """Make the folder, without the file that says that all of it was copied."""
@@ -199,7 +206,10 @@ class _Folder:
         self.retry(write)
 
     def fetch(self, name: str, into: Path, held: CopiedFile) -> None:
-        """Copy a file from the folder, which has to be what its record says."""
+        """Copy a file from the folder, which has to be what its record says. Raises MachineError where that says more
+        than there is room for."""
+        if held.bytes > (free := shutil.disk_usage(into.parent).free):
+            raise MachineError(f"{self.url}/{name}: has {held.bytes:,} bytes by {FILE}, and {free:,} are free here")
 
         def fetch(system: Any, path: str) -> None:
             with system.open(f"{path}/{name}", "rb") as source, open(into, "wb") as target:
