@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.outcomes import passes
-from tomserve import content
+from tomserve import benchmarks, content
 from tomserve.content import cache
 from tomserve.content.files import FileSnapshot, digest_bytes, digest_file
 from tomserve.errors import ConfigError
@@ -248,6 +248,23 @@ def test_the_cache_keeps_what_was_used_last(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 # by what
+
+
+def test_a_benchmark_file_that_items_name_counts_by_its_content(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks, "_loaded", {})
+    manifest(run, benchmark="items")
+    file = run.parent / "own.py"
+    assert "metric_own" not in scores_of(run)
+    for value in (1, 2, 2):
+        file.write_text(
+            "from tomserve.benchmarks import Benchmark\nfrom tomserve.scoring.metrics import Metric\n"
+            f"own = Metric({{'metric_own': int}}, lambda item, reading: {{'metric_own': {value}}})\n"
+            "BENCHMARK = Benchmark('demo', lambda path, gold: iter(()), metrics=(own,))\n"
+        )
+        benchmarks.get(str(file))
+        assert scores_of(run)["metric_own"].to_list() == [value] * 4
+    benchmarks._loaded.clear()
+    assert scores_of(run)["metric_own"].to_list() == [2] * 4
 
 
 def test_another_scorer_makes_the_table_again(run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

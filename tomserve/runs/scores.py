@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +84,8 @@ def _source_files(folder: Path) -> list[Path]:
 
 
 def _find_kept(folder: Path, sources: dict[str, Any]) -> tuple[dict[str, Any], bytes] | None:
-    """What is kept of the table of a run as its files are now: its head (`record`, `unread`) and its bytes."""
+    """What is kept of the table of a run as its files are now: its head (`record`, `unread`, `own`: the
+    benchmarks in its items that are not built in) and its bytes."""
     try:
         measured = {path.name: journal.measure_file(path) for path in _source_files(folder)}
     except OSError:
@@ -95,8 +96,17 @@ def _find_kept(folder: Path, sources: dict[str, Any]) -> tuple[dict[str, Any], b
     with file:
         head = orjson.loads(file.readline())
         table = file.read()
-    wanted = sources["benchmark_file"]
-    return (head, table) if wanted in (None, head["record"]["benchmark_file"]) else None
+    before: Mapping[str, str | None] = head.get("own", {})
+    now = _own_files(before)  # where a file is not at hand, what it gave before stays
+    same = all(now[name] in (None, digest) for name, digest in before.items())
+    return (head, table) if same and sources["benchmark_file"] in (None, head["record"]["benchmark_file"]) else None
+
+
+def _own_files(names: Iterable[str]) -> dict[str, str | None]:
+    """Of the benchmarks of these names those that are not built in, with the digests of their files that are at
+    hand."""
+    own = {name: benchmarks.find(name) for name in names if name not in benchmarks.modules()}
+    return {name: None if found is None else found.digest for name, found in own.items()}
 
 
 def load_replies(folder: Path, items: Path | None = None) -> RunReplies | None:
@@ -146,7 +156,8 @@ def _score(path: Path, folder: Path, items: Path | None = None, note: Note | Non
         if not file.is_unchanged():  # the table would mix two states of it
             raise changed_error(file.path)
     described = {file.path.name: {"bytes": file.size, "digest": file.digest} for file in read}
-    return {"record": {**sources, "files": described, "table": digest_bytes(path.read_bytes())}, "unread": unread}
+    record = {**sources, "files": described, "table": digest_bytes(path.read_bytes())}
+    return {"record": record, "unread": unread, "own": _own_files(questions.benchmarks)}
 
 
 _NOT_SCORED = "cannot be scored again"
