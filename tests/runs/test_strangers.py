@@ -166,6 +166,16 @@ def test_a_strangers_table_holds_what_can_be_read(tmp_path: Path, name: str) -> 
             tomserve.load_scores(table)
 
 
+def test_a_table_at_which_polars_panics_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panics(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("offset + length <= self.length")
+
+    (tmp_path / "table.parquet").touch()
+    monkeypatch.setattr(pl, "read_parquet", panics)
+    with pytest.raises(ConfigError, match=r"table.parquet: not a parquet table \(offset"):
+        tomserve.load_scores(tmp_path / "table.parquet")
+
+
 def test_the_columns_of_a_strangers_table_are_names(cli, tmp_path: Path) -> None:
     rows = {"model": ["m"] * 3, "strategy": ["s"] * 3, "item": list("abc"), "correct": [True] * 3}
     for name in ("*", "^.*$", "^item$", "", "a\x1b[2Jb", "\u202eb", "x" * 300):

@@ -28,7 +28,7 @@ from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import Progress
 from tomserve.runs.runfolder import PARTS, run_path
 from tomserve.runs.scores import export_scores, load_scored_run
-from tomserve.scoring.table import COLUMNS, Note, check_columns, read_table
+from tomserve.scoring.table import COLUMNS, UNREAD, Note, check_columns, read_table
 from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, known
 
@@ -434,7 +434,7 @@ def _rows(path: Path) -> int:
     """How many rows a Parquet file holds, as its end says. Raises ConfigError where it is none."""
     try:
         return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREAD as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a parquet table ({reason})") from None
 
@@ -449,7 +449,7 @@ def _table(path: Path) -> pl.LazyFrame:
         if plain and "status" in schema:
             statuses = table.select(pl.col("status").unique()).collect(engine="streaming")["status"].drop_nulls()
             plain = all(map(known, statuses))
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREAD as error:
         raise ConfigError(f"{path}: not a parquet table ({' '.join(str(error).split())[:120]})") from None
     labels = any(kind in (pl.Categorical, pl.Enum) for kind in schema.values())
     if not plain or labels or not set(COLUMNS) & set(schema):

@@ -173,6 +173,10 @@ MEASURED: Literal["measured"] = "measured"
 """The kind of a run that holds a table that was measured inside of a model, and no answers."""
 
 
+UNREAD = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for a file that it cannot read; the last for one that was damaged with care."""
+
+
 def read_table(source: str) -> pl.DataFrame:
     """The score table in a .parquet, .jsonl or .csv file. Raises ConfigError where the file holds none."""
     path = Path(source).expanduser()
@@ -188,7 +192,7 @@ def read_table(source: str) -> pl.DataFrame:
                 name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
             }
             frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, **text}, glob=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREAD as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
     return cast_columns(frame, str(path))
