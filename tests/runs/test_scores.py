@@ -224,6 +224,19 @@ def test_scores_are_made_every_time_where_the_cache_cannot_be_written_or_is_anot
     assert len(scorings) == 4
 
 
+def test_what_a_disk_has_damaged_is_made_again(run: Path, tmp_path: Path) -> None:
+    page = write_report([str(run)])
+    for kind in ("scores", "reports"):
+        (kept,) = (tmp_path / "cache/tomserve" / kind).iterdir()
+        whole = kept.read_bytes()
+        for damaged in (b"", whole[:-9] if kind == "scores" else whole[:9]):
+            kept.write_bytes(damaged)
+            assert find_current_report(run) is None
+            assert right(run) == [False] * 4
+        kept.write_bytes(whole)
+    assert find_current_report(run) == page
+
+
 def test_nobody_else_gets_at_what_is_kept_whatever_the_umask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = os.umask(0o002)

@@ -94,8 +94,13 @@ def _find_kept(folder: Path, sources: dict[str, Any]) -> tuple[dict[str, Any], b
     if (file := cache.find(_place({**sources, "files": described}))) is None:
         return None
     with file:
-        head = orjson.loads(file.readline())
-        table = file.read()
+        line, table = file.readline(), file.read()
+    try:
+        head = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None  # as a disk may leave it; what is cut off later is told by its digest
+    if digest_bytes(table) != head["record"]["table"]:
+        return None
     before: Mapping[str, str | None] = head.get("own", {})
     now = _own_files(before)  # where a file is not at hand, what it gave before stays
     same = all(now[name] in (None, digest) for name, digest in before.items())

@@ -291,7 +291,10 @@ def find_current_report(folder: Path) -> Path | None:
     if kept is None or manifest is None or (scores := read_current_record(folder)) is None:
         return None
     with kept:
-        record = orjson.loads(kept.read())
+        try:
+            record = orjson.loads(kept.read())
+        except orjson.JSONDecodeError:  # as a disk may leave it
+            return None
     now = orjson.loads(orjson.dumps(_record(manifest, scores, ReportOptions(**record["wishes"]))))
     return folder / PAGE if record == now else None
 
