@@ -257,7 +257,8 @@ def pack(
             about = _describe_journal(path)
             pace = PaceReporter(f"packing {path}", about.bytes, listener.message, stop.check)
             with files.replace_file(packed) as file:
-                _write(path, Path(file.name), about, pace)
+                _write(path, file, about, pace)
+                file.flush()
                 for _ in read_chunks(Path(file.name)):
                     stop.check()
             path.unlink()
@@ -298,8 +299,11 @@ def _describe_journal(path: Path) -> PackedHeader:
     return PackedHeader(bytes=file.size, lines=file.count, digest=file.digest)
 
 
-def _write(path: Path, out: Path, about: PackedHeader, pace: PaceReporter) -> None:
-    """Write the journal at `path` to a Parquet file, group by group. Raises ConfigError for a line that is no row."""
+def _write(path: Path, out: IO[bytes], about: PackedHeader, pace: PaceReporter) -> None:
+    """Write the journal at `path` to a Parquet file, group by group. Raises ConfigError for a line that is no row.
+
+    out: the open file, not its path, by which Polars would make it anew where it fails after the file was removed.
+    """
     group = min(GROUP, max(GROUP_BYTES // max(about.bytes // max(about.lines, 1), 1), 1))
     failed: list[BaseException] = []
 
