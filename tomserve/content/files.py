@@ -19,7 +19,6 @@ import secrets
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -187,13 +186,15 @@ def temporary_file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     _in_use.add(path)
     try:
         with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, mode)) as file:
-            with contextlib.suppress(OSError):  # some file systems have no locks
-                try_lock(file.fileno())
-            yield file
+            if _hold(file.fileno()):
+                yield file
+                return
     finally:
         with contextlib.suppress(OSError):
             os.unlink(path)
         _in_use.discard(path)
+    with temporary_file(parent, mode) as file:
+        yield file
 
 
 @contextlib.contextmanager
@@ -207,15 +208,26 @@ def temporary_folder(within: Path | None = None) -> Iterator[Path]:
     lock = -1
     try:
         os.mkdir(path, 0o700)
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        with contextlib.suppress(OSError):
-            try_lock(lock)
-        yield Path(path)
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        if lock >= 0 and _hold(lock):
+            yield Path(path)
+            return
     finally:
         shutil.rmtree(path, ignore_errors=True)
         _in_use.discard(path)
         if lock >= 0:
             os.close(lock)
+    with temporary_folder(within) as folder:
+        yield folder
+
+
+def _hold(descriptor: int) -> bool:
+    """Lock what was just made, which the sweep of another process may hold for a moment; returns whether it is still
+    there, as that sweep may have come before the lock."""
+    with contextlib.suppress(OSError):  # some file systems have no locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def _sweep(parent: Path) -> None:
@@ -227,8 +239,8 @@ def _sweep(parent: Path) -> None:
             with contextlib.suppress(OSError):
                 about, is_file = entry.stat(follow_symlinks=False), found[1] == "part"
                 of_kind = entry.is_file(follow_symlinks=False) if is_file else entry.is_dir(follow_symlinks=False)
-                if not of_kind or about.st_uid != os.geteuid() or time.time() - about.st_mtime < 1:
-                    continue  # one that was just made is perhaps not locked yet
+                if not of_kind or about.st_uid != os.geteuid():
+                    continue
                 lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     if try_lock(lock):

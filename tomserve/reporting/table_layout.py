@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 from rich import box
@@ -19,7 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tomserve.content.text import sanitize
-from tomserve.runs.cost import Figure
+
+if TYPE_CHECKING:
+    from tomserve.runs.cost import Figure
 
 
 @dataclass(frozen=True, slots=True)
