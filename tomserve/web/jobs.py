@@ -105,8 +105,8 @@ def begin_child(
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tomserve", "eval"),
-                    *("--config", str((folder / evaluate.EXPERIMENT_FILE).absolute()), "--run", str(folder.absolute())),
                     *(f"--base-url={url}" for url in addresses),
+                    *("--config", str((folder / evaluate.EXPERIMENT_FILE).absolute()), "--run", str(folder.absolute())),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
