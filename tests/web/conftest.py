@@ -18,7 +18,7 @@ from tomserve.content.paths import absolute_runs_root
 from tomserve.web import background, playground
 
 
-class Kept:
+class WorkCache:
     """What works have written, and what they said, by what they were made from."""
 
     def __init__(self, folder: Path) -> None:
@@ -52,8 +52,8 @@ class Kept:
 
 
 @pytest.fixture(scope="session")
-def _kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("computed"))
+def _work_cache(tmp_path_factory: pytest.TempPathFactory) -> WorkCache:
+    return WorkCache(tmp_path_factory.mktemp("computed"))
 
 
 class Tried:
@@ -71,12 +71,14 @@ class Tried:
 
 
 @pytest.fixture(autouse=True)
-def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _kept: Kept) -> None:
+def _no_process(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _work_cache: WorkCache
+) -> None:
     monkeypatch.setattr(background, "_IMMEDIATE", [background.perform])
     if request.node.get_closest_marker("system") is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         return
     monkeypatch.setattr(background, "cache_root", lambda: tmp_path / "cache")
-    monkeypatch.setattr(background, "do_work", _kept)
+    monkeypatch.setattr(background, "do_work", _work_cache)
     monkeypatch.setattr(playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError))
     monkeypatch.setattr(playground, "_children", {})

@@ -21,6 +21,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -86,7 +87,7 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
-def open_for_reading(path: Path) -> IO[bytes]:
+def open_for_reading(path: Path) -> BufferedReader:
     """Open the regular file `path` for reading. Raises ConfigError and OSError as `open_regular` does."""
     return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
 

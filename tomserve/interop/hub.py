@@ -31,6 +31,7 @@ from tomserve.content import output_path
 from tomserve.content.files import digest_file, temporary_folder
 from tomserve.content.paths import run_name
 from tomserve.content.text import mark_hidden
+from tomserve.content.validation import load_yaml
 from tomserve.errors import ConfigError
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
 from tomserve.items import Item, read_items
@@ -48,7 +49,7 @@ AT_A_TIME = 10_000
 SHOWN = 6
 """How many values of a factor the card lists at most."""
 
-_TEXTS = yaml.safe_load((TEMPLATES / "dataset.yaml").read_text("utf-8"))
+_TEXTS = load_yaml(TEMPLATES / "dataset.yaml")[0]
 ITEM: dict[str, str] = _TEXTS["items"]
 REPLY: dict[str, str] = _TEXTS["replies"]
 _PAGES: dict[str, str] = _TEXTS["licences"]

@@ -387,7 +387,7 @@ def _options(asked: AskedStrategy, manifest: Manifest) -> Iterator[dict[str, Any
     thoughts |= {extra} if type(extra) is int else set()
     own = {} if preset is None else {"system_role": preset.system_role, "overrides": preset.prompt_parts}
     for thinking in sorted(thoughts, reverse=True):
-        for most in (0, max(0, (asked.max_tokens or 0) - thinking)):
+        for most in dict.fromkeys((0, max(0, (asked.max_tokens or 0) - thinking))):
             yield {**own, "max_tokens": most, "thinking": thinking}
 
 

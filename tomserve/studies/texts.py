@@ -96,11 +96,13 @@ class Texts:
 
     def notes(self, intervals: str = "recommended") -> dict[str, str]:
         """By table what its columns mean, for one way to count."""
-        found, of_ways = {}, self._data["notes"]
-        for names, note in of_ways.get(intervals, of_ways["recommended"]).items():
-            for name in names.split():
-                found[name] = self.notes()[name] if note is None else note
-        return found
+        first, own = self._notes_of("recommended"), self._notes_of(intervals)
+        return {name: first[name] if note is None else note for name, note in own.items()}
+
+    def _notes_of(self, intervals: str) -> dict[str, Any]:
+        of_ways = self._data["notes"]
+        entries = of_ways.get(intervals, of_ways["recommended"]).items()
+        return {name: note for names, note in entries for name in names.split()}
 
     def excerpts(self, tables: Tables, intervals: str = "recommended") -> list[Excerpt]:
         """What the terminal prints of the tables that are there, each under its name in words."""

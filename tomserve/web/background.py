@@ -94,10 +94,7 @@ class Computation:
             if not found.get(JOURNAL) and not found.get(PACKED):
                 # By its content, as a run without answers is scored again and again.
                 with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / MEASURED) as file:
-                    sha = hashlib.sha256()
-                    for piece in iter(lambda: file.read(1 << 20), b""):
-                        sha.update(piece)
-                    found[MEASURED] = sha.hexdigest()
+                    found[MEASURED] = hashlib.file_digest(file, "sha256").hexdigest()
             state.append([str(folder), found])
         sources = [[str(path), stamp(path)] for path in self.sources]
         made = [CODE, studies, self.work, state, dict(self.options), self.upto, sources]
