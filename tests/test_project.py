@@ -1,5 +1,7 @@
 """The house itself: public surface, packaging, Makefile, README, start-up."""
 
+import contextlib
+import importlib.metadata
 import json
 import os
 import re
@@ -10,6 +12,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
@@ -147,6 +151,23 @@ def test_what_tomserve_asks_for_is_in_the_lists() -> None:
     }.items():
         names = {re.split(r"[\W]", one.replace("-", "_"))[0].replace("_", "-").lower() for one in wanted}
         assert names <= {one.replace("_", "-").lower() for one in _listed(name)}
+
+
+def test_the_lists_hold_what_the_packages_in_them_ask_for() -> None:
+    """For make installs them with `--no-deps`. The packages that `launch/lock.py` leaves out for the CPU come otherwise."""
+    for names, elsewhere in (
+        (["core"], set()),
+        (["core", "dev"], {"tomserve"}),
+        (["core", "cpu"], {"torch", "torchaudio", "torchcodec", "torchvision"}),
+    ):
+        listed = {canonicalize_name(re.sub(r"\[.*", "", one)) for name in names for one in _listed(name)}
+        for one in sorted(listed):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                asked = map(Requirement, importlib.metadata.requires(one) or ())
+                needed = {
+                    canonicalize_name(r.name) for r in asked if r.marker is None or r.marker.evaluate({"extra": ""})
+                }
+                assert needed <= listed | elsewhere, f"{one} in {names}"
 
 
 def test_make_installs_nothing_whose_digest_is_not_known() -> None:
