@@ -32,8 +32,9 @@ from tomserve.distributed.merge import MergeResult, merge
 from tomserve.distributed.planning import divide
 from tomserve.distributed.shards import Shards, part_folder
 from tomserve.distributed.worker import Connection, part_options
+from tomserve.engine.replies import read_reply
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import Reply, read_reply
+from tomserve.engine.transport import Reply
 from tomserve.runs import planning
 from tomserve.runs.conversations import Conversations, is_finished
 from tomserve.runs.evaluation import Evaluation, resume_evaluation

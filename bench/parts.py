@@ -23,8 +23,8 @@ from tomserve.benchmarks import get
 from tomserve.engine.endpoints import EndpointPool
 from tomserve.engine.prompt_tokens import PrefixMeter
 from tomserve.engine.records import build_row
+from tomserve.engine.replies import read_reply
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.transport import read_reply
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
 

@@ -14,7 +14,8 @@ import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Behaviour, Hostile, completion, response
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, parse_retry_after, read_reply
+from tomserve.engine.replies import read_reply
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, parse_retry_after
 from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ServerError
 from tomserve.items import write_items

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import make_item
 from tomserve.engine.prompt_tokens import KEPT, read_prompt_logprobs
 from tomserve.engine.records import build_row
+from tomserve.engine.replies import read_reply
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.transport import read_reply
 from tomserve.errors import ConfigError, ServerError
 from tomserve.prompting.conversation import Reply
 from tomserve.prompting.strategy import Strategy

@@ -13,7 +13,8 @@ from aiohttp import web
 from tests.conftest import ROOT, Endpoint, completion, make_item
 from tests.helpers.outcomes import passes
 from tomserve import status
-from tomserve.engine.transport import Reply, read_reply
+from tomserve.engine.replies import read_reply
+from tomserve.engine.transport import Reply
 from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import score_row

@@ -20,6 +20,7 @@ import httptools
 
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
 from tomserve.engine.redact import clean_text
+from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import (
     MAX_BODY,
     MAX_HEAD,
@@ -30,7 +31,6 @@ from tomserve.engine.transport import (
     Timeouts,
     decompress,
     parse_retry_after,
-    read_reply,
 )
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 

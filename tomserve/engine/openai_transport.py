@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from tomserve.engine.network import certificates, proxy_for, tls_advice
+from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import (
     MAX_HEAD,
     SHORTLY,
@@ -19,7 +20,6 @@ from tomserve.engine.transport import (
     Timeouts,
     parse_retry_after,
     read_body,
-    read_reply,
 )
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT

@@ -33,9 +33,10 @@ from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.records import CLOSES, Row, build_row, reuse_row
 from tomserve.engine.redact import Redactor
+from tomserve.engine.replies import error_text, read_reply
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import FirstRefusals, ModelGuard
-from tomserve.engine.transport import Reply, error_text, read_reply, redact_reply
+from tomserve.engine.transport import Reply, redact_reply
 from tomserve.errors import ConfigError
 from tomserve.runs import runfolder
 from tomserve.runs.conversations import Conversations, is_finished

@@ -22,7 +22,7 @@ import pydantic
 from tomserve.content.text import say
 from tomserve.engine.network import is_this_machine
 from tomserve.engine.redact import clean_text
-from tomserve.engine.transport import MOST_TOKENS
+from tomserve.engine.replies import MOST_TOKENS
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import checkpoint, provenance, registry
 from tomserve.serving.keys import api_key

@@ -18,8 +18,9 @@ import orjson
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
 from tomserve.engine.redact import MASKED, Redactor, clean_text
+from tomserve.engine.replies import MOST_TOKENS, error_text
 from tomserve.engine.retry import RetryPolicy, announced_wait
-from tomserve.engine.transport import MAX_HEAD, MOST_TOKENS, UNENCODED, Reply, decompress, error_text, parse_retry_after
+from tomserve.engine.transport import MAX_HEAD, UNENCODED, Reply, decompress, parse_retry_after
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.status import BUSY, http
 
