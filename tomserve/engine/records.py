@@ -84,6 +84,10 @@ def build_row(request: Request, reply: Reply, endpoint: str, attempts: int) -> d
         "time": utc_now(),
         "reused": False,
     }
+    if reply.provider:
+        row["provider"] = reply.provider
+    if reply.fingerprint:
+        row["system_fingerprint"] = reply.fingerprint
     if reply.masked:
         row[MASKED] = True
     if reply.tokens is not None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
+import json
+import math
+import re
 from typing import Any
 
 import orjson
@@ -17,9 +22,11 @@ def read_reply(code: int, raw: bytes) -> Reply:
     """Read an HTTP status code and the body of a response as a Reply. It raises nothing, whatever the body holds."""
     try:
         data = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        beginning = raw[:2000].decode("utf-8", "replace")
-        return Reply(http(code) if code != 200 else MALFORMED, error=f"not JSON: {beginning!r}")
+    except ValueError:
+        try:
+            data = _read_strange(raw)
+        except ValueError as error:
+            return Reply(http(code) if code != 200 else MALFORMED, error=str(error))
     if code != 200:
         return Reply(http(code), error=error_text(data))
     try:
@@ -28,13 +35,14 @@ def read_reply(code: int, raw: bytes) -> Reply:
         text, finish = message.get("content"), choice.get("finish_reason")
         reasoning, refusal = message.get("reasoning"), message.get("refusal")
         if type(reasoning) is not str or not reasoning:
-            reasoning = _text(message.get("reasoning_content"))
-        if isinstance(text, list):
-            reasoning, text = reasoning or _join_parts(text, _THOUGHTS), _join_parts(text, _TEXTS)
+            reasoning = _text(message.get("reasoning_content")) or _thoughts(message)
+        if type(text) is not str or not text:
+            text, reasoning = _odd_text(message, text, reasoning)
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
     finish, refusal = _text(finish), _text(refusal)
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
+    reply.provider, reply.fingerprint = _text(data.get("provider")), _text(data.get("system_fingerprint"))
     if data.get("prompt_logprobs"):
         reply.tokens, reply.skipped = read_prompt_logprobs(data["prompt_logprobs"])
     ended = OK if finish == "stop" else finished(finish)
@@ -49,6 +57,116 @@ def read_reply(code: int, raw: bytes) -> Reply:
     else:
         reply.status, reply.error = MALFORMED, "the message has no text content"
     return reply
+
+
+_EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")  # how lines of server-sent events begin
+_HALF = re.compile("[\ud800-\udfff]")
+_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
+
+
+def _read_strange(raw: bytes) -> Any:
+    """The data of a body that the fast reader refuses and other clients read; ValueError says what it is instead."""
+    body = raw.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if body.startswith(_EVENTS):
+        return _join_events(body)
+    if body[:15].lower().startswith((b"<!doctype html", b"<html")):
+        page = body[:20_000].decode("utf-8", "replace")
+        title = _TITLE.search(page)
+        said = html.unescape(title[1] if title else re.sub("<[^>]*>", " ", page))
+        raise ValueError(f"a page of HTML, as a proxy or a login sends it, and no JSON: {' '.join(said.split())!r}")
+    return read_json(raw)
+
+
+def read_json(raw: bytes) -> Any:
+    """The data of a JSON text. After a byte order mark, with NaN and Infinity (None here), or with half a surrogate
+    pair (U+FFFD here) it is read, too. Raises ValueError for all else."""
+    with contextlib.suppress(ValueError):
+        return orjson.loads(raw)
+    try:
+        data = json.loads(raw, parse_constant=lambda _: None, parse_float=_finite)
+        return orjson.loads(_HALF.sub("\N{REPLACEMENT CHARACTER}", json.dumps(data, ensure_ascii=False)))
+    except (ValueError, RecursionError):
+        raise ValueError(f"not JSON: {raw[:2000].decode('utf-8', 'replace')!r}") from None
+
+
+def _finite(digits: str) -> float | None:
+    return number if math.isfinite(number := float(digits)) else None
+
+
+_JOINED = ("content", "reasoning", "reasoning_content", "thinking", "refusal")
+_KEPT = ("model", "provider", "system_fingerprint", "usage")
+
+
+def _join_events(body: bytes) -> dict[str, Any]:
+    """A stream of chunks, sent although nobody asked for one, as a chat completion; the error that one of them tells,
+    where one does. Raises ValueError where a chunk cannot be read, or the stream has no end."""
+    whole: dict[str, Any] = {}
+    said: dict[str, list[Any]] = {}
+    called: dict[Any, list[str]] = {}
+    finish, ended = None, False
+    for line in body.splitlines():
+        if not line.startswith(b"data:") or not (piece := line[5:].strip()):
+            continue
+        if piece == b"[DONE]":
+            ended = True
+            break
+        chunk = read_json(piece)
+        if not isinstance(chunk, dict):
+            raise ValueError(f"a stream of events, one of which is {error_text(chunk)[:200]}")
+        if chunk.get("error"):
+            return chunk
+        whole |= {name: chunk[name] for name in _KEPT if chunk.get(name)}
+        choices = chunk.get("choices")
+        for place, choice in enumerate(choices if isinstance(choices, list) else ()):
+            if isinstance(choice, dict) and choice.get("index", place) == 0:
+                finish = choice.get("finish_reason") or finish
+                _add_delta(said, called, choice.get("delta") or choice.get("message"))
+    if finish is None and not ended:
+        raise ValueError("a stream of events that broke off")
+    message: dict[str, Any] = {name: _join_pieces(pieces) for name, pieces in said.items()}
+    message["tool_calls"] = [{"function": {"arguments": "".join(pieces)}} for pieces in called.values()]
+    return {**whole, "choices": [{"message": message, "finish_reason": finish}]}
+
+
+def _add_delta(said: dict[str, list[Any]], called: dict[Any, list[str]], delta: Any) -> None:
+    if not isinstance(delta, dict):
+        return
+    for name in (*_JOINED, "reasoning_details"):
+        if value := delta.get(name):
+            said.setdefault(name, []).append(value)
+    calls = delta.get("tool_calls")
+    for call in [*(calls if isinstance(calls, list) else ()), {"function": delta.get("function_call")}]:
+        if isinstance(call, dict) and isinstance(call.get("function"), dict):
+            arguments = _text(call["function"].get("arguments"))
+            called.setdefault(str(call.get("index")), []).append(arguments or "")
+
+
+def _join_pieces(pieces: list[Any]) -> Any:
+    """Pieces of a text as one; where some are lists of parts, all parts in one list."""
+    if all(type(piece) is str for piece in pieces):
+        return "".join(pieces)
+    return [part for piece in pieces for part in (piece if isinstance(piece, list) else [piece])]
+
+
+def _odd_text(message: dict[str, Any], content: Any, reasoning: str | None) -> tuple[str | None, str | None]:
+    """The text and the reasoning of a message whose content is no text or an empty one: a list of parts, an object, or
+    nothing, where the answer stands in the arguments of its only call of a tool."""
+    if isinstance(content, dict):
+        kind = content.get("type")
+        if kind not in (*_TEXTS, *_THOUGHTS):
+            return orjson.dumps(content).decode(), reasoning
+        content = [content]
+    if isinstance(content, list):
+        return _join_parts(content, _TEXTS), reasoning or _join_parts(content, _THOUGHTS)
+    return _arguments(message) or _text(content), reasoning
+
+
+def _arguments(message: dict[str, Any]) -> str | None:
+    calls = message.get("tool_calls")
+    called = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    found = [one.get("arguments") for one in (*called, message.get("function_call")) if isinstance(one, dict)]
+    texts = {orjson.dumps(one).decode() if isinstance(one, dict) else _text(one) for one in found}
+    return texts.pop() if len(texts) == 1 else None
 
 
 _TEXTS, _THOUGHTS = ("text", "output_text"), ("thinking", "reasoning")
@@ -69,7 +187,19 @@ def _join_parts(parts: list[Any], kinds: tuple[str, ...]) -> str | None:
             inner = held if type(held) is list else [held]
             texts = (one.get("text") if isinstance(one, dict) else one for one in inner)
             found += [one for one in texts if type(one) is str]
+        elif type(part) is str and kinds is _TEXTS:
+            found.append(part)
     return "".join(found) if found else None
+
+
+def _thoughts(message: dict[str, Any]) -> str | None:
+    """The thinking that a message holds as `thinking`, or as OpenRouter's list of details."""
+    if thinking := _text(message.get("thinking")):
+        return thinking
+    if not isinstance(details := message.get("reasoning_details"), list):
+        return None
+    found = (one.get("text") or one.get("summary") for one in details if isinstance(one, dict))
+    return "".join(text for text in found if type(text) is str) or None
 
 
 def error_text(data: Any) -> str:
@@ -97,8 +227,16 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     cached: Any = details.get("cached_tokens") if isinstance(details, dict) else None
     prompt: Any = usage.get("prompt_tokens")
     completion: Any = usage.get("completion_tokens")
+    if type(prompt) is str or type(completion) is str:
+        prompt, completion, cached = _number(prompt), _number(completion), _number(cached)
     reported = {"prompt": prompt, "completion": completion, "cached": cached}
     counts = {name: count for name, count in reported.items() if type(count) is int and 0 <= count < MOST_TOKENS}
     if counts.get("cached", 0) > counts.get("prompt", 0):
         del counts["cached"]
     return counts
+
+
+def _number(value: Any) -> Any:
+    """The number that a text of at most 12 digits stands for; anything else as it is."""
+    plain = type(value) is str and value.isascii() and value.isdigit() and len(value) <= 12
+    return int(value) if plain else value

@@ -98,6 +98,8 @@ class Reply:
     tokens: list[tuple[str, float | None]] | None = None
     skipped: int = 0  # how many tokens stood before them
     masked: bool = False  # whether the API key stood in it and was replaced by ***
+    provider: str | None = None  # who answered behind a router, where that says so
+    fingerprint: str | None = None  # what the server calls its present configuration (OpenAI's `system_fingerprint`)
 
     @property
     def final(self) -> bool:
@@ -123,7 +125,7 @@ def redact_reply(reply: Reply, mask: Redactor) -> None:
     """Replace the API key in all that a server said, and note that it stood there; shorten what is shown in one line.
     The key is replaced before anything is cut, else half of it might be left."""
     if mask.looks:
-        for name in ("text", "reasoning", "finish_reason", "model", "error"):
+        for name in ("text", "reasoning", "finish_reason", "model", "error", "provider", "fingerprint"):
             if (text := getattr(reply, name)) and (masked := mask(text)) is not text:
                 setattr(reply, name, masked)
                 reply.masked = True
@@ -133,6 +135,10 @@ def redact_reply(reply: Reply, mask: Redactor) -> None:
         reply.finish_reason = text[:LONGEST_NAME]
     if (text := reply.model) and len(text) > LONGEST_NAME:
         reply.model = text[:LONGEST_NAME]
+    if text := reply.provider:
+        reply.provider = clean_text(text, LONGEST_NAME)
+    if text := reply.fingerprint:
+        reply.fingerprint = clean_text(text, LONGEST_NAME)
     if text := reply.error:
         reply.error = clean_text(" ".join(text.split()), LONGEST_ERROR)
 

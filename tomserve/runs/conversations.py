@@ -412,8 +412,10 @@ class PhaseRunner:
                 phase.session.note_load(limit, runner.prefix.to_dict())
                 answers = sum(counter.statuses[status] for status in SPOKEN)
                 phase.session.note_answers(answers, sorted(self.answering.named))
-                if (cut := runner.prefix.truncation.summarize()) is not None or counter.strange:
-                    phase.session.doubts = Doubts.model_validate({"cut": cut, "strange": dict(counter.strange)})
+                providers = dict(counter.providers) if len(counter.providers) > 1 else {}
+                if (cut := runner.prefix.truncation.summarize()) is not None or counter.strange or providers:
+                    noted = {"cut": cut, "strange": dict(counter.strange), "providers": providers}
+                    phase.session.doubts = Doubts.model_validate(noted)
             await transport.close()
         if not done:
             raise StoppedError(

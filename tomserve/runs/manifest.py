@@ -88,6 +88,7 @@ class Doubts(ManifestPart):
 
     cut: CutPrompts | None = None  # the prompts that the server cut off
     strange: dict[str, int] = {}  # how many replies ended for a reason of a name that is not known, by that name
+    providers: dict[str, int] = {}  # how many replies came from each of several providers behind a router
 
 
 class NoiseRecord(ManifestPart):

@@ -97,6 +97,7 @@ class RowCounter:
         self.masked = 0  # replies in which the API key stood
         self.statuses: Counter[str] = Counter()
         self.strange: Counter[str] = Counter()  # whole texts by the unknown reasons for which they ended, at most KINDS
+        self.providers: Counter[str] = Counter()  # replies by who a router says answered, at most KINDS
         self.now = RunStatus()  # the last that was reported
 
     def row(self, row: dict[str, Any]) -> None:
@@ -107,6 +108,8 @@ class RowCounter:
         self.statuses[row["status"]] += 1
         if strange_reason(reason := row["finish_reason"]) and (reason in self.strange or len(self.strange) < KINDS):
             self.strange[reason] += 1
+        if (provider := row.get("provider")) and (provider in self.providers or len(self.providers) < KINDS):
+            self.providers[provider] += 1
         self._listener.row(row)
 
     def status(self, status: RunStatus) -> None:

@@ -18,7 +18,7 @@ import orjson
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
 from tomserve.engine.redact import MASKED, Redactor, clean_text
-from tomserve.engine.replies import MOST_TOKENS, error_text
+from tomserve.engine.replies import MOST_TOKENS, error_text, read_json
 from tomserve.engine.retry import RetryPolicy, announced_wait
 from tomserve.engine.transport import MAX_HEAD, UNENCODED, Reply, decompress, parse_retry_after
 from tomserve.errors import ConfigError, ServerError, one_of
@@ -218,7 +218,7 @@ class Probe:
 
     def _data(self, answer: httpx.Response) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
-        if (data := self._mask.redact_json(orjson.loads(answer.content))) is None:
+        if (data := self._mask.redact_json(read_json(answer.content))) is None:
             raise ValueError("it is nothing, nests too deeply, or holds the key where no text is")
         return data
 
@@ -389,7 +389,7 @@ class Probe:
 
 def _parse(response: httpx.Response) -> Any:
     try:
-        return orjson.loads(response.content)
+        return read_json(response.content)
     except ValueError:
         return None
 

@@ -57,6 +57,15 @@ def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"tomserve and count as whole texts: {named}; if it means that they were cut off or filtered, so may their "
             "answers be"
         )
+    providers: Counter[str] = Counter()
+    for one in noted:
+        providers.update(one.get("providers") or {})
+    if providers:
+        named = ", ".join(f"{files.one_line(name[:LONGEST])} ({n:,})" for name, n in providers.most_common(KINDS))
+        yield (
+            f"the router had the questions answered by several providers: {named}; they may serve the model in "
+            "different ways, so pin one by --extra-body"
+        )
 
 
 # The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does

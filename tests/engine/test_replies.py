@@ -1,0 +1,94 @@
+"""What servers send that is no plain chat completion, and that other clients read."""
+
+import json
+import re
+
+import orjson
+import pytest
+
+from tomserve.engine.records import build_row
+from tomserve.engine.replies import read_reply
+from tomserve.engine.request import Identity, Request
+from tomserve.status import LENGTH, MALFORMED, OK
+
+ANSWER = '{"answer":"tea"}'
+
+
+def whole(content: object = None, **message: object) -> bytes:
+    answer = {"message": {"role": "assistant", "content": content, **message}, "finish_reason": "stop"}
+    return json.dumps({"choices": [answer, {"message": {"content": "second"}}]}).encode()
+
+
+def stream(*deltas: dict[str, object], end: str = "data: [DONE]\n\n", finish: str | None = "stop") -> bytes:
+    chunks = [{"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    other = {"choices": [{"index": 1, "delta": {"content": "second"}}]}
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": "9", "completion_tokens": 2}}
+    lines = [f"event: message\ndata: {json.dumps(one)}\n\n" for one in (*chunks, other, last, usage)]
+    return b": waiting\n\n" + "".join(lines).encode() + end.encode()
+
+
+CALLED = {"name": "answer", "arguments": ANSWER}
+PIECES = [{"content": '{"answer":'}, {"content": '"tea"}'}]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "reasoning"),
+    [
+        (stream({"reasoning": "H"}, {"reasoning": "m."}, *PIECES), ANSWER, "Hm."),
+        (stream(*PIECES, end=""), ANSWER, None),
+        (stream(*PIECES, finish=None), ANSWER, None),
+        (b"\xef\xbb\xbf" + stream({"content": [{"type": "text", "text": ANSWER}]}), ANSWER, None),
+        (
+            stream(*({"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ANSWER)),
+            ANSWER,
+            None,
+        ),
+        (b"data: " + whole(ANSWER) + b"\n\ndata: [DONE]", ANSWER, None),
+        (whole(tool_calls=[{"function": CALLED}]), ANSWER, None),
+        (whole("", tool_calls=[{"function": {"arguments": {"answer": "tea"}}}], reasoning="Hm."), ANSWER, "Hm."),
+        (whole(function_call=CALLED, tool_calls=[{"function": CALLED}]), ANSWER, None),
+        (whole({"answer": "tea"}), ANSWER, None),
+        (whole({"type": "text", "text": ANSWER}), ANSWER, None),
+        (whole([ANSWER]), ANSWER, None),
+        (whole(ANSWER, thinking="Hm."), ANSWER, "Hm."),
+        (whole(ANSWER, reasoning_details=[{"text": "H"}, {"summary": "m."}, {"data": "gAAA"}, 7]), ANSWER, "Hm."),
+        (whole(f"{ANSWER} \ud83d"), f"{ANSWER} \N{REPLACEMENT CHARACTER}", None),
+    ],
+)
+def test_it_is_read(raw: bytes, text: str, reasoning: str | None) -> None:
+    reply = read_reply(200, raw)
+    assert (reply.status, reply.text, reply.reasoning) == (OK, text, reasoning), reply.error
+    orjson.dumps([reply.text, reply.reasoning])
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (whole(tool_calls=[{"function": CALLED}, {"function": {"arguments": "{}"}}]), "no text content"),
+        (whole(tool_calls=[7], function_call="tea"), "no text content"),
+        (stream(*PIECES, end="", finish=None), "broke off"),
+        (b'data: {"choices": [{"delta": {"content": "te', "not JSON"),
+        (b"data: 7\n\ndata: [DONE]\n\n", "one of which is 7"),
+        (b'data: {"error": {"message": "engine"}}\n\n', "engine"),
+        (b"<!DOCTYPE html><html><head><title>Sign&nbsp;in</title></head>", "a page of HTML.*'Sign in'"),
+        (b"\n<html><body><h1>502</h1>Bad gateway</body>", "a page of HTML.*'502 Bad gateway'"),
+    ],
+)
+def test_it_is_told_apart(raw: bytes, said: str) -> None:
+    reply = read_reply(200, raw)
+    assert reply.status == MALFORMED
+    assert re.search(said, reply.error or "")
+
+
+def test_the_end_and_the_tokens_of_a_stream_are_kept() -> None:
+    reply = read_reply(200, stream({"content": "te"}, finish="length"))
+    assert (reply.status, reply.usage, reply.model) == (LENGTH, {"prompt": 9, "completion": 2}, "m")
+
+
+def test_a_row_keeps_who_answered() -> None:
+    named = orjson.loads(whole("tea")) | {"provider": "Azure", "system_fingerprint": "fp_1"}
+    request = Request(Identity("i", "s", 0), "0" * 32, b"")
+    row = build_row(request, read_reply(200, orjson.dumps(named)), "http://h/v1", 1)
+    assert (row["provider"], row["system_fingerprint"]) == ("Azure", "fp_1")
+    assert not {"provider", "system_fingerprint"} & build_row(request, read_reply(200, whole("tea")), "", 1).keys()
