@@ -31,12 +31,12 @@ MALFORMED = "malformed"
 UNFINISHED = "unfinished"
 UNANSWERED = "unanswered"
 INVALID = "invalid"
-_HTTP = "http_"
+HTTP = "http_"  # how the status of every HTTP status code begins
 
 
 def http(code: int) -> str:
     """The status of a reply with that HTTP status code, which may be any number."""
-    return f"{_HTTP}{code}"
+    return f"{HTTP}{code}"
 
 
 ANSWERS = frozenset({OK, LENGTH})
@@ -94,7 +94,7 @@ _TRANSIENT = frozenset({CONNECTION, TIMEOUT, MALFORMED, http(408), http(425), TO
 """Failures that may go away by themselves, beside every HTTP status from 500 to 599."""
 
 _NAMED = FINAL | _TRANSIENT | {UNFINISHED, UNANSWERED, INVALID}
-_WORDS = (OK, LENGTH, REFUSAL, TIMEOUT, CONNECTION, MALFORMED, UNFINISHED, UNANSWERED, INVALID, f"{_HTTP}<code>")
+_WORDS = (OK, LENGTH, REFUSAL, TIMEOUT, CONNECTION, MALFORMED, UNFINISHED, UNANSWERED, INVALID, f"{HTTP}<code>")
 KNOWN = ", ".join(_WORDS)  # all statuses in words, for messages
 LONGEST = 40  # how many characters of a status are shown at most; no status of tomserve is longer
 KINDS = 12
@@ -103,7 +103,7 @@ screen."""
 
 
 def _code(status: str) -> int | None:
-    digits = status[len(_HTTP) :] if status.startswith(_HTTP) else ""
+    digits = status[len(HTTP) :] if status.startswith(HTTP) else ""
     return int(digits) if digits.isascii() and digits.isdigit() and len(status) <= LONGEST else None
 
 

@@ -153,8 +153,8 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
     assert (gap.answered, gap.unread, dict(gap.failed), gap.missing) == (5, 2, {"refusal": 1, "timeout": 1}, 5)
     assert gap.sentences() == [
         f"{folder}: 2 of 5 answers (40.0%) could not be read, and 2 (40.0%) did not come (1 refusal, 1 timeout); they "
-        f"count as wrong. `tomserve runs {folder} --unread` lists them. Repeat the eval command to ask again for those "
-        "that failed.",
+        "count as wrong. 1 of 3 replies reached the end of the budget of tokens before an answer: --max-tokens with "
+        f"more. `tomserve runs {folder} --unread` lists them. Repeat the eval command to ask again for those that failed.",
         f"{folder} is incomplete: 5 of 10 answers (50.0%) were not asked for yet, and those that are there may not be "
         "typical. Repeat its eval command to finish it.",
         f"{folder} asks 10 of 40 questions (25.0%) of its benchmark (--limit): a sample, whose numbers may differ from "

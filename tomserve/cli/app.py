@@ -55,14 +55,15 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _with_number(arguments: list[str]) -> list[str]:
-    """The arguments with a number after --unread, which may stand alone: then it lists UNREAD replies."""
-    if "--unread" not in arguments:
+    """The arguments with a number after --unread and --failed, which may stand alone: then they list LISTED."""
+    lists = {"--unread", "--failed"}
+    if lists.isdisjoint(arguments):
         return arguments
-    from tomserve.cli.runs import UNREAD
+    from tomserve.cli.runs import LISTED
 
     following = [*arguments, ""][1:]
-    alone = [one == "--unread" and not after.isdecimal() for one, after in zip(arguments, following, strict=True)]
-    return [f"{one}={UNREAD}" if bare else one for one, bare in zip(arguments, alone, strict=True)]
+    alone = [one in lists and not after.isdecimal() for one, after in zip(arguments, following, strict=True)]
+    return [f"{one}={LISTED}" if bare else one for one, bare in zip(arguments, alone, strict=True)]
 
 
 def _check_variables() -> None:

@@ -52,7 +52,9 @@ ContentOption = Annotated[
 
 PLACEHOLDERS = {"base_url": "URL", "run": "RUN", "first": "RUN_A", "second": "RUN_B", "path": "PATH"} | {
     **dict.fromkeys(("benchmark", "strategy", "study", "model", "name", "transport", "engine", "gold"), "NAME"),
-    **dict.fromkeys(("port", "seed", "limit", "concurrency", "max_tokens", "replicas", "models", "unread"), "N"),
+    **dict.fromkeys(
+        ("port", "seed", "limit", "concurrency", "max_tokens", "replicas", "models", "unread", "failed"), "N"
+    ),
     **dict.fromkeys(("timeout", "hedge"), "SECONDS"),
     **{"host": "ADDRESS", "gpus": "GPUS", "where": "FACTOR=VALUE", "label": "RUN=NAME", "form": "FORM"},
     **{"thinking": "on|off|N", "intervals": "NAME", "revision": "REVISION"},

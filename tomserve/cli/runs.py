@@ -13,24 +13,32 @@ from tomserve.cli.options import PathOption, RunArgument, console
 from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
-UNREAD = 10
-"""How many replies that could not be read are listed where no number is given."""
+LISTED = 10
+"""How many unread replies, or failed requests, are listed where no number is given."""
 
 
 def runs(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Name or path of the run to show. If left out: list all. With --unread also a score table, or a file "
-            "of replies with --items or --benchmark; if left out then: the newest run."
+            help="Name or path of the run to show. If left out: list all. With --unread or --failed also a score "
+            "table, with --unread also a file of replies with --items or --benchmark; if left out then: the newest run."
         ),
     ] = None,
     unread: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help=f"List the replies that could not be read, at most N ({UNREAD} where no number stands there): why, "
+            help=f"List the replies that could not be read, at most N ({LISTED} where no number stands there): why, "
             "and how each of them ends.",
+        ),
+    ] = None,
+    failed: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"List the requests that failed, at most N ({LISTED} where no number stands there), in the server's "
+            "words, and the way out.",
         ),
     ] = None,
     items: Annotated[Path | None, typer.Option(help="JSONL file of the items that a file of replies answers.")] = None,
@@ -39,7 +47,7 @@ def runs(
     ] = None,
     path: PathOption = None,
 ) -> None:
-    """List all runs, show the questions and failures of one, or list its replies that could not be read."""
+    """List all runs, show the questions and failures of one, or list its unread replies or failed requests."""
     from tomserve.reporting import run_list
 
     if unread is not None:
@@ -47,6 +55,11 @@ def runs(
         from tomserve.reporting.run_list import show_unread
 
         show_unread(*score.list_unread(run, unread, items, benchmark, path), console())
+    elif failed is not None:
+        from tomserve.cli import score
+        from tomserve.reporting.run_list import show_failed
+
+        show_failed(*score.list_failed(run, failed), console())
     elif items is not None or benchmark is not None or path is not None:
         raise ConfigError("--items, --benchmark and --path say what a file of replies answers; they need --unread")
     else:

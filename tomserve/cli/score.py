@@ -471,6 +471,18 @@ def list_unread(
     )
 
 
+def list_failed(source: str | None, count: int) -> tuple[str, UnreadReplies, list[str]]:
+    """The name of a run (None for the newest) or score table, its first requests that failed, at most `count`, and why
+    requests failed."""
+    if source is not None and source.endswith(TABLES):
+        name, scores, folder = source, load_scores(source, note=warn), None
+    else:
+        folder = find_run(source)
+        name, scores = str(folder), scores_of(folder, note=warn)
+    gaps = missing_data.gaps_of_scores(scores, folder, name)
+    return name, missing_data.list_failed(scores, count), [said for gap in gaps for said in gap.failure_sentences()]
+
+
 def _unread_of(
     responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int
 ) -> UnreadReplies:

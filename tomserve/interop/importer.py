@@ -63,7 +63,7 @@ from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import JOURNAL, journal_path
 from tomserve.runs.manifest import LONGEST_NAME, ForeignFile, ForeignRecord, Manifest
 from tomserve.runs.progress import Listener, SilentListener
-from tomserve.scoring.grades import Agreement
+from tomserve.scoring.grades import UNREAD_EMPTY, Agreement
 from tomserve.scoring.score import read_response
 from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
 from tomserve.status import LONGEST as LONGEST_STATUS
@@ -570,7 +570,7 @@ class _PreparedRun:
             "answer": None if empty else resolve_letter(grade.answer, shown),
             "value": grade.value,
             "counts": counts,
-            **({"unread": "the reply is empty"} if empty else {}),
+            **({"unread": UNREAD_EMPTY} if empty else {}),
         }
 
 

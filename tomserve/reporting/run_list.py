@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from tomserve.content import files
 from tomserve.content.paths import runs_root
+from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError
 from tomserve.reporting.table_layout import print_entry, print_prose, print_table
 from tomserve.runs import journal
@@ -24,12 +26,14 @@ from tomserve.runs.journal import read_rows, row_identity
 from tomserve.runs.manifest import VariantsRecord
 from tomserve.runs.measurement import environment_changes
 from tomserve.runs.runfolder import find_run, newest_first, read_manifest
+from tomserve.runs.scores import kept_scores
 from tomserve.scoring.responses import NOISE
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import provenance
 from tomserve.serving.provenance import describe_flags
-from tomserve.status import listed
-from tomserve.studies.missing_data import UnreadReplies, UnreadReply
+from tomserve.status import ANSWERS, inert, listed
+from tomserve.studies.causes import find_causes
+from tomserve.studies.missing_data import UnreadReplies, UnreadReply, gaps_of_scores
 
 
 def list_runs(console: Console) -> None:
@@ -77,7 +81,13 @@ def show_run(name: str, console: Console) -> None:
     if manifest.get("kind") == MEASURED:
         _show_measurement(manifest, console)
         return
-    final = {row_identity(row): row["status"] for _, row in read_rows(journal.journal_path(folder))}
+    final, failed = {}, dict[Identity, str]()
+    for _, row in read_rows(journal.journal_path(folder)):
+        final[one := row_identity(row)] = row["status"]
+        if row["status"] in ANSWERS:
+            failed.pop(one, None)
+        else:
+            failed[one] = row.get("error") or ""
 
     def tell(field: str, text: object) -> None:
         print_entry(Text(f"{field:<17} "), str(text), console)
@@ -89,6 +99,8 @@ def show_run(name: str, console: Console) -> None:
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
         tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {_value_text(spec.get('digest'))[:19]}")
+    for said in _causes(folder, final, failed):
+        tell("no answer", said)
     if check := manifest.get("noise"):
         levels = " and ".join(map(str, check.get("concurrencies") or ["an unknown number"]))
         done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0
@@ -102,6 +114,15 @@ def show_run(name: str, console: Console) -> None:
     for field, value in manifest.get("server", {}).items():
         if field not in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
             tell(f"server {field}", _value_text(value))
+
+
+def _causes(folder: Path, final: Mapping[Identity, str], failed: Mapping[Identity, str]) -> list[str]:
+    """Why questions of a run have no answer: by its scores, or where they are not kept by its rows alone, whose
+    statuses and errors these are."""
+    if (scores := kept_scores(folder)) is not None:
+        return [said for gap in gaps_of_scores(scores, folder, folder.name) for said in gap.cause_sentences()]
+    rows = {"status": [final[one] for one in failed], "reason": [*failed.values()]}
+    return [one.sentence(len(final), len(final)) for one in find_causes(pl.DataFrame(rows))]
 
 
 def origin(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -185,6 +206,27 @@ def show_unread(source: str, found: UnreadReplies, console: Console) -> None:
     if len(found.shown) < found.unread:
         _line(console, "")
         print_prose(f"`--unread {found.unread}` lists all of them.", console)
+
+
+def show_failed(source: str, found: UnreadReplies, causes: Sequence[str], console: Console) -> None:
+    """Print why requests failed, in these sentences, and the requests, each with its item, strategy, status and the
+    server's words, after a line that says how many of how many there are. source: the run or file, for that line."""
+    if not found.unread:
+        _line(console, f"{source}: none of {found.replies:,} requests failed")
+        return
+    shown = f"; the first {len(found.shown):,} of them" if len(found.shown) < found.unread else ""
+    _line(console, f"{source}: {found.unread:,} of {found.replies:,} requests failed{shown}")
+    for said in causes:
+        print_prose(printable(said), console)
+    for number, one in enumerate(found.shown, 1):
+        _line(console, "")
+        _line(console, f"{number}. {one.item} by {one.strategy}" + _model(one, found))
+        told = f"{inert(one.status)}: {one.reason or 'no reason is recorded'}"
+        for line in textwrap.wrap(printable(told), WIDTH - 3):
+            _line(console, f"   {line}")
+    if len(found.shown) < found.unread:
+        _line(console, "")
+        print_prose(f"`--failed {found.unread}` lists all of them.", console)
 
 
 def _model(one: UnreadReply, found: UnreadReplies) -> str:

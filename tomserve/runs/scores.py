@@ -248,6 +248,13 @@ def read_current_record(folder: Path) -> Record | None:
     return None if kept is None else kept[0]["record"]
 
 
+def kept_scores(folder: Path) -> pl.DataFrame | None:
+    """The scores of a run as its files are now, where they are kept; None where they have to be made. Raises
+    ConfigError where the folder is no run."""
+    kept = _find_kept(folder, _describe(folder))
+    return None if kept is None else pl.read_parquet(kept[1])
+
+
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
     """The scores of a run (name or path; None for the newest), or of a .parquet, .jsonl or .csv file. note: called with
     a sentence on each thing that could not be read. Raises ConfigError where there is no such source."""

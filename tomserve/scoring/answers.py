@@ -50,6 +50,7 @@ from tomserve.scoring.thoughts import CUT, split_thoughts
 
 NONE = "no JSON object with an answer"
 DIFFERENT = "several JSON objects with different answers"
+EMPTY = "empty text"
 HERE = "\x00"
 """The character that marks, in the text around an object, where the object stood."""
 
@@ -92,7 +93,7 @@ def find_object(text: str) -> FoundObject | str:
     if (data := _strict(text)) is not None:
         return _unique(text, FoundObject("json", data))
     if not text.strip():
-        return "empty text"
+        return EMPTY
     if "{" not in text:
         return NONE
     fences = [(found[1], found.span()) for found in _FENCE.finditer(text)]

@@ -147,6 +147,7 @@ def _way_out(place: GradeFiles) -> str:
 FIELD = "graded"
 """The field of a row that holds the grade: by, correct, answer, value, counts and, where it is so, unread."""
 
+UNREAD_EMPTY = "the reply is empty"  # why a reply without a text has no answer that a tool could have graded
 PARSE_GRADE = "graded"  # how a row was read whose grade counts (column `parse`)
 
 GRADED: dict[str, Kind] = {

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.rationale import Automaton
@@ -35,7 +36,7 @@ from tomserve.scoring.metrics import (
     compute_metric,
 )
 from tomserve.scoring.thoughts import CUT
-from tomserve.status import ANSWERS, INVALID, OK, UNANSWERED, inert
+from tomserve.status import ANSWERS, INVALID, OK, REFUSAL, UNANSWERED, inert
 
 COLUMNS: dict[str, Kind] = {
     **dict.fromkeys(("run", "model", "benchmark", "item", "cluster", "strategy"), pl.String),
@@ -88,7 +89,7 @@ def score_row(
     reading = Reading(
         reading.parse,
         reading.answer,
-        reading.reason or row.get("error"),
+        reading.reason or row.get("error") or _refusal(row),
         reading.chain,
         reading.chain_reason,
         reading.stated,
@@ -110,6 +111,14 @@ def score_row(
     return scored
 
 
+def _refusal(row: Mapping[str, Any]) -> str | None:
+    """What a model said that declined, as the reason why there is no answer; None for other rows."""
+    text = row.get("text") if row["status"] == REFUSAL else None
+    if not isinstance(text, str) or not text.strip():
+        return None
+    return f"{DECLINED}{one_line(' '.join(text[: 2 * SAID].split())[:SAID])}"
+
+
 def is_unread(row: Mapping[str, Any], reading: Reading) -> bool:
     """Whether a response is a whole reply in which the rules found no answer: what a model may then read. A reply to an
     open question is not, nor one whose grade by another tool counts."""
@@ -125,16 +134,27 @@ def read_response(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading
     if not item.choices:
         return OPEN
     text, whole = row.get("text") or "", row["status"] == OK
-    if row.get("reasoning") and not text.strip():
+    blank = not whole and len(text) - len(text.rstrip()) >= MANY_BLANKS
+    if row.get("reasoning") and not text.strip() and not blank:
         return Reading(None, None, ONLY_THOUGHTS if whole else CUT)
     choices = choices_of(item, row, lettered)
     found = read_reply(text, choices, len(item.story), item.question, whole)
+    if blank and found.answer is None:
+        found = found._replace(reason=BLANKS)
     return found._replace(offered=choices.offered) if isinstance(choices, LetteredChoices) else found
 
 
 ONLY_THOUGHTS = "the reply has no text: the server put everything into its reasoning"
 """Why a whole reply says nothing: its tokens were spent on thinking, or the server's parser took the answer for a part
 of it."""
+
+BLANKS = "the reply was cut off in blanks without end"
+"""Why a reply says nothing whose grammar lets the model write blanks instead of going on."""
+MANY_BLANKS = 20  # so many at the end of a reply that was cut off are no layout
+
+DECLINED = "the model declined: "
+"""How the reason of a refusal begins that is told in the model's own words, and in no error of the server's."""
+SAID = 160  # how many characters of these words are kept
 
 OPEN = Reading(None, None, "an open question, which only the tool that asked it can read")
 """What our rules read of a reply to an open question: nothing."""
@@ -421,7 +441,8 @@ class _Replies:
         if odd or FIELD in row or ASKED in row:
             key = None  # what may not be hashable; or the row has a grade, or an order of choices, of its own
         else:
-            key = (strategy, row["status"], text, error)
+            silent = bool(row.get("reasoning")) and not (text or "").strip()  # an empty text is read in another way
+            key = (strategy, row["status"], text, error, silent)
             if (known := self._known.get(key)) is not None:
                 return {**known, "model": row["model"]}
         found = score_row(

@@ -38,6 +38,7 @@ from tomserve.studies.answer_rows import (
     originals,
     with_columns,
 )
+from tomserve.studies.causes import Cause, find_causes, sum_causes
 from tomserve.studies.study import measured_studies
 
 
@@ -92,6 +93,8 @@ class Gaps:
     by_model: int = 0  # How many answers no rule could read, and a model has read (see tomserve.scoring.grades)
     tool: str = ""  # Another tool that collected the replies
     agreement: Agreement = field(default_factory=Agreement)  # Of our reading with the tool's grades
+    causes: tuple[Cause, ...] = ()  # Why replies hold no answer, or did not come, the most frequent cause first
+    tokens: int | None = None  # How many tokens a reply might have, where that is known and the same for all
     doubts: tuple[str, ...] = ()  # What the run noted that makes its replies doubtful (see `session_doubts`)
 
     @property
@@ -119,7 +122,18 @@ class Gaps:
 
     @property
     def _list(self) -> str:
-        return f"`tomserve runs {self.source_argument or shell_argument(self.source)} --unread`"
+        return self._list_of("unread")
+
+    def _list_of(self, what: str) -> str:
+        return f"`tomserve runs {self.source_argument or shell_argument(self.source)} --{what}`"
+
+    def cause_sentences(self) -> list[str]:
+        """Why replies hold no answer, or did not come, each cause with its count and the way out."""
+        return [one.sentence(self.replies, self.answered, self.tokens) for one in self.causes]
+
+    def failure_sentences(self) -> list[str]:
+        """Why requests failed, likewise."""
+        return [said for one, said in zip(self.causes, self.cause_sentences(), strict=True) if not one.of_replies]
 
     def sentences(self) -> list[str]:
         """What a reader must know, in a few sentences with counts, shares and the way out; none where nothing is
@@ -159,9 +173,11 @@ class Gaps:
             parts.append(f"{counted} did not come ({listed(self.failed)})")
         if not parts:
             return ""
-        read = f" {self._list} lists them." if self.unread else ""
+        named = zip(self.causes, self.cause_sentences(), strict=True)
+        cause = next((f" {said}." for one, said in named if not one.plain), "")
+        read = f" {self._list_of('unread' if self.unread else 'failed')} lists them."
         again = self._again("ask again for those that failed") if set(self.failed) - FINAL else ""
-        return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
+        return f": {', and '.join(parts)}; they count as wrong.{cause}{read}{again}"
 
     def _reader_clause(self) -> str:
         if not self.by_model:
@@ -288,6 +304,7 @@ def _sum(some: Sequence[Gaps]) -> Gaps:
         first=next((one.first for one in some if one.first), ""),
         agreement=sum_agreements([one.agreement for one in some]),
         by_model=sum(one.by_model for one in some),
+        causes=sum_causes([one.causes for one in some]),
     )
 
 
@@ -320,8 +337,17 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST_REASON] if isinstance(foreign, dict) else ""
     doubtful = tuple(f": {doubt}." for doubt in session_doubts((manifest or {}).get("sessions") or ()))
     who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": compare_table(scores), "doubts": doubtful}
-    told: dict[str, Any] = {**who, "items": items, "expected": of, "complete": complete, "first": first}
+    why = {"causes": find_causes(scores) if counts or unread else (), "tokens": _tokens(manifest)}
+    told: dict[str, Any] = {**who, **why, "items": items, "expected": of, "complete": complete, "first": first}
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
+
+
+def _tokens(manifest: Mapping[str, Any] | None) -> int | None:
+    """How many tokens a reply of a run might have; None where that differs between its strategies, or is not known."""
+    strategies = (manifest or {}).get("strategies")
+    found = {one.get("max_tokens") for one in strategies.values()} if isinstance(strategies, dict) else set()
+    tokens = found.pop() if len(found) == 1 else None
+    return tokens if type(tokens) is int else None
 
 
 def _first(scores: pl.DataFrame) -> str:
@@ -372,8 +398,8 @@ def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataF
 
 
 class UnreadReply(NamedTuple):
-    """A reply that could not be read, as a score table names it; sample: which of several to one question, from 0;
-    text: None where only its score is at hand."""
+    """A reply that could not be read, or did not come, as a score table names it; sample: which of several to one
+    question, from 0; text: None where only its score is at hand, or where there is none."""
 
     item: str
     strategy: str
@@ -385,7 +411,8 @@ class UnreadReply(NamedTuple):
 
 
 class UnreadReplies(NamedTuple):
-    """The first replies of a source that could not be read, how many there are, and how many replies came in all."""
+    """The first replies of a source that could not be read, how many there are, and how many replies came in all; or
+    the first requests that failed, how many, of how many."""
 
     shown: list[UnreadReply]
     unread: int
@@ -401,19 +428,29 @@ def list_unread(
 ) -> UnreadReplies:
     """The first replies of a score table that could not be read, at most `count`, with their texts where the items and
     the responses are at hand."""
+    listed = _list_rows(scores, count, is_unreadable(), is_answered() | is_unreadable())
+    if known is None or found is None:
+        return listed
+    texts = dict(_texts(known, found, listed.shown))
+    return listed._replace(shown=[one._replace(text=texts.get((*one[:3], one.sample))) for one in listed.shown])
+
+
+def list_failed(scores: pl.DataFrame, count: int) -> UnreadReplies:
+    """The first requests of a score table that failed, at most `count`; no question that a person left open."""
+    asked = pl.col("status").fill_null("") != UNANSWERED
+    return _list_rows(scores, count, ~is_answered() & ~is_unreadable() & asked, asked)
+
+
+def _list_rows(scores: pl.DataFrame, count: int, wanted: pl.Expr, among: pl.Expr) -> UnreadReplies:
     rows = with_columns(scores.lazy(), _TYPES)
-    table = rows.select(*_NAMES, "sample", unread=is_unreadable(), came=is_answered() | is_unreadable()).collect()
-    unread = table.filter("unread")
-    first = unread.head(count).select(*_NAMES, "sample")
+    table = rows.select(*_NAMES, "sample", wanted=wanted, among=among).collect()
+    found = table.filter("wanted")
     empty: dict[str, Any] = {**dict.fromkeys(_NAMES, ""), "sample": 0}
     shown = [
         UnreadReply(**{name: empty[name] if value is None else value for name, value in row.items()})
-        for row in first.iter_rows(named=True)
+        for row in found.head(count).select(*_NAMES, "sample").iter_rows(named=True)
     ]
-    if known is not None and found is not None:
-        texts = dict(_texts(known, found, shown))
-        shown = [one._replace(text=texts.get((*one[:3], one.sample))) for one in shown]
-    return UnreadReplies(shown, unread.height, int(table["came"].sum()))
+    return UnreadReplies(shown, found.height, int(table["among"].sum()))
 
 
 def _texts(

@@ -37,6 +37,7 @@ from tomserve.serving.provenance import describe_flags, list_changes
 from tomserve.status import UNANSWERED
 from tomserve.studies import Analysis, Chance, Context, compute, noise, people
 from tomserve.studies.answer_rows import is_answered, originals
+from tomserve.studies.missing_data import Gaps
 from tomserve.studies.study import study_names
 
 if TYPE_CHECKING:
@@ -155,6 +156,10 @@ def report_panels(
     return ReportPanels(_page_content(sources, scores, analysis, browser=False), analysis)
 
 
+Lacking = Sequence[tuple[str, Gaps]]
+"""What is lacking of sources, each with its run or file."""
+
+
 class ReportPanels(NamedTuple):
     """What a report says, and the analysis that it says it of."""
 
@@ -174,15 +179,16 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
     sections = pages.sections(figures_of(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
     data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
     models = list(scores["model"].unique(maintain_order=True))
+    lacking = [(source.run, gap) for source in sources for gap in source.gaps()]
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
-        facts=tuple(_facts(sources, scores, analysis, chance)),
-        warnings=(*_warnings(sources, scores), *_of_people(tables)),
+        facts=tuple(_facts(sources, scores, analysis, chance, lacking)),
+        warnings=(*_warnings(sources, scores, lacking), *_of_people(tables)),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.verdicts_with(context)),
         sections=sections,
         tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
-        failures=tuple(failure_sentences(scores)),
+        failures=(*failure_sentences(scores), *_causes(lacking)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
         canaries=tuple(sorted(outlined.canaries)),
         cut=cut,
@@ -238,7 +244,7 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
 
 
 def _facts(
-    sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance
+    sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance, lacking: Lacking
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
     strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
@@ -248,7 +254,7 @@ def _facts(
         ("questions", f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"),
         ("strategies", strategies),
         ("answers", f"{scores.height:,}"),
-        ("complete", _complete(sources)),
+        ("complete", _complete(lacking)),
         ("runs", ", ".join(source.run for source in sources)),
         ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
@@ -262,19 +268,24 @@ def _facts(
     return facts
 
 
-def _complete(sources: Sequence[Source]) -> str:
-    gaps = [(source.run, gap.in_short()) for source in sources for gap in source.gaps()]
-    return gaps[0][1] if len(gaps) == 1 else "; ".join(f"{run}: {short}" for run, short in gaps)
+def _complete(lacking: Lacking) -> str:
+    short = [(run, gap.in_short()) for run, gap in lacking]
+    return short[0][1] if len(short) == 1 else "; ".join(f"{run}: {said}" for run, said in short)
 
 
-def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages.Alert]:
+def _causes(lacking: Lacking) -> Iterator[str]:
+    """Why questions have no answer."""
+    for run, gap in lacking:
+        yield from (f"{run}: {said}." if len(lacking) > 1 else f"{said}." for said in gap.cause_sentences())
+
+
+def _warnings(sources: Sequence[Source], scores: pl.DataFrame, lacking: Lacking) -> Iterator[pages.Alert]:
     """What a reader must know before any number: what is lacking, which runs are one model, which servers changed."""
-    for source in sources:
-        for gap in source.gaps():
-            for place, said in enumerate(gap.sentences()):
-                of_failures = place == 0 and (gap.unread or gap.failed)
-                link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
-                yield pages.Alert(said[:1].upper() + said[1:], link)
+    for _, gap in lacking:
+        for place, said in enumerate(gap.sentences()):
+            of_failures = place == 0 and (gap.unread or gap.failed)
+            link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
+            yield pages.Alert(said[:1].upper() + said[1:], link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
     if "run" in scores.columns and scores["run"].n_unique() > 1:
         from tomserve.studies.comparison import same_model_notes  # most reports are of one run
