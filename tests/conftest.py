@@ -176,7 +176,7 @@ Answer = Callable[[dict[str, Any], int], "web.StreamResponse | dict[str, Any] | 
 class Endpoint:
     """A real HTTP server with vLLM's paths. `script(body, n)` may answer the n-th chat request (from 1) in its own
     way; None gives a well-formed completion that takes the first allowed label everywhere. A request waits for as long as
-    `hold(body)` says."""
+    `hold(body)` says. `first(request, body)` may answer any request, whatever its method and path, before all else."""
 
     models: list[str] = field(default_factory=lambda: ["tiny"])
     max_model_len: int | None = 4096
@@ -187,6 +187,7 @@ class Endpoint:
     drop: Callable[[dict[str, Any]], bool] = lambda body: False
     delay: float = 0.0
     hold: Callable[[dict[str, Any]], bool] = lambda body: False
+    first: Callable[[web.Request, bytes], web.StreamResponse | None] = lambda request, body: None
     requests: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
     peak: int = 0
@@ -197,13 +198,21 @@ class Endpoint:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._first_of_all()])
         app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/tokenize", self._tokenize)
         app.router.add_post("/v1/chat/completions", self._chat)
         return app
+
+    def _first_of_all(self) -> Any:
+        @web.middleware
+        async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
+            own = self.first(request, await request.read())
+            return own if own is not None else await handler(request)
+
+        return answer
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response()

@@ -1,0 +1,139 @@
+"""The contract: whatever calls itself compatible with OpenAI's either answers the questions of an evaluation, or the
+terminal says why not."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from tenacity import wait_none
+
+from tests.conftest import Endpoint
+from tests.helpers.endpoints import FINE, REFUSED, REPLIES, STARTS, Behaviour, Server, items
+from tests.helpers.providers import PROVIDERS
+from tomserve.cli.evaluate import run_and_report
+from tomserve.engine.retry import RetryPolicy
+from tomserve.engine.transports import TRANSPORTS
+from tomserve.errors import TomserveError
+from tomserve.runs.planning import EvalOptions
+
+KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
+PENDING: dict[str, str] = {
+    "moved for ever (308)": "C",
+    "moved for now (307)": "C",
+    "moved to another host": "C",
+    "a page with status 200": "C, D",
+    "everything in the thoughts, cut off": "D",
+    "everything in the thoughts, whole": "D",
+    "no text at all": "B, D",
+    "blanks to the end": "D",
+    "labels within": "D",
+    "max_tokens refused": "adaptations",
+    "temperature refused": "adaptations",
+    "seed refused": "adaptations",
+    "three fields refused, one after the other": "adaptations",
+    "a system role refused": "adaptations",
+    "a schema refused": "adaptations",
+    "a schema refused, and none wanted": "adaptations",
+    "a lasting HTTP 500 for a schema": "adaptations",
+    "OpenAI's rules for schemas": "adaptations",
+    "only guided_json": "adaptations",
+    "one question refused by a filter (400)": "B",
+    "one question refused by a filter (403)": "B",
+    "JSON that could not be validated": "B",
+    "three questions too long": "B, D",
+    "an account that runs dry (400)": "B",
+    "an account that runs dry (402)": "B",
+    "an account without quota (429)": "B",
+    "a model that is away (404)": "B",
+    "a model that stays away (404)": "B",
+    "passing refusals": "B",
+    "a gateway's time is over": "B, D",
+    "lasting errors in replies with status 200": "B, D",
+    "no list of models": "C",
+    "no list of models and no name": "C",
+    "a list of models as a page": "C",
+    "a bare list of models": "C",
+    "an empty list of models": "C",
+    "a wildcard for models": "C",
+    "another spelling of the model": "C",
+    "a key that is missing": "C",
+    "a key in another header": "C",
+    "queries in the address": "C",
+    "further fields wanted": "C",
+    "an effort of reasoning": "C",
+    "llama.cpp": "adaptations",
+    "TGI": "a dialect of its own",
+    "LiteLLM": "adaptations, C",
+    "OpenRouter": "C",
+    "OpenAI": "adaptations",
+    "OpenAI, reasoning models": "adaptations, C",
+    "Azure OpenAI": "C, adaptations",
+    "Groq": "adaptations",
+    "Mistral": "adaptations",
+    "Gemini": "adaptations, C",
+    "Anthropic": "C",
+    "Together": "C",
+    "Fireworks": "C",
+    "DeepSeek": "adaptations",
+}
+"""What is not finished, by what it waits for."""
+
+EACH = [
+    pytest.param(
+        one,
+        transport,
+        id=f"{kind}: {name}" + (f" ({transport})" if one.wire else ""),
+        marks=[pytest.mark.xfail(strict=True, raises=(AssertionError, TypeError))] if name in PENDING else [],
+    )
+    for kind, found in KINDS.items()
+    for name, one in found.items()
+    for transport in (TRANSPORTS if one.wire else TRANSPORTS[:1])
+]
+
+
+@pytest.mark.parametrize(("behaviour", "transport"), EACH)
+def test_it_ends_as_it_should(
+    behaviour: Behaviour,
+    transport: str,
+    endpoint: Endpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in behaviour.environment.items():
+        monkeypatch.setenv(name, value)
+    endpoint.first = server = Server(behaviour)
+    host = f"127.0.0.1:{endpoint.port}"
+    options = EvalOptions(
+        benchmark="items",
+        path=tmp_path / "items.jsonl",
+        strategies=("vanilla",),
+        base_urls=(behaviour.url.replace("ROOT", f"http://{host}").replace("HOST", host),),
+        run="r",
+        transport=transport,
+        policy=RetryPolicy(wait=wait_none(), lost_after=1.0),
+    )
+    options.path.write_bytes(b"".join(item.to_json() + b"\n" for item in items(behaviour.longer)))
+    said = ""
+    try:
+        code = run_and_report(replace(options, **behaviour.options), report=False, opened=False, quiet=False)
+    except TomserveError as error:
+        code, said = error.exit_code, str(error)
+    shown = " ".join("".join((*capfd.readouterr(), said)).split())
+    folder = tmp_path / "runs/r"
+    scores = folder / "scores.parquet"
+    right = pl.read_parquet(scores)["correct"].sum() if scores.exists() else 0
+    assert code in behaviour.code if isinstance(behaviour.code, tuple) else code == behaviour.code, shown
+    if behaviour.right is not None:
+        assert right == behaviour.right, shown
+    for pattern in behaviour.says:
+        assert re.search(pattern, shown), (pattern, shown)
+    for pattern in behaviour.hides:
+        assert not re.search(pattern, shown), (pattern, shown)
+    assert server.asked <= behaviour.most, shown
+    if behaviour.adaptations:
+        found = orjson.loads((folder / "manifest.json").read_bytes())["adaptations"]
+        assert set(behaviour.adaptations) <= set(found), found

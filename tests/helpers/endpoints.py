@@ -1,0 +1,685 @@
+"""Endpoints as people meet them, each a few lines: what it answers, and how an evaluation of it must end.
+
+A behaviour without an `answer` is a well-behaved server. Copies of
+servers and providers are in tests/helpers/providers.py.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from tomserve.items import Item
+
+NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jon", "Kim", "Leo")
+RIGHT, WRONG = "red drawer", "blue jar"
+ALL = len(NAMES)
+
+
+def items(longer: int = 0) -> list[Item]:
+    """A question about each of the NAMES, whose right answer is RIGHT. longer: how many sentences are added to the first
+    story, and one more to each further one."""
+    rain = "It rains and the neighbours talk about the harbour and the price of fish."
+    return [
+        Item(
+            id=f"q{number}",
+            benchmark="items",
+            story=[f"{name} puts the key in the {RIGHT}.", f"{name} goes out.", f"Max moves it to the {WRONG}."]
+            + [rain] * (longer + number if longer else 0),
+            question=f"Where will {name} look for the key?",
+            choices=[RIGHT, WRONG],
+            answer=RIGHT,
+            cluster=f"s{number}",
+        )
+        for number, name in enumerate(NAMES)
+    ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A chat request as a server sees it. name: the person of its question, "" for other requests. times: how many
+    requests about that person there were, with this one. persons: about how many persons there were any."""
+
+    body: Mapping[str, Any]
+    request: web.Request
+    name: str
+    times: int
+    persons: int
+
+    @property
+    def text(self) -> str:
+        return "\n".join(str(message["content"]) for message in self.body["messages"])
+
+    @property
+    def roles(self) -> set[str]:
+        return {message["role"] for message in self.body["messages"]}
+
+    @property
+    def format(self) -> str:
+        """The type of the response format that is asked for."""
+        return (self.body.get("response_format") or {}).get("type", "")
+
+
+Said = dict[str, Any] | list[Any] | bytes | tuple[Any, ...] | None
+"""A reply: JSON or bytes with status 200, or with a status (and headers) before it; None for a good one."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """answer: to a chat request. models: to GET /models, the list of one model `m` unless given. options, environment:
+    by which tomserve is to be asked. url: the address, whose ROOT is scheme, host and port. path: where chat requests
+    are taken. schemas: the dialects by which it is held to a schema (see `given_schema`).
+
+    right: how many of the questions are right in the end, None where that is not told. code: the exit code. says, hides:
+    what the terminal shows and what it does not, regular expressions. most: how many chat requests may be sent at most.
+    adaptations: those of the manifest. longer: see `items`. wire: whether it
+    is about what goes over the wire, and so tried by both transports.
+    """
+
+    answer: Callable[[Asked], Said] = lambda asked: None
+    models: Said = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    url: str = "ROOT/v1"
+    path: str = "/v1"
+    schemas: Sequence[str] = ("response_format",)
+    right: int | None = ALL
+    code: int | tuple[int, ...] = 0
+    says: Sequence[str] = ()
+    most: int = 2 * ALL
+    adaptations: Sequence[str] = ()
+    hides: Sequence[str] = ()
+    longer: int = 0
+    wire: bool = False
+
+
+def given_schema(body: Mapping[str, Any], dialects: Sequence[str]) -> Any:
+    """The schema that a request asks for by one of these dialects; None where there is none."""
+    form = body.get("response_format") or {}
+    places = {
+        "response_format": (form.get("json_schema") or {}).get("schema"),
+        "json_object": form.get("schema"),
+        "value": form.get("value"),
+        "structured_outputs": (body.get("structured_outputs") or {}).get("json"),
+        "guided_json": body.get("guided_json"),
+        "json_schema": body.get("json_schema"),
+        "format": body.get("format"),
+    }
+    return next((places[one] for one in dialects if places[one] is not None), None)
+
+
+def filled(schema: Any) -> Any:
+    """What fits a schema, and is right where it can be."""
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return RIGHT if RIGHT in schema["enum"] else schema["enum"][0]
+    if schema.get("type") == "object" or "properties" in schema:
+        return {name: filled(inner) for name, inner in schema.get("properties", {}).items()}
+    return [] if schema.get("type") == "array" else "As told."
+
+
+GOOD = orjson.dumps({"answer": RIGHT}).decode()
+
+
+def chat(content: Any = GOOD, finish: str | None = "stop", usage: Any = (50, 5), **message: Any) -> dict[str, Any]:
+    """A chat completion. usage: tokens of prompt and reply, or what stands there in their place."""
+    if isinstance(usage, tuple):
+        usage = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+    message = {"role": "assistant", "content": content, **message}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": usage,
+    }
+
+
+def error(message: str, **more: Any) -> dict[str, Any]:
+    """An error object of OpenAI's style."""
+    return {"error": {"message": message, **more}}
+
+
+def models(*names: str, **more: Any) -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": name, "object": "model", **more} for name in names]}
+
+
+def always(said: Said) -> Callable[[Asked], Said]:
+    """Says the same to every question, and something good to what is no question."""
+    return lambda asked: said if asked.name else None
+
+
+def once(*said: Said) -> Callable[[Asked], Said]:
+    """Says this to the first request about each person, the next to the second, and then answers."""
+    return lambda asked: said[asked.times - 1] if asked.name and asked.times <= len(said) else None
+
+
+def about(names: Sequence[str], said: Said) -> Callable[[Asked], Said]:
+    """Says this to every request about these persons."""
+    return lambda asked: said if asked.name in names else None
+
+
+def after(persons: int, said: Said) -> Callable[[Asked], Said]:
+    """Says this to every request once it was asked about more than so many persons."""
+    return lambda asked: said if asked.persons > persons else None
+
+
+def refuses(name: str, said: Said) -> Callable[[Asked], Said]:
+    """Says this where the body has that field."""
+    return lambda asked: said if name in asked.body else None
+
+
+def first_of(*answers: Callable[[Asked], Said]) -> Callable[[Asked], Said]:
+    """What the first of these says that says anything."""
+    return lambda asked: next((said for one in answers if (said := one(asked)) is not None), None)
+
+
+def good(asked: Asked, schemas: Sequence[str]) -> dict[str, Any]:
+    """A good reply: held to the schema that is asked for, as far as it is understood."""
+    schema = given_schema(asked.body, schemas)
+    prompt = len(asked.text) // 4
+    if schema is not None:
+        return chat(orjson.dumps(filled(schema)).decode(), usage=(prompt, 5))
+    return chat(GOOD if asked.name else "Hello.", usage=(prompt, 5))
+
+
+class Server:
+    """Answers every request as a server that behaves like that (see `Endpoint.first`). asked: how many chat requests
+    there were."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour, self.asked = behaviour, 0
+        self._times: Counter[str] = Counter()
+
+    def __call__(self, request: web.Request, raw: bytes) -> web.StreamResponse:
+        behaviour = self.behaviour
+        if request.method == "GET":
+            own = models("m") if behaviour.models is None else behaviour.models
+            return _response(own if request.path == f"{behaviour.path}/models" else (404, error("Not Found")))
+        if request.path != f"{behaviour.path}/chat/completions":
+            return _response((404, error(f"Invalid URL (POST {request.path})")))
+        body = orjson.loads(raw)
+        name = "".join(re.findall(r"Where will (\w+) look", str(body["messages"][-1]["content"]))[-1:])
+        self.asked += 1
+        self._times[name] += 1
+        persons = sum(one in self._times for one in NAMES)
+        asked = Asked(body, request, name, self._times[name], persons)
+        said = behaviour.answer(asked)
+        return _response(good(asked, behaviour.schemas) if said is None else said)
+
+
+def _response(said: Said) -> web.Response:
+    code, content, *more = said if isinstance(said, tuple) else (200, said)
+    headers = {"Content-Type": "application/json", **(more[0] if more else {})}
+    return web.Response(
+        status=code, body=content if isinstance(content, bytes) else orjson.dumps(content), headers=headers
+    )
+
+
+def events(*deltas: dict[str, Any], finish: str = "stop") -> bytes:
+    """Server-sent events of a streamed reply."""
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    chunks.append({"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 5}})
+    head = {"id": "c", "object": "chat.completion.chunk", "model": "m"}
+    return b"".join(b"data: %b\n\n" % orjson.dumps({**head, **chunk}) for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+HTML = b"<!DOCTYPE html><html><head><title>%b</title></head><body>...</body></html>"
+TEXT = {"Content-Type": "text/plain"}
+PAGE = {"Content-Type": "text/html"}
+RAW = orjson.dumps(chat(usage=(50, 5)))
+TOOL = {"index": 0, "id": "t", "type": "function", "function": {"name": "answer", "arguments": GOOD}}
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "She did not see it."}]},
+    {"type": "text", "text": GOOD},
+]
+THOUGHT = 'It might be {"answer": "blue jar"}, but no.'
+MARKS = (
+    ("<think>", "</think>"),
+    ("", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ("analysis", "assistantfinal"),
+    ("<thought>", "</thought>"),
+)
+NO_MAX_TOKENS = error(
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    type="invalid_request_error",
+    param="max_tokens",
+    code="unsupported_parameter",
+)
+NO_TEMPERATURE = error(
+    "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.",
+    type="invalid_request_error",
+    param="temperature",
+    code="unsupported_value",
+)
+NO_SEED = {
+    "object": "error",
+    "message": {
+        "detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]
+    },
+    "type": "invalid_request_error",
+}
+QUOTA = error(
+    "You exceeded your current quota, please check your plan.", type="insufficient_quota", code="insufficient_quota"
+)
+TOO_LONG = error(
+    "This model's maximum context length is 512 tokens. However, you requested 700 tokens (444 in the messages, 256 in "
+    "the completion). Please reduce the length of the messages or completion.",
+    type="BadRequestError",
+    code=400,
+)
+FILTERED = error(
+    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
+    param="prompt",
+    code="content_filter",
+    status=400,
+    innererror={"code": "ResponsibleAIPolicyViolation"},
+)
+FAILED_JSON = error(
+    "Failed to generate JSON. Please adjust your prompt. See 'failed_generation' for more details.",
+    type="invalid_request_error",
+    code="json_validate_failed",
+    failed_generation=GOOD,
+)
+RATE = error("Rate limit reached for requests", type="requests", code="rate_limit_exceeded")
+
+
+def _untyped(schema: Any) -> bool:
+    inner = list(schema.get("properties", {}).values())
+    return any("type" not in one and "anyOf" not in one for one in inner) or any(map(_untyped, inner))
+
+
+def strict(asked: Asked) -> Said:
+    """OpenAI's rules for a schema that is to be kept to."""
+    form = (asked.body.get("response_format") or {}).get("json_schema")
+    if form and _untyped(form["schema"]):
+        where = "In context=('properties', 'answer'), schema must have a 'type' key."
+        return 400, error(f"Invalid schema for response_format 'answer': {where}", param="response_format")
+    return None
+
+
+def _alternating(asked: Asked) -> Said:
+    """A chat template without a system role, as Gemma's."""
+    return (
+        (400, error("System role not supported", type="BadRequestError", code=400)) if "system" in asked.roles else None
+    )
+
+
+def _only(*known: str) -> Callable[[Asked], Said]:
+    """Forbids all fields but these and `model` and `messages`."""
+
+    def answer(asked: Asked) -> Said:
+        extra = sorted(set(asked.body) - {"model", "messages", *known})
+        detail = [
+            {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}
+            for name in extra
+        ]
+        return (422, {"detail": detail}) if extra else None
+
+    return answer
+
+
+def lacks(header: str, value: str, said: Said) -> Callable[[Asked], Said]:
+    """Says this where a header has not that value."""
+    return lambda asked: said if asked.request.headers.get(header) != value else None
+
+
+def _moved(code: int, place: str) -> Callable[[Asked], Said]:
+    """Sends whoever asks elsewhere at first: to another address of the same server, which it knows by a query."""
+    return lambda asked: None if "moved" in asked.request.query else (code, b"", {"Location": place})
+
+
+FINE: dict[str, Behaviour] = {
+    "a plain server": Behaviour(wire=True),
+    "no usage": Behaviour(always({**chat(), "usage": None})),
+    "unknown fields forbidden": Behaviour(_only("max_tokens", "temperature", "seed", "response_format")),
+    "thinking inside the text": Behaviour(
+        lambda q: (
+            chat(f"{MARKS[NAMES.index(q.name) % 8][0]}{THOUGHT}{MARKS[NAMES.index(q.name) % 8][1]}{GOOD}")
+            if q.name
+            else None
+        )
+    ),
+    "fenced JSON": Behaviour(always(chat(f"Sure!\n```json\n{GOOD}\n```"))),
+    "no finish reason": Behaviour(always(chat(finish=None))),
+    "finish reason eos_token": Behaviour(always(chat(finish="eos_token"))),
+    "a finish reason of its own": Behaviour(always(chat(finish="ruminated")), says=["ruminated"]),
+    "a no-break space in a label": Behaviour(always(chat(GOOD.replace("red ", "red\u00a0")))),
+    "refusals of the model": Behaviour(
+        always(chat(None, refusal="I cannot help with that.")), right=0, says=["12 refus"]
+    ),
+    "a filter that ends replies": Behaviour(about(["Ann"], chat("", "content_filter")), right=11, says=["1 refus"]),
+    "the whole path given": Behaviour(url="ROOT/v1/chat/completions"),
+    "no path given": Behaviour(url="ROOT"),
+    "no scheme given": Behaviour(url="HOST"),
+    "a path before /v1": Behaviour(url="ROOT/proxy/team-a/v1", path="/proxy/team-a/v1", wire=True),
+    "no /v1 at all": Behaviour(url="ROOT/compatible-mode", path="/compatible-mode"),
+    "content in parts": Behaviour(
+        always(chat([{"type": "text", "text": GOOD[:9]}, {"type": "text", "text": GOOD[9:]}])), wire=True
+    ),
+    "thinking in parts": Behaviour(always(chat(PARTS)), wire=True),
+    "thinking apart": Behaviour(always(chat(reasoning_content="She did not see it.")), wire=True),
+    "several choices": Behaviour(always({**chat(), "choices": chat()["choices"] * 3})),
+    "names with a slash": Behaviour(models=models("org/m"), options={"model": "org/m"}),
+    "once too busy": Behaviour(once((429, RATE, {"Retry-After": "0"})), most=4 * ALL, wire=True),
+    "Retry-After as a date": Behaviour(
+        once((429, RATE, {"Retry-After": email.utils.formatdate(0, usegmt=True)})), most=4 * ALL, wire=True
+    ),
+    "once a bad gateway": Behaviour(once((502, HTML % b"502 Bad Gateway", PAGE)), most=4 * ALL),
+    "truncated prompts": Behaviour(always(chat(usage=(2050, 5))), longer=400, says=["2,050", "cut"]),
+}
+"""What does no harm."""
+
+REPLIES: dict[str, Behaviour] = {
+    "content as an object": Behaviour(always(chat({"type": "text", "text": GOOD})), wire=True),
+    "the schema's object as content": Behaviour(always(chat({"answer": RIGHT})), wire=True),
+    "numbers as texts in usage": Behaviour(always(chat(usage={"prompt_tokens": "50", "completion_tokens": "5"}))),
+    "a byte order mark": Behaviour(always(b"\xef\xbb\xbf" + RAW), wire=True),
+    "NaN": Behaviour(always(RAW[:-1] + b', "speed": NaN}'), wire=True),
+    "Infinity": Behaviour(always(RAW[:-1] + b', "speed": -Infinity}'), wire=True),
+    "half a surrogate pair": Behaviour(always(RAW.replace(rb'\"}"', rb'\"} \ud83d"')), wire=True),
+    "events, unasked": Behaviour(
+        always(
+            (
+                200,
+                events({"role": "assistant"}, {"content": GOOD[:7]}, {"content": GOOD[7:]}),
+                {"Content-Type": "text/event-stream"},
+            )
+        ),
+        wire=True,
+    ),
+    "events with thinking": Behaviour(
+        always(
+            (
+                200,
+                b": ping\n\n"
+                + events({"reasoning_content": "She"}, {"reasoning_content": " did not."}, {"content": GOOD}),
+                {"Content-Type": "text/event-stream; charset=utf-8"},
+            )
+        ),
+        wire=True,
+    ),
+    "blank lines before a reply": Behaviour(always(b"\n\n  \n" + RAW), wire=True),
+    "an answer in a tool call": Behaviour(always(chat(None, "tool_calls", tool_calls=[TOOL])), wire=True),
+    "an answer in a function call": Behaviour(
+        always(chat(None, "function_call", function_call=TOOL["function"])), wire=True
+    ),
+    "moved for ever (308)": Behaviour(_moved(308, "/v1/chat/completions?moved=1"), wire=True, most=4 * ALL),
+    "moved for now (307)": Behaviour(_moved(307, "/v1/chat/completions?moved=1"), wire=True, most=4 * ALL),
+    "moved to another host": Behaviour(
+        _moved(307, "https://login.example/sso?token=secret"),
+        right=0,
+        code=2,
+        says=[r"login\.example"],
+        hides=["secret"],
+    ),
+    "a page with status 200": Behaviour(
+        always((200, HTML % b"Sign in to Corp", PAGE)),
+        right=0,
+        code=(1, 2),
+        says=["page|HTML", "Sign in to Corp"],
+    ),
+    "everything in the thoughts, cut off": Behaviour(
+        always(chat(None, "length", reasoning_content="Hm. " * 99, usage=(50, 256))),
+        right=0,
+        code=1,
+        says=["12 of 12", "reasoning_content", "--max-tokens"],
+        most=3 * ALL,
+    ),
+    "everything in the thoughts, whole": Behaviour(
+        always(chat("", reasoning_content="So it is the red drawer.")),
+        right=0,
+        code=1,
+        says=["12 of 12", "reasoning_content", "parser"],
+        most=3 * ALL,
+    ),
+    "an empty text": Behaviour(always(chat("")), right=0, code=1, says=["12 of 12", "empty"], most=3 * ALL),
+    "no text at all": Behaviour(always(chat(None)), right=0, code=1, says=["12", "no text"], most=3 * ALL),
+    "blanks to the end": Behaviour(
+        always(chat(GOOD[:10] + "\n" * 500, "length")),
+        right=0,
+        code=1,
+        says=["12 of 12", "blank", "whitespace"],
+    ),
+    "labels within": Behaviour(
+        lambda q: (
+            chat(
+                {
+                    "Ann": '{"answer": ["red drawer"]}',
+                    "Ben": '{"answer": {"label": "red drawer"}}',
+                    "Cleo": '{"answer": "In the red drawer."}',
+                    "Dan": '{"type": "object", "properties": {"answer": "red drawer"}}',
+                    "Eve": "{\u201canswer\u201d: \u201cred drawer\u201d}",
+                    "Finn": '{"final_answer": "red drawer"}',
+                    "Gus": "Although the key is in the blue jar, Gus will look in the red drawer.",
+                    "Hal": '{"answer": "the red drawer"}',
+                }.get(q.name, GOOD)
+            )
+            if q.name
+            else None
+        ),
+    ),
+    "labels that nobody can tell": Behaviour(
+        about(["Ann", "Ben", "Cleo"], chat('{"answer": ["red drawer", "blue jar"]}')), right=9, code=1, says=["3 of 12"]
+    ),
+}
+"""What a reply may look like."""
+
+REFUSED: dict[str, Behaviour] = {
+    "max_tokens refused": Behaviour(
+        refuses("max_tokens", (400, NO_MAX_TOKENS)),
+        adaptations=["max_completion_tokens"],
+        says=["max_completion_tokens"],
+        wire=True,
+    ),
+    "temperature refused": Behaviour(
+        refuses("temperature", (400, NO_TEMPERATURE)),
+        adaptations=["no_temperature"],
+        says=["may differ between runs"],
+    ),
+    "seed refused": Behaviour(refuses("seed", (422, NO_SEED)), adaptations=["no_seed"], says=["without a seed"]),
+    "three fields refused, one after the other": Behaviour(
+        first_of(
+            refuses("max_tokens", (400, NO_MAX_TOKENS)),
+            refuses("temperature", (400, NO_TEMPERATURE)),
+            refuses("seed", (400, error("Unsupported parameter: 'seed'", param="seed"))),
+        ),
+        adaptations=["max_completion_tokens", "no_temperature", "no_seed"],
+    ),
+    "a system role refused": Behaviour(_alternating, adaptations=["system_in_user"], says=["system"]),
+    "a schema refused": Behaviour(
+        lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
+        schemas=(),
+        right=0,
+        code=2,
+        says=["response_format is not supported", "--schema"],
+    ),
+    "a schema refused, and none wanted": Behaviour(
+        lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
+        schemas=(),
+        options={"schema": "auto"},
+        adaptations=["no_schema"],
+        says=["no schema"],
+    ),
+    "a lasting HTTP 500 for a schema": Behaviour(
+        lambda q: (
+            (500, error('response_format type must be one of "text" or "json_object", but got: json_schema', code=500))
+            if q.format == "json_schema"
+            else None
+        ),
+        schemas=("json_object",),
+        adaptations=["json_object_schema"],
+        most=3 * ALL,
+    ),
+    "OpenAI's rules for schemas": Behaviour(strict),
+    "only guided_json": Behaviour(
+        lambda q: (
+            (400, error("Extra inputs are not permitted: response_format"))
+            if q.format or "structured_outputs" in q.body
+            else None
+        ),
+        schemas=("guided_json",),
+        adaptations=["guided_json"],
+    ),
+    "one question refused by a filter (400)": Behaviour(
+        about(["Cleo", "Dan"], (400, FILTERED)), right=10, says=["2 refus"]
+    ),
+    "one question refused by a filter (403)": Behaviour(
+        about(["Cleo"], (403, error("Your input was flagged", code=403, metadata={"reasons": ["violence"]}))),
+        right=11,
+        says=["1 refus"],
+        most=3 * ALL,
+    ),
+    "JSON that could not be validated": Behaviour(about(["Eve"], (400, FAILED_JSON))),
+    "three questions too long": Behaviour(
+        about(["Ann", "Eve", "Gus"], (400, TOO_LONG)),
+        right=9,
+        code=1,
+        says=["3 ", "maximum context length is 512"],
+    ),
+    "everything too long": Behaviour(always((400, TOO_LONG)), right=0, code=2, says=["maximum context length is 512"]),
+    "an account that runs dry (400)": Behaviour(
+        after(4, (400, error("Your credit balance is too low to access the API.", type="invalid_request_error"))),
+        options={"concurrency": 1},
+        right=None,
+        code=(2, 3),
+        says=["credit balance is too low"],
+    ),
+    "an account that runs dry (402)": Behaviour(
+        after(4, (402, error("Insufficient Balance", type="unknown_error", code="invalid_request_error"))),
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["Insufficient Balance"],
+        most=ALL,
+    ),
+    "an account without quota (429)": Behaviour(
+        after(4, (429, QUOTA)),
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["exceeded your current quota"],
+        most=ALL,
+    ),
+    "an account without credit from the start": Behaviour(
+        lambda q: (402, error("Insufficient Balance")), right=None, code=2, says=["Insufficient Balance"], most=3
+    ),
+    "a model that is away (404)": Behaviour(
+        lambda q: (404, b"404 page not found\n", TEXT) if q.name == "Eve" and q.times < 4 else None,
+        options={"concurrency": 1},
+        most=3 * ALL,
+    ),
+    "a model that stays away (404)": Behaviour(
+        after(4, (404, b"404 page not found\n", TEXT)),
+        options={"concurrency": 1, "patience": 1.0},
+        right=None,
+        code=3,
+        says=["404 page not found"],
+        most=999999,
+    ),
+    "passing refusals": Behaviour(
+        lambda q: (
+            (
+                {"Ann": 409, "Ben": 424, "Cleo": 425, "Dan": 498, "Eve": 500, "Finn": 502, "Gus": 529}[q.name],
+                error("try again"),
+            )
+            if q.name < "H" and q.name and q.times == 1
+            else None
+        ),
+        most=3 * ALL,
+    ),
+    "a gateway's time is over": Behaviour(
+        about(["Ann", "Ben"], (524, HTML % b"m | 524: A timeout occurred", PAGE)),
+        right=10,
+        code=1,
+        says=["gateway", "--max-tokens"],
+        most=ALL + 6,
+    ),
+    "errors in replies with status 200": Behaviour(
+        once(error("Rate limit exceeded", code=429), error("Provider returned error", code=502)),
+        most=4 * ALL,
+    ),
+    "lasting errors in replies with status 200": Behaviour(
+        always({"object": "error", "message": "CUDA out of memory", "code": 50000}),
+        right=None,
+        code=(1, 2, 3),
+        says=["CUDA out of memory"],
+        most=9 * ALL,
+    ),
+    "limits in headers": Behaviour(
+        once(
+            (
+                429,
+                RATE,
+                {"retry-after-ms": "1", "x-ratelimit-reset-requests": "1ms", "x-ratelimit-remaining-requests": "0"},
+            )
+        ),
+        most=4 * ALL,
+        wire=True,
+    ),
+}
+"""What a server refuses, and what that means."""
+
+STARTS: dict[str, Behaviour] = {
+    "no list of models": Behaviour(models=(404, error("Not Found")), options={"model": "m"}, says=["list"]),
+    "no list of models and no name": Behaviour(models=(404, error("Not Found")), right=None, code=2, says=["--model"]),
+    "a list of models as a page": Behaviour(models=(200, HTML % b"Hi", PAGE), options={"model": "m"}),
+    "a bare list of models": Behaviour(models=b'[{"id": "m", "object": "model"}]', options={"model": "m"}),
+    "an empty list of models": Behaviour(models=models(), options={"model": "m"}),
+    "a wildcard for models": Behaviour(models=models("openai/*"), options={"model": "openai/m"}),
+    "another spelling of the model": Behaviour(models=models("models/m"), options={"model": "m"}),
+    "a wrong name": Behaviour(
+        lambda q: (404, error("The model `x` does not exist")) if q.body["model"] == "x" else None,
+        models=models("m", "n"),
+        options={"model": "x"},
+        right=None,
+        code=2,
+        says=["'x'", "m, n"],
+    ),
+    "a key that is missing": Behaviour(
+        lacks("Authorization", "Bearer sk-1", (401, error("You didn't provide an API key."))),
+        models=(401, error("You didn't provide an API key.")),
+        right=None,
+        code=2,
+        says=["API key is missing", "You didn't provide an API key"],
+    ),
+    "a key in another header": Behaviour(
+        lacks("api-key", "wk-1", (401, b"modal-http: missing credentials\n", TEXT)),
+        environment={"TOMSERVE_HEADERS": "api-key=WK", "WK": "wk-1"},
+        wire=True,
+    ),
+    "queries in the address": Behaviour(
+        lambda q: None if q.request.query.get("api-version") == "2024-10-21" else (404, error("Resource not found")),
+        models=(404, error("Resource not found")),
+        url="ROOT/openai/deployments/d?api-version=2024-10-21",
+        path="/openai/deployments/d",
+        options={"model": "m"},
+        wire=True,
+    ),
+    "a key in the address": Behaviour(
+        url="ROOT/v1?key=sk-secret", right=None, code=2, says=["TOMSERVE_API_KEY"], hides=["secret"]
+    ),
+    "further fields wanted": Behaviour(
+        lambda q: None if q.body.get("top_k") == 1 else (400, error("top_k must be 1")),
+        options={"extra_body": {"top_k": 1}},
+    ),
+    "an effort of reasoning": Behaviour(
+        lambda q: None if q.body.get("reasoning_effort") == "low" else (400, error("reasoning_effort must be low")),
+        options={"reasoning_effort": "low"},
+    ),
+}
+"""What it takes until a server can be asked."""
