@@ -9,7 +9,7 @@ import pytest
 from tomserve.engine.records import build_row
 from tomserve.engine.replies import read_reply
 from tomserve.engine.request import Identity, Request
-from tomserve.status import LENGTH, MALFORMED, OK
+from tomserve.status import LENGTH, MALFORMED, OK, REFUSAL
 
 ANSWER = '{"answer":"tea"}'
 
@@ -92,3 +92,10 @@ def test_a_row_keeps_who_answered() -> None:
     row = build_row(request, read_reply(200, orjson.dumps(named)), "http://h/v1", 1)
     assert (row["provider"], row["system_fingerprint"]) == ("Azure", "fp_1")
     assert not {"provider", "system_fingerprint"} & build_row(request, read_reply(200, whole("tea")), "", 1).keys()
+
+
+def test_a_filter_is_told_from_a_model_that_declines() -> None:
+    held = read_reply(200, whole("Ann").replace(b'"stop"', b'"SAFETY"'))
+    declined = read_reply(200, whole(None, refusal="I would rather not"))
+    assert (held.status, held.text, held.error) == (REFUSAL, "Ann", "held back by the server (finish_reason 'SAFETY')")
+    assert (declined.status, declined.text, declined.error) == (REFUSAL, "I would rather not", None)

@@ -48,6 +48,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
     ended = OK if finish == "stop" else finished(finish)
     if refusal or ended == REFUSAL:
         reply.status, reply.text = REFUSAL, _text(text) or refusal or ""
+        if not refusal:
+            reply.error = f"held back by the server (finish_reason {finish!r})"
     elif ended == MALFORMED:
         reply.status, reply.error = MALFORMED, f"the server broke the reply off (finish_reason {finish!r})"
     elif isinstance(text, str):
