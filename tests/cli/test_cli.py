@@ -300,7 +300,9 @@ def test_not_openai_compatible(endpoint: Endpoint, cli) -> None:
 
 def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     endpoint.key = "sk-right"
-    assert_refused(cli("eval", "--base-url", endpoint.url), "the API key is missing; set TOMSERVE_API_KEY")
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "the API key is missing (HTTP 401: Unauthorized); set TOMSERVE_API_KEY"
+    )
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-wrong")
     done = cli("eval", "--base-url", endpoint.url)
     assert_refused(done, "the API key was refused")

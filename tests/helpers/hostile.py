@@ -69,6 +69,18 @@ class Hostile:
                 connection.sendall(self.late)
 
 
+class Answering(Hostile):
+    """Says what `answer` makes of the head of each request."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        super().__init__(lambda: [])
+        self.answer = answer
+
+    def serve(self, connection: socket.socket) -> None:
+        while (head := self.head(connection)) is not None:
+            connection.sendall(self.answer(head))
+
+
 def _request(connection: socket.socket) -> bytes | None:
     """Read one request; its head, or None where the client has gone."""
     data = b""

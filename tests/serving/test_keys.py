@@ -8,9 +8,10 @@ import pytest
 
 from tests.conftest import Endpoint
 from tomserve.cli import doctor
+from tomserve.engine.addresses import normalize_url, redact_url
 from tomserve.errors import ConfigError
 from tomserve.serving import keys
-from tomserve.serving.endpoint import find_plain_http, normalize_url, redact_url
+from tomserve.serving.endpoint import find_plain_http
 
 KEY = "sk-0123456789"
 
@@ -76,6 +77,8 @@ SECRETIVE = (
     "http://user:SECRET@[::1", "http://user:SECRET", "http://host:SECRET/v1", "http://host/v1?key=SECRET",
     "http://host/v1#SECRET", "http://host /SECRET@x", "ftp://user:SECRET@host", "SECRET:user@host://x",
     "http://user:SECRET\uff20host/v1", "http://user:SECRET@ho\u2100st/v1", "http://user:SECRET\t@host:bad",
+    "http://host/v1?v=1&api_key=SECRET", "http://host/v1?SECRET", "http://host/v1?v=sk-SECRET",
+    "http://host/v1?v=SECRETxxxxxxxxxxxxxxxx", "http://host/v1?v=a%20SECRET", "http://host/v1?subscription-key=SECRET",
     "http://:@host", "http://@host", "http:///SECRET@", "https:user:SECRET@host", "http://SECRET\\@host:99999",
 )  # fmt: skip
 
@@ -98,6 +101,8 @@ def test_no_address_shows_what_is_secret_in_it(url: str) -> None:
         ("https://host/openai/deployments/a_b/", "https://host/openai/deployments/a_b"),
         ("https://api.example.org/openai/v1/", "https://api.example.org/openai/v1"),
         ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("https://h/v1/chat/completions?api-version=2024-10-21", "https://h/v1?api-version=2024-10-21"),
+        ("https://h/openai/deployments/d/?api-version=1&x=", "https://h/openai/deployments/d?api-version=1&x="),
         ("http://münchen.example:80/v1", "http://xn--mnchen-3ya.example:80/v1"),
     ],
 )

@@ -13,12 +13,13 @@ from rich.text import Text
 from tomserve import __version__, benchmarks, content, studies
 from tomserve.content import files
 from tomserve.content.paths import runs_root
+from tomserve.engine.addresses import normalize_url, redact_url
 from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
 from tomserve.reporting.table_layout import print_entry
 from tomserve.runs.runfolder import newest_first
 from tomserve.serving import checkpoint, install, registry, sizing
-from tomserve.serving.endpoint import find_plain_http, normalize_url, redact_url
+from tomserve.serving.endpoint import find_plain_http
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, format_models

@@ -192,9 +192,9 @@ def make_options(
     Also returns the experiment of that file. Raises ContentError where the file is wrong, and where a key would be sent
     to an address that only the file names.
     """
+    from tomserve.engine.addresses import redact_url
     from tomserve.runs.planning import EvalOptions
     from tomserve.serving import keys
-    from tomserve.serving.endpoint import redact_url
     from tomserve.workflows import evaluate
 
     line = EvalOptions(

@@ -331,8 +331,8 @@ def parts_left(
     would refuse to send a key to addresses that only the record names.
     """
     from tomserve.distributed.shards import FILE, Shards, part_states
+    from tomserve.engine.addresses import redact_url
     from tomserve.serving import keys
-    from tomserve.serving.endpoint import redact_url
 
     there = (folder / FILE).exists()
     if divide:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tomserve.distributed.shards import FILE, ITEMS, ShardOptions, Shards, part_folder, part_state
+from tomserve.engine.addresses import redact_url
 from tomserve.errors import ConfigError
 from tomserve.items import read_items
 from tomserve.runs import runfolder
@@ -22,7 +23,6 @@ from tomserve.runs.noise_check import NoiseSample
 from tomserve.runs.planning import EvalOptions, WholeEvaluation, load_strategy_folders
 from tomserve.runs.progress import Listener, Stop
 from tomserve.serving import keys
-from tomserve.serving.endpoint import redact_url
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 import aiohappyeyeballs
 import httptools
 
+from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
 from tomserve.engine.redact import clean_text
 from tomserve.engine.replies import read_reply
@@ -32,10 +33,10 @@ from tomserve.engine.transport import (
     decompress,
     parse_retry_after,
 )
-from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
+from tomserve.status import CONNECTION, MALFORMED, TIMEOUT, http
 
 _NO_BODY = (204, 304)
-_HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding", b"retry-after"))
+_HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding", b"retry-after", b"location"))
 
 
 class Response(NamedTuple):
@@ -43,6 +44,7 @@ class Response(NamedTuple):
     body: bytes | None  # None where it is too long to be read
     retry_after: str | None = None  # the header
     unreadable: str | None = None  # the way of compression by which the body could not be read
+    location: str | None = None  # the header
 
 
 class Connection(asyncio.Protocol):
@@ -50,7 +52,7 @@ class Connection(asyncio.Protocol):
     seconds between two pieces of a response at most; None for no limit."""
 
     __slots__ = (
-        "_body", "_code", "_encoding", "_headed", "_length", "_loop", "_parser", "_read", "_retry_after",
+        "_body", "_code", "_encoding", "_headed", "_length", "_location", "_loop", "_parser", "_read", "_retry_after",
         "_size", "_stall", "_stalled", "_surplus", "_transport", "_until_end", "_waiting", "idle_since", "most",
     )  # fmt: skip
 
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._length: int | None = None
         self._encoding = b""
         self._retry_after: str | None = None
+        self._location: str | None = None
         self._body: list[bytes] = []
 
     @property
@@ -155,6 +158,8 @@ class Connection(asyncio.Protocol):
             self._encoding = value.strip().lower()
         elif lower == b"retry-after":
             self._retry_after = value.decode("latin-1")
+        elif lower == b"location":
+            self._location = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         if self._waiting is None or self._waiting.done():  # of a second response to one request
@@ -197,7 +202,7 @@ class Connection(asyncio.Protocol):
                 body = decompress(body, self._encoding, self.most)
             except ValueError as error:
                 unreadable = str(error)
-        self._waiting.set_result(Response(self._code, body, self._retry_after, unreadable))
+        self._waiting.set_result(Response(self._code, body, self._retry_after, unreadable, self._location))
 
     def _fail(self, error: Exception) -> None:
         self._surplus = True
@@ -294,14 +299,11 @@ class HttptoolsTransport:
     def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
         return self._deadlines.reply(self._send(endpoint, body))
 
-    async def _send(self, endpoint: str, body: bytes) -> Reply:
-        if endpoint not in self._posts:
-            url = urlsplit(f"{endpoint}/chat/completions")
-            site = self._site(url)
-            line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, url.path.encode())
-            start = line + site.head + b"Content-Type: application/json\r\nContent-Length: "
-            self._posts[endpoint] = site, start
-        site, head = self._posts[endpoint]
+    async def _send(self, endpoint: str, body: bytes, moved: str | None = None) -> Reply:
+        """The reply of an endpoint. moved: the address to which it has sent the request on."""
+        if moved is None and endpoint not in self._posts:
+            self._posts[endpoint] = self._post(url_of(endpoint, "/chat/completions"))
+        site, head = self._posts[endpoint] if moved is None else self._post(moved)
         connection = site.idle(time.monotonic())
         if connection is None:
             try:
@@ -315,14 +317,26 @@ class HttptoolsTransport:
         except OSError as error:
             return Reply(CONNECTION, error=str(error))
         site.keep(connection)
+        if response.code in MOVED:
+            url = moved or url_of(endpoint, "/chat/completions")
+            if moved is None and (there := follow(url, response.location)) is not None:
+                return await self._send(endpoint, body, there)
+            return Reply(http(response.code), error=explain_redirect(url, response.location))
         return _reply(response)
 
+    def _post(self, address: str) -> tuple[Site, bytes]:
+        """Where a question is sent to, and how the request begins, up to the length of its body."""
+        url = urlsplit(address)
+        site = self._site(url)
+        line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, _target(url))
+        return site, line + site.head + b"Content-Type: application/json\r\nContent-Length: "
+
     async def alive(self, endpoint: str) -> bool:
-        response = await self._get(f"{endpoint}/models")
+        response = await self._get(url_of(endpoint, "/models"))
         return response is not None and response.code < _SERVER_FAULT
 
     async def metrics(self, endpoint: str) -> bytes | None:
-        response = await self._get(f"{endpoint.removesuffix('/v1')}/metrics")
+        response = await self._get(url_of(root_of(endpoint), "/metrics"))
         return response.body if response is not None and response.code == _OK and not response.unreadable else None
 
     async def close(self) -> None:
@@ -339,7 +353,7 @@ class HttptoolsTransport:
             async with asyncio.timeout(SHORTLY):
                 connection = site.idle(time.monotonic()) or await self._connect(site)
                 response = await connection.request(
-                    b"GET %b%b HTTP/1.1\r\n%b\r\n" % (site.absolute, url.path.encode(), site.head)
+                    b"GET %b%b HTTP/1.1\r\n%b\r\n" % (site.absolute, _target(url), site.head)
                 )
         except OSError:  # TimeoutError is one
             return None
@@ -387,6 +401,11 @@ class HttptoolsTransport:
             site.addresses = await loop.getaddrinfo(*site.peer, type=socket.SOCK_STREAM)
             site.looked = now
         return site.addresses
+
+
+def _target(url: SplitResult) -> bytes:
+    """The path and the query of an address."""
+    return f"{url.path}?{url.query}".encode() if url.query else url.path.encode()
 
 
 def _port(url: SplitResult) -> int:

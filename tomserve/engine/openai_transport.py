@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 
+from tomserve.engine.addresses import MOVED, explain_redirect, follow, url_of
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import (
@@ -72,8 +74,10 @@ class OpenAITransport:
                 verify=certificates() if secure else False,  # without TLS nothing is verified
                 proxy=None if proxy is None else self._http.Proxy(proxy.url, headers=login),
             )
+            address, _, query = endpoint.partition("?")
             self._clients[endpoint] = self._openai.AsyncOpenAI(
-                base_url=endpoint,
+                base_url=address,
+                default_query=dict(parse_qsl(query, keep_blank_values=True)),
                 api_key=self._key or "none",
                 max_retries=0,
                 timeout=timeout,
@@ -98,6 +102,9 @@ class OpenAITransport:
         except self._openai.APIStatusError as error:
             reply = read_reply(error.status_code, error.response.extensions[_BODY])
             reply.retry_after = parse_retry_after(error.response.headers.get("Retry-After"))
+            if error.status_code in MOVED:
+                url = url_of(endpoint, "/chat/completions")
+                reply.error = explain_redirect(url, error.response.headers.get("Location"))
             return reply
         except _UnreadError as error:
             return Reply(MALFORMED, error=str(error))
@@ -131,6 +138,12 @@ class OpenAITransport:
                         del request.headers[name]
                 request.headers["Authorization"] = f"Bearer {key}"
                 response = await way.handle_async_request(request)
+                there = follow(str(request.url), response.headers.get("Location"))
+                if response.status_code in MOVED and there is not None:
+                    await response.aclose()
+                    kept = {"headers": request.headers, "extensions": request.extensions}
+                    again = http.Request(request.method, there, content=await request.aread(), **kept)
+                    response = await way.handle_async_request(again)
                 try:
                     body = await _read_body(response)
                 finally:

@@ -1,25 +1,19 @@
-"""Chooses the server of an evaluation, reads addresses of endpoints, and watches whether it is still the same server.
-
->>> normalize_url("localhost:8000"), normalize_url("https://host/v1/chat/completions")
-('http://localhost:8000/v1', 'https://host/v1')
->>> redact_url("http://user:secret@host:99999/v1?key=secret")
-'http://***@host:99999/v1'
-"""
+"""Chooses the server of an evaluation, and watches whether it is still the same server."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import pydantic
 
 from tomserve.content.text import say
+from tomserve.engine.addresses import normalize_url
 from tomserve.engine.network import is_this_machine
 from tomserve.engine.redact import clean_text
 from tomserve.engine.replies import MOST_TOKENS
@@ -28,53 +22,6 @@ from tomserve.serving import checkpoint, provenance, registry
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, LONGEST_ID, Probe, WaitPolicy
-
-_PLACE = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,9})?", re.ASCII)
-"""A host and a port, which may be one that there cannot be."""
-_HARMLESS = re.compile(r"[\w./~-]*", re.ASCII)
-_LONGEST = 200
-
-
-def normalize_url(url: str) -> str:
-    """The endpoint that a base URL stands for: with its scheme (http unless given) and path (``/v1``), without a
-    trailing slash. Raises ConfigError where it is no http address, or holds a user name, a password or a query."""
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port, host = parts.port, (parts.hostname or "").encode("idna")
-    except (ValueError, UnicodeError):
-        port, host, parts = 0, b"", urlsplit("")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(
-            f"the base URL {redact_url(url)!r} holds a user name, a password or a query; a key belongs into "
-            "TOMSERVE_API_KEY, not there"
-        )
-    usable = host and port != 0 and parts.scheme in ("http", "https") and url.isprintable() and " " not in url.strip()
-    if not usable:
-        raise ConfigError(
-            f"the base URL {redact_url(url)!r} is no address of a server; expected one such as http://host:8000/v1"
-        )
-    path = quote(parts.path.rstrip("/").removesuffix("/chat/completions"), safe="/%:@!$&'()*+,;=~") or "/v1"
-    if parts.netloc.isascii():
-        return f"{parts.scheme}://{parts.netloc}{path}"
-    return f"{parts.scheme}://{host.decode()}{'' if port is None else f':{port}'}{path}"
-
-
-def redact_url(url: str) -> str:
-    """An address in a form that can be shown, however it is written: without a user name, a password and a query. What
-    is no plain host and port, and no plain path, is left out, since nobody knows which part of it is secret."""
-    scheme, mark, rest = url.strip().partition("://")
-    if not mark:
-        scheme, rest = "", scheme
-    elif not re.fullmatch(r"[A-Za-z][\w+.-]{0,19}", scheme, re.ASCII):
-        return "***"
-    _, at, rest = re.sub("%40|\N{FULLWIDTH COMMERCIAL AT}", "@", rest).rpartition("@")
-    place, slash, path = re.split(r"[?#;]", rest, maxsplit=1)[0].partition("/")
-    if not _PLACE.fullmatch(place):
-        place = "***"
-    if not _HARMLESS.fullmatch(path):
-        path = "***"
-    hidden = "***@" if at and place != "***" else ""
-    return f"{scheme}{mark}{hidden}{place}{slash}{path}"[:_LONGEST]
 
 
 def find_plain_http(endpoints: list[str], key: str | None) -> Iterator[str]:
@@ -194,6 +141,9 @@ def ask_endpoints(
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
     seconds = ANSWER if waiting is None else waiting.answer
     told = [probe_endpoint(endpoint, wanted, seconds, waiting) for endpoint in endpoints]
+    for endpoint, entry in zip(endpoints, told, strict=True):
+        if entry["unlisted"]:
+            say(f"note: {endpoint}: {entry['unlisted']}; asking for {entry['model']!r}, as --model says", error=True)
     names = sorted({entry["model"] for entry in told})
     if len(names) > 1:
         raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
@@ -212,12 +162,14 @@ def probe_endpoint(
     endpoint: str, wanted: Sequence[str | None], timeout: float = ANSWER, waiting: WaitPolicy | None = None
 ) -> dict[str, Any]:
     """What one endpoint says of the model that any of `wanted` names: `model`, `engine_version`, `root`,
-    `max_model_len`; None for what it does not say. Raises ServerError."""
+    `max_model_len`, None for what it does not say; `unlisted`: why its list of models does not show that it serves
+    the model, "" where it does. Raises ServerError."""
     probe = Probe(endpoint, api_key(), timeout, waiting)
     served, version = probe.choose(wanted), probe.version()
     context, root = served.get("max_model_len"), served.get("root")
     return {
         "model": served["id"],
+        "unlisted": probe.unlisted,
         "engine_version": version,
         "root": clean_text(root, LONGEST_ID) if isinstance(root, str) else None,
         "max_model_len": context if type(context) is int and 0 < context < MOST_TOKENS else None,

@@ -7,7 +7,7 @@ import contextlib
 import heapq
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import orjson
 
+from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
 from tomserve.engine.redact import MASKED, Redactor, clean_text
@@ -183,8 +184,9 @@ def _read_response(response: httpx.Response) -> httpx.Response:
         raise ValueError(f"its answer claims to be encoded as {str(error)!r}, which was not asked for") from None
     if whole is None:
         raise ValueError(too_long)
-    kept = {name: value for name, value in response.headers.items() if name in ("content-type", "retry-after")}
-    return httpx.Response(response.status_code, headers=kept, content=whole)
+    named = ("content-type", "retry-after", "location")
+    kept = {name: value for name, value in response.headers.items() if name in named}
+    return httpx.Response(response.status_code, headers=kept, content=whole, request=response.request)
 
 
 def is_healthy(root: str, timeout: float) -> bool:
@@ -193,6 +195,47 @@ def is_healthy(root: str, timeout: float) -> bool:
         return send_request("GET", f"{root}/health", seconds=timeout).status_code == 200
     except ServerError:
         return False
+
+
+class NoListError(ServerError):
+    """An endpoint has no list of models that can be read. why: what it answered instead."""
+
+    def __init__(self, said: str, why: str) -> None:
+        super().__init__(said)
+        self.why = why
+
+
+_NO_MODEL = "tomserve-no-such-model"  # no server has a model of that name; one that answers for it takes any name
+
+
+def _listed_models(data: Any) -> list[dict[str, Any]]:
+    """The entries of a list of models, each with its `id`: as OpenAI's, bare, or as Ollama's. Raises what indexing
+    raises."""
+    if isinstance(data, dict):
+        data = data["data"] if isinstance(data.get("data"), list) else data["models"]
+    entries = [one if isinstance(one, dict) else {"id": one} for one in list(data)]
+    return [one if "id" in one else {**one, "id": one.get("name") or one["model"]} for one in entries]
+
+
+def find_spelling(name: str, listed: Collection[str]) -> str | None:
+    """The listed model that a name means: the very one, else the only one that differs in capitals, in ``models/``
+    before it, or in who made it; None where there is none, or several.
+
+    >>> find_spelling("qwen3-8b", ["Qwen/Qwen3-8B"]), find_spelling("a", ["x/a", "y/a"])
+    ('Qwen/Qwen3-8B', None)
+    """
+    if name in listed:
+        return name
+    plain = name.casefold().removeprefix("models/")
+    known = {one: one.casefold().removeprefix("models/") for one in listed}
+    for found in (
+        [one for one, other in known.items() if other == plain],
+        [one for one, other in known.items() if "/" not in plain and other.rpartition("/")[2] == plain],
+        [one for one, other in known.items() if "/" not in other and plain.rpartition("/")[2] == other],
+    ):
+        if len(found) == 1:
+            return found[0]
+    return None
 
 
 class Probe:
@@ -205,16 +248,26 @@ class Probe:
     def __init__(
         self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: WaitPolicy | None = None
     ) -> None:
-        self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
+        self.endpoint, self.root = endpoint, root_of(endpoint)
         self._key, self._timeout, self._waiting = api_key, timeout, waiting
         self._mask = Redactor(api_key)
+        self.unlisted = ""  # why no list of models shows that the chosen one is served, after `choose`
 
     def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
-        ask = partial(send_request, method, url, body, key=self._key, seconds=self._timeout, about=self.endpoint)
-        return ask() if self._waiting is None else self._waiting.ask(self.endpoint, ask)
+        """The response to a request; a redirect on the same host is followed once."""
+
+        def ask(url: str) -> httpx.Response:
+            one = partial(send_request, method, url, body, key=self._key, seconds=self._timeout, about=self.endpoint)
+            return one() if self._waiting is None else self._waiting.ask(self.endpoint, one)
+
+        response = ask(url)
+        if response.status_code in MOVED or (method == "GET" and response.status_code in (301, 302)):
+            there = follow(url, response.headers.get("location"))
+            return response if there is None else ask(there)
+        return response
 
     def _chat(self, body: Mapping[str, Any]) -> httpx.Response:
-        return self._ask("POST", f"{self.endpoint}/chat/completions", body)
+        return self._ask("POST", url_of(self.endpoint, "/chat/completions"), body)
 
     def _data(self, answer: httpx.Response) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
@@ -222,29 +275,45 @@ class Probe:
             raise ValueError("it is nothing, nests too deeply, or holds the key where no text is")
         return data
 
+    def _refused(self, response: httpx.Response) -> ServerError:
+        """The error for a key that is missing or that the server refuses, in the server's own words."""
+        how = "was refused" if self._key else "is missing"
+        said = f"HTTP {response.status_code}: {self._reason(response) or 'no reason given'}"
+        ways = "set TOMSERVE_API_KEY (or OPENAI_API_KEY), or send a header of another name by --header NAME=VARIABLE"
+        return ServerError(f"{self.endpoint}: the API key {how} ({said}); {ways}")
+
     def models(self) -> list[dict[str, Any]]:
         """The models that the endpoint lists, at least one. Raises ServerError, with what to do, where the key is
-        refused, the answer is no list of models, or it is empty."""
-        response = self._ask("GET", f"{self.endpoint}/models")
-        if response.status_code in (401, 403):
-            how = "was refused" if self._key else "is missing"
-            raise ServerError(f"{self.endpoint}: the API key {how}; set TOMSERVE_API_KEY (or OPENAI_API_KEY)")
+        refused, and of the kind NoListError where the answer is no list of models, or it is empty."""
+        response = self._ask("GET", url_of(self.endpoint, "/models"))
+        if response.status_code == 401:
+            raise self._refused(response)
         if (meaning := _MEANING.get(response.status_code)) is not None:
             said = f"HTTP {response.status_code} ({meaning}); try again in a while"
             raise ServerError(f"{self.endpoint}: the server answers GET /models by {said}")
         try:
-            models = [dict(model) for model in self._data(response)["data"]]
+            models = _listed_models(self._data(response))
             names = [model["id"] for model in models]
             if not all(isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_ID for name in names):
                 raise ValueError("the id of a model is no printable text of usual length")
         except (KeyError, TypeError, ValueError):
+            if response.status_code == 403:
+                raise NoListError(str(self._refused(response)), f"HTTP 403: {self._reason(response)}") from None
             kind = self._mask(response.headers.get("content-type", "no content type"))
-            raise ServerError(
-                f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave HTTP {response.status_code}, "
-                f"{clean_text(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
+            said = f"HTTP {response.status_code}, {clean_text(kind.split(';')[0], 80)}"
+            if 300 <= response.status_code < 400:
+                said += f": {self._reason(response)}"
+            raise NoListError(
+                f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave {said}); a base URL usually "
+                "ends in /v1; where a server has no list of models, give the model by --model",
+                said,
             ) from None
         if not names:
-            raise ServerError(f"{self.endpoint}: the server lists no model; start one that serves a model")
+            raise NoListError(
+                f"{self.endpoint}: the server lists no model; start one that serves a model, or give the name of a "
+                "model by --model",
+                "an empty list",
+            )
         if any(MASKED in name for name in names):
             raise ServerError(
                 f"{self.endpoint}: the server lists a model whose name holds the API key; such a name would stand in "
@@ -254,13 +323,25 @@ class Probe:
 
     def choose(self, wanted: Sequence[str | None]) -> dict[str, Any]:
         """The entry of the first wanted model that is served; without wanted names, the only model that is served.
-        Raises ServerError where none of them is served, or where none is given and several models are."""
-        models = {model["id"]: model for model in self.models()}
+
+        Where the endpoint has no list of models, or one that leaves the wanted model out although chat requests reach
+        it, an entry with the name alone. Raises ServerError where none of them is served, or where none is given and
+        several models are."""
         names = [name for name in wanted if name]
+        try:
+            models = {model["id"]: model for model in self.models()}
+        except NoListError as error:
+            if not names:
+                raise
+            self.unlisted = f"its list of models could not be read (GET /models gave {error.why})"
+            return {"id": names[0]}
         for name in names:
-            if name in models:
-                return models[name]
+            if (known := find_spelling(name, models)) is not None:
+                return models[known]
         if names:
+            if any("*" in name for name in models) or self._answers_as(names[0], models):
+                self.unlisted = "its list of models leaves the model out"
+                return {"id": names[0]}
             wrong, _, _ = one_of("model", names[0], list(models)[:1000]).partition("Known: ")
             raise ServerError(f"{self.endpoint}: {wrong}Served there: {format_models(sorted(models))}")
         if len(models) > 1:
@@ -269,9 +350,28 @@ class Probe:
             )
         return next(iter(models.values()))
 
+    def _answers_as(self, name: str, listed: Collection[str]) -> bool:
+        """Whether chat requests reach a model that is not listed: they are answered for that name, by none of those
+        that are listed, and not for any name whatever."""
+        body = {"messages": _BEGUN[:1], "max_tokens": 1}
+        with contextlib.suppress(ServerError):
+            if (response := self._chat({**body, "model": name})).status_code == 200:
+                told = _parse(response)
+                by = told.get("model") if isinstance(told, dict) else None
+                return by not in listed and self._chat({**body, "model": _NO_MODEL}).status_code != 200
+        return False
+
+    def served(self, model: str) -> str:
+        """The models that the endpoint lists, as the end of a sentence on one that it refuses; "" where it has no list,
+        or where that holds the model."""
+        with contextlib.suppress(ServerError):
+            if model not in (names := [one["id"] for one in self.models()]):
+                return f"; served there: {format_models(sorted(names))}"
+        return ""
+
     def version(self) -> str | None:
         try:
-            response = self._ask("GET", f"{self.root}/version")
+            response = self._ask("GET", url_of(self.root, "/version"))
             told = self._data(response)["version"] if response.status_code == 200 else None
         except (ServerError, ValueError, KeyError, TypeError):
             return None
@@ -286,7 +386,7 @@ class Probe:
             return
         reason = self._reason(response)
         if response.status_code in (401, 403):
-            raise ServerError(f"{self.endpoint}: the API key was refused; set TOMSERVE_API_KEY (or OPENAI_API_KEY)")
+            raise self._refused(response)
         if "chat template" in reason.lower():
             raise ServerError(
                 f"{self.endpoint}: model {model!r} has no chat template; serve it with --chat-template FILE, or set "
@@ -297,7 +397,11 @@ class Probe:
                 f"{self.endpoint}: model {model!r} thinks, and its server cannot end that at a budget; serve it by "
                 "`tomserve serve`, add --reasoning-parser to its vLLM, or give --thinking off"
             )
-        raise ServerError(f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}")
+        hint = "; a base URL usually ends in /v1" if response.status_code in (404, 405) else ""
+        raise ServerError(
+            f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}"
+            f"{self.served(model) or hint}"
+        )
 
     def check_fields(self, model: str, strategy: str, fields: Mapping[str, Any]) -> None:
         """Send a chat request for one token with the fields that a strategy adds. Raises ServerError where the server
@@ -318,13 +422,15 @@ class Probe:
             )
 
     def _reason(self, response: httpx.Response) -> str:
+        if 300 <= response.status_code < 400:
+            return self._mask(explain_redirect(str(response.request.url), response.headers.get("location")))
         data = _parse(response)
         reason = response.text if data is None else error_text(data)
         return clean_text(" ".join(self._mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
         try:
-            response = self._ask("POST", f"{self.root}/tokenize", body)
+            response = self._ask("POST", url_of(self.root, "/tokenize"), body)
             count = _parse(response)["count"] if response.status_code == 200 else None
         except (ServerError, KeyError, TypeError):
             return None

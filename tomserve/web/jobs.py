@@ -23,13 +23,14 @@ from typing import Any
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.text import sanitize, say
+from tomserve.engine.addresses import normalize_url, redact_url
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, NoSuchRunError, ServerError
 from tomserve.runs.progress import lock_holder
 from tomserve.runs.runfolder import JOURNAL
 from tomserve.serving import keys, registry
-from tomserve.serving.endpoint import REFERENCE, normalize_url, redact_url
+from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.probe import send_request
 from tomserve.web import queue, run_index
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State, safe_path

@@ -26,6 +26,7 @@ from pydantic import BaseModel, Field
 
 from tomserve.content import files
 from tomserve.content.text import sanitize
+from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, TomserveError
@@ -37,7 +38,6 @@ from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.scores import scores_of
 from tomserve.runs.verification import find_same_strategy
-from tomserve.serving.endpoint import normalize_url
 from tomserve.web import items
 from tomserve.web.accounts import Person
 from tomserve.web.answers import requests_of

@@ -20,13 +20,14 @@ from typing import Any, Literal
 from tomserve import benchmarks, content, variants
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
+from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import noise_check, planning
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
-from tomserve.serving.endpoint import REFERENCE, normalize_url
+from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.keys import all_keys
 from tomserve.web import background, run_index
 from tomserve.web.accounts import Person

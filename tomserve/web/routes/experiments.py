@@ -24,11 +24,11 @@ from tomserve import benchmarks, content, variants
 from tomserve.content import files, validation
 from tomserve.content.validation import explain
 from tomserve.engine import transports
+from tomserve.engine.addresses import normalize_url
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
-from tomserve.serving.endpoint import normalize_url
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
 from tomserve.web import queue, run_status
