@@ -77,6 +77,63 @@ def test_what_is_unclear_is_invalid(text: str, reason: str) -> None:
     assert (reading.answer, reading.reason) == (None, reason)
 
 
+PLACES, LOOK = ("drawer", "jar"), "Where will Gus look for the key?"
+
+
+@pytest.mark.parametrize(
+    ("text", "parse"),
+    [
+        ('{"answer": ["drawer"]}', "json+within"),
+        ('{"answer": {"label": "The Drawer"}}', "json+within"),
+        ('{"answer": "In the drawer."}', "json+within"),
+        ('{"answer": ["it\u2019s in a drawer"]}', "json+within"),
+        ('{"type": "object", "properties": {"answer": "drawer"}}', "json"),
+        ("{\u201canswer\u201d: \u201cdrawer\u201d}", "json5"),
+        ('{"reasoning": "hm", "final_answer": "drawer"}', "json"),
+        ('So:\n```json\n{"Final Answer": "drawer"}\n```', "fenced"),
+        ("Although the key is in the jar, Gus will look in the drawer.", "settled"),
+        ("Max moved it. While it is in the jar now, he will search the drawer.", "settled"),
+    ],
+)
+def test_a_label_is_read_where_nobody_can_mean_anything_else(text: str, parse: str) -> None:
+    reading = read_reply(text, PLACES, None, LOOK)
+    assert (reading.answer, reading.parse, reading.reason) == ("drawer", parse, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"answer": ["drawer", "jar"]}',
+        '{"answer": []}',
+        '{"answer": {"not": "drawer"}}',
+        '{"answer": {"label": "drawer", "other": "jar"}}',
+        '{"answer": {"label": "drawer", "label": "jar"}}',
+        '{"answer": "not in the drawer"}',
+        '{"answer": "drawer or jar"}',
+        '{"answer": "In the drawer or the jar."}',
+        '{"answer": "under the drawer"}',
+        '{"type": "object", "properties": {"answer": {"type": "string", "enum": ["drawer"]}}}',
+        "{\u201canswer\u201d: \u201cdrawer or jar\u201d}",
+        "{\u201canswer\u201d: \u201cdrawer\u201d} or {\u201canswer\u201d: \u201cjar\u201d}",
+        '{"final_answer": "drawer", "first_answer": "jar"}',
+        '{"final_answer": "drawer", "final_answer": "jar"}',
+        '{"wrong_answer": "drawer"}',
+        "Although Gus thinks the key is in the drawer, it is in the jar.",
+        "Although the key is in the jar, Gus will not look in the drawer.",
+        "Although the key is in the jar, Max will look in the drawer.",
+        "Although the key is in the jar, Gus might look in the drawer.",
+        "Although the key is gone, Gus will look in the drawer or the jar.",
+    ],
+)
+def test_a_label_within_is_unread_where_another_may_be_meant(text: str) -> None:
+    assert read_reply(text, PLACES, None, LOOK).answer is None
+
+
+def test_a_place_that_another_choice_names_with_its_preposition_is_unread() -> None:
+    assert read_reply('{"answer": "on the box"}', ("box", "under the box")).answer is None
+    assert read_reply('{"answer": "Under the box."}', ("box", "under the box")).answer == "under the box"
+
+
 OFFERED = LetteredChoices(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
 
 

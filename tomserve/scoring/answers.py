@@ -21,8 +21,9 @@ the words count (``+against-letter``).
 
 Thoughts are left out (``+think``, see tomserve.scoring.thoughts). The answer is compared with the labels exactly,
 then without regard to spelling (``+spelling``: case, white space, quotes, full stop), then without its article
-(``+article``). Nothing is guessed: a reply is invalid where it holds several answers that do not agree, gives the key
-"answer" twice, or states another label in the prose around its JSON object.
+(``+article``); in an object also in a list or object of one, or after "in the" (``+within``). Nothing is guessed: a
+reply is invalid where it holds several answers that do not agree, gives the key "answer" twice, or states another label
+in the prose around its JSON object.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tomserve.scoring.labels import (
     find_mentions,
     longest_label,
     match_label,
+    match_within,
 )
 from tomserve.scoring.prose import find_statements, plain_lines, read_prose
 from tomserve.scoring.thoughts import CUT, split_thoughts
@@ -55,7 +57,11 @@ HERE = "\x00"
 """The character that marks, in the text around an object, where the object stood."""
 
 _FENCE = re.compile(r"```[a-zA-Z0-9]{0,20}[ \t]{0,20}\n(.*?)```", re.S)
-_KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
+_KEY = re.compile(r"""answer["']?\s{0,20}:""", re.I)
+_FINAL = re.compile(r"(?:(?:my|the|your|model)[ _-]?)?(?:final|correct|best|chosen|predicted)?[ _-]?answer", re.I)
+"""A key that can stand for "answer" where no other key speaks of one."""
+_OF_SCHEMAS = frozenset(("type", "title", "properties", "required", "additionalProperties"))
+_STRAIGHT = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f", '"'))
 _BRACE_OR_QUOTE = re.compile(r'[{}"]')
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+(?:"|\n|\Z)?', re.S)
 """A string, or what its opening mark hides where nothing closes it."""
@@ -85,6 +91,9 @@ class FoundObject(NamedTuple):
         if name in self.data:
             return name
         fits = [key for key in self.data if key.strip().casefold() == name]
+        if not fits and name == "answer":
+            named = [key for key in self.data if "answer" in key.casefold()]
+            fits = [key for key in named if len(named) == 1 and _FINAL.fullmatch(key.strip())]
         return fits[0] if len(fits) == 1 else None
 
 
@@ -119,6 +128,9 @@ def find_object(text: str) -> FoundObject | str:
                 held.append((checked, span))
                 taken[span[0] : span[1]] = b"\x01" * (span[1] - span[0])
     tail = _complete_object(text[opened:]) if opened is not None else NONE
+    if not held and tail == NONE and (straight := text.translate(_STRAIGHT)) != text:
+        found = find_object(straight)
+        return found._replace(rung="json5") if isinstance(found, FoundObject) and found.has("answer") else NONE
     if not held:
         return tail
     if isinstance(tail, FoundObject) and tail.get("answer") != held[0][0].get("answer"):
@@ -134,7 +146,15 @@ def _strict(text: str) -> dict[str, Any] | None:
             data = orjson.loads(text.strip())
         except orjson.JSONDecodeError:
             return None
-    return data if isinstance(data, dict) else None
+    return _filled(data) if isinstance(data, dict) else None
+
+
+def _filled(data: dict[str, Any]) -> dict[str, Any]:
+    """An object; of a JSON schema in which a model has written its answer in the place of the answer's type, that."""
+    inner = data.get("properties")
+    if isinstance(inner, dict) and isinstance(inner.get("answer"), str) and data.keys() <= _OF_SCHEMAS:
+        return inner
+    return data
 
 
 def _json5(text: str) -> dict[str, Any] | None:
@@ -142,7 +162,7 @@ def _json5(text: str) -> dict[str, Any] | None:
         data = pyjson5.decode(text)
     except (pyjson5.Json5Exception, ValueError, OverflowError, RecursionError):
         return None
-    return data if isinstance(data, dict) else None
+    return _filled(data) if isinstance(data, dict) else None
 
 
 def _merge_objects(text: str, held: list[tuple[FoundObject, tuple[int, int]]]) -> FoundObject | str:
@@ -166,14 +186,15 @@ def _unique(body: str, found: FoundObject) -> FoundObject | str:
     keys: list[str] = []
 
     def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys[:] = [key.strip().casefold() for key, _ in pairs]  # the outermost object is noted last
+        names = [key.strip().casefold() for key, _ in pairs]
+        keys[:] = [name for name in names if name.endswith("answer")]  # the outermost object is noted last
         return dict(pairs)
 
     try:
         json.loads(body, object_pairs_hook=note)
     except (ValueError, RecursionError):
         return "the answer is given more than once"  # JSON5, whose keys cannot be listed in this way
-    return "the answer is given more than once" if keys.count("answer") > 1 else found
+    return "the answer is given more than once" if len(keys) > len(set(keys)) else found
 
 
 def _find_braces(text: str) -> tuple[list[tuple[int, int]], int | None]:
@@ -282,6 +303,8 @@ def read_reply(
         return _without_object(text, choices, suffix, reply, question, whole)
     value = reply.get("answer")
     answer, step = match_label(value, choices)
+    if answer is None and not _is_doubled(value, text):
+        answer, step = match_within(value, choices)
     parse = f"{reply.rung}{suffix}{'+' + step if step else ''}"
     chain, stated, chain_reason = _chain(reply, choices, sentences)
     reason = None
@@ -295,6 +318,11 @@ def read_reply(
         elif _DENIED.search(reply.around):
             answer, reason = None, f"the text around the JSON takes {answer!r} back"
     return Reading(parse, answer, reason, chain, chain_reason, stated)
+
+
+def _is_doubled(value: Any, text: str) -> bool:
+    """Whether an object may hold a key twice, of which a parser keeps the last."""
+    return isinstance(value, dict) and any(text.count(f'"{key}"') > 1 for key in value)
 
 
 def _without_object(

@@ -89,6 +89,35 @@ def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     return _by_letter(text, choices) if isinstance(choices, LetteredChoices) else (None, "")
 
 
+WITHIN = "within"
+"""The step that found a label in a list or object of one, or after the preposition of a place."""
+
+_CALLED = frozenset(("label", "answer", "value", "choice", "option", "text", "name", "location", "place", "content"))
+_PLACED = re.compile(r"(?:(?:it is|it['\u2019]s|is) )?(?:in|inside|into|on|at) (?=\S)")
+_PLACES = re.compile(r"(?:in|inside|into|on|at|under|behind|near|beside|above|below|to|from|by|not) (?=\S)")
+
+
+def match_within(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
+    """The label in a value that is a list of one label, an object of one, or a label after "in the" or the like, as
+    `match_label` returns it: only what can mean nothing else."""
+    inner = value
+    for _ in range(2):
+        if isinstance(inner, list) and len(inner) == 1:
+            (inner,) = inner
+        elif isinstance(inner, dict) and len(inner) == 1 and next(iter(inner)).strip().casefold() in _CALLED:
+            (inner,) = inner.values()
+    if not isinstance(inner, str) or len(inner) > longest_label(choices):
+        return None, ""
+    if inner is not value and (label := match_label(inner, choices)[0]) is not None:
+        return label, WITHIN
+    text = _normalize_spelling(unicodedata.normalize("NFC", inner))
+    if (placed := _PLACED.match(text)) is None:
+        return None, ""
+    wanted = _bare(text[placed.end() :])
+    fits = [choice for choice in choices if _bare(_PLACES.sub("", _bare(choice), count=1)) == wanted]
+    return (fits[0], WITHIN) if len(fits) == 1 and _bare(fits[0]) == wanted else (None, "")
+
+
 def _by_letter(text: str, choices: LetteredChoices) -> tuple[str | None, str]:
     """The label that a text names in words or by its letter, as `match_label` returns it."""
     if (label := _in_words(text, choices)) is not None:

@@ -537,6 +537,8 @@ _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s
 _THEN = re.compile(
     r",? (?:then|it is|(?:is|are) (?:what|where)\b.{0,60}\b(?:think|believ|expect|look|will|would)\w*)\b", re.I
 )
+_CONCEDED = re.compile(r"(?i)\W*(?:although|though|even though|while|whereas) [^,;:]{3,200}, ")
+"""What a sentence concedes before it comes to its point, which has to name whom the question asks about."""
 _OPEN_END = re.compile(r"(?::|\b(?:in|is|the|think|thinks|at))$")
 
 
@@ -622,6 +624,9 @@ class Assertions:
     def _answers(self, place: int) -> str | None:
         """The choice that a sentence gives as an answer to the question; None where it answers something else."""
         sentence = self.sentences[place]
+        conceded = _CONCEDED.match(sentence)
+        if conceded is not None:
+            sentence = sentence[conceded.end() :]
         named = find_mentions(sentence, self.choices)
         if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.has_doubt(sentence):
             return None
@@ -633,7 +638,7 @@ class Assertions:
         alone = _plain(lead) and (
             not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
         )
-        decides = alone or _decides(sentence)
+        decides = conceded is None and (alone or _decides(sentence))
         return label if self.question.about(lead, decides) else None
 
     def _turns(self, start: int, end: int) -> bool:
@@ -648,9 +653,15 @@ class Assertions:
         return True
 
     def find_assertion(self, sentence: str) -> str | None:
-        """The one choice that a sentence asserts, None where it asserts none or several."""
+        """The one choice that a sentence asserts, None where it asserts none or several, or only concedes one."""
         kept = self._list_assertions(sentence)
-        return next(iter(kept)) if len(kept) == 1 else None
+        if len(kept) != 1:
+            return None
+        label, conceded = next(iter(kept)), _CONCEDED.match(sentence)
+        only = conceded is not None and label not in {
+            one.choice for one in find_mentions(sentence[conceded.end() :], self.choices)
+        }
+        return None if only else label
 
     def _list_assertions(self, sentence: str, seen: bool = False) -> set[str | None]:
         """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what. seen:
