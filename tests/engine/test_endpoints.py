@@ -21,12 +21,7 @@ from tomserve.runs.planning import EvalOptions
 
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
 PENDING: dict[str, str] = {
-    "moved for ever (308)": "C",
-    "moved for now (307)": "C",
-    "moved to another host": "C",
     "a page with status 200": "C, D",
-    "everything in the thoughts, cut off": "D",
-    "everything in the thoughts, whole": "D",
     "no text at all": "B, D",
     "labels within": "D",
     "max_tokens refused": "adaptations",
@@ -49,16 +44,7 @@ PENDING: dict[str, str] = {
     "a model that stays away (404)": "B",
     "passing refusals": "B",
     "a gateway's time is over": "B, D",
-    "no list of models": "C",
-    "no list of models and no name": "C",
-    "a list of models as a page": "C",
-    "a bare list of models": "C",
-    "an empty list of models": "C",
-    "a wildcard for models": "C",
-    "another spelling of the model": "C",
-    "a key that is missing": "C",
     "a key in another header": "C",
-    "queries in the address": "C",
     "further fields wanted": "C",
     "an effort of reasoning": "C",
     "llama.cpp": "adaptations",
@@ -72,7 +58,6 @@ PENDING: dict[str, str] = {
     "Mistral": "adaptations",
     "Gemini": "adaptations, C",
     "Anthropic": "C",
-    "Together": "C",
     "Fireworks": "C",
     "DeepSeek": "adaptations",
 }
