@@ -129,6 +129,9 @@ def test_thinking_is_found_apart_from_the_reply_or_in_it() -> None:
     marked = thinking_of('[She read acorns.] {"answer": "acorns"}', None, marks=("[", "]"))
     assert isinstance(marked, WrittenChain)
     assert write_beginning(marked, marked.text) == '[\nShe read acorns.\n]\n\n{"answer":'
+    theirs = thinking_of('[THINK]She read acorns.[/THINK]{"answer": "acorns"}', None)
+    assert isinstance(theirs, WrittenChain)
+    assert write_beginning(theirs, "She read tea.") == '[THINK]\nShe read tea.\n[/THINK]\n\n{"answer":'
     assert thinking_of("<think>She read", None) == chains.CUT
     assert thinking_of('{"answer": "acorns"}', None) == chains.NO_THINKING
     assert thinking_of('<think>\n\n</think>\n\n{"answer": "acorns"}', None) == chains.NO_PROSE
@@ -157,7 +160,22 @@ def test_what_is_shown_is_the_beginning_of_the_reply(
 
 
 pieces = st.sampled_from(
-    ['{"beliefs": ', LIST, '["acorns"]', ', "answer": ', '"acorns"', "}", "<think>", "</think>", "\n", "{", "[", '"']
+    [
+        '{"beliefs": ',
+        LIST,
+        '["acorns"]',
+        ', "answer": ',
+        '"acorns"',
+        "}",
+        "<think>",
+        "</think>",
+        "[THINK]",
+        "[/THINK]",
+        "\n",
+        "{",
+        "[",
+        '"',
+    ]
 )
 
 

@@ -115,6 +115,7 @@ def analyze(
     """
     from tomserve.cli import output, score
     from tomserve.reporting import tables
+    from tomserve.studies.missing_data import agreement_lines
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
@@ -129,6 +130,8 @@ def analyze(
             say(f"written: {path}")
     elif form == "table":
         tables.show_analysis(analysis, console())
+        for said in agreement_lines(lacking):
+            say(said)
     else:
         print(tables.render_all(found, form, layouts, notes), end="")
     return output.tell_unread(lacking)

@@ -510,6 +510,8 @@ def _show_run(made: ImportedRun) -> None:
         if made.passed_over:
             say(f"  left out as factors, as each has more than {LEVELS} values: {_passed_over(made)}")
     say(f"  reading that counts: {_reading(made)}")
+    if told := made.agreement.line("the tool's grade"):
+        say(f"  {told}")
     if made.others:
         say(f"  left out: {_more(made.others)} of another reply to the same question")
     for text in _warnings(made):

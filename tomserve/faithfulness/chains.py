@@ -297,6 +297,10 @@ def thinking_of(text: str, reasoning: str | None, marks: tuple[str, str] = THINK
         if found.cut or found.thought is None:
             return CUT if found.cut else NO_THINKING
         thought = found.thought
+        start = text.index(thought)
+        own = text[:start].strip()
+        if marks == THINK and own and not own.endswith(opening):  # the marks of this model are others
+            opening, closing = own, text[start + len(thought) : found.start].strip()
     return _prose(THINKING, thought.strip(), f"{opening}\n", f"\n{closing}\n\n{_FIRST}")
 
 

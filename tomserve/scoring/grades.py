@@ -227,6 +227,12 @@ class Agreement:
         if graded != right and not self.first:
             self.first = describe_difference(item, answer, graded=graded)
 
+    def line(self, grade: str) -> str:
+        """In how many replies both agree; empty where nothing was compared. grade: as in `sentence`."""
+        alike = self.compared - self.ours - self.theirs
+        replies = count_noun(self.compared, "reply", "replies")
+        return f"tomserve's reading and {grade} agree in {alike:,} of {replies}" if self.compared else ""
+
     def sentence(self, grade: str, before: str = "") -> str:
         """What a user must know where they differ in more than a few replies; empty elsewhere. grade: what the tool's
         grade is called, in words. before: what the sentence begins with."""
@@ -250,12 +256,13 @@ def describe_difference(item: str, answer: str | None, *, graded: bool) -> str:
 
 
 def compare_table(scores: pl.DataFrame) -> Agreement:
-    """The comparison of a score table, which may come from anybody; of replies whose grade counts both are the same."""
+    """The comparison of a score table, which may come from anybody, in the replies whose grade does not count."""
     kinds = {"item": pl.String, "status": pl.String, "answer": pl.String, "correct": pl.Boolean}
     kinds[GRADE] = pl.Boolean
     if any(scores.schema.get(name) != kind for name, kind in kinds.items()):
         return Agreement()
-    rows = scores.filter(pl.col(GRADE).is_not_null() & pl.col("status").is_in([*ANSWERS, INVALID]))
+    ours = pl.col("parse").ne_missing(PARSE_GRADE) if scores.schema.get("parse") == pl.String else True
+    rows = scores.filter(pl.col(GRADE).is_not_null() & pl.col("status").is_in([*ANSWERS, INVALID]) & ours)
     table = rows.select("item", "answer", right=pl.col("correct").fill_null(False), graded=GRADE)
     differing = table.filter(pl.col("right") != pl.col("graded"))
     found = Agreement(table.height, int(differing["right"].sum()), int(differing["graded"].sum()))

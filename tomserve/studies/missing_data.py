@@ -73,6 +73,7 @@ def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 # after a failed request.
 UNREAD_SHARE = 0.1
 (SHELL_SAFE,) = PARTIAL  # The column that says how many questions there were, where another tool answered some of them
+THEIR_GRADE = "the grade of the tool that asked"
 LONGEST_REASON = 160  # How many characters of the reason why a reply could not be read are told at most
 
 
@@ -138,7 +139,7 @@ class Gaps:
     def sentences(self) -> list[str]:
         """What a reader must know, in a few sentences with counts, shares and the way out; none where nothing is
         lacking."""
-        differing = self.agreement.sentence("the grade of the tool that asked", before=": ")
+        differing = self.agreement.sentence(THEIR_GRADE, before=": ")
         parts = (
             self._answerless_clause(),
             *self.doubts,
@@ -370,6 +371,11 @@ def _lines(path: Path) -> tuple[int, int]:
             every += bool(line.strip())
             variants += is_variant(line)
     return every, every - variants
+
+
+def agreement_lines(gaps: Sequence[Gaps]) -> list[str]:
+    """In how many replies our reading and the grade of the tool that asked agree, for each source with such grades."""
+    return [f"{gap.source}: {said}" for gap in gaps if (said := gap.agreement.line(THEIR_GRADE))]
 
 
 def unread_lines(gaps: Sequence[Gaps]) -> list[str]:
