@@ -23,7 +23,6 @@ KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS,
 PENDING: dict[str, str] = {
     "a page with status 200": "C, D",
     "no text at all": "B, D",
-    "labels within": "D",
     "max_tokens refused": "adaptations",
     "temperature refused": "adaptations",
     "seed refused": "adaptations",
