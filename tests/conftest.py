@@ -86,7 +86,8 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     state.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
+    for name in ("TOMSERVE_CONTENT", "TOMSERVE_HEADERS"):  # so that what --content and --header set is undone
+        monkeypatch.setenv(name, "")
 
 
 def pytest_configure() -> None:

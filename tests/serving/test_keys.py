@@ -4,12 +4,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
-from tests.conftest import Endpoint
+from tests.conftest import Endpoint, make_item
+from tests.helpers.hostile import Hostile, completion, response
 from tomserve.cli import doctor
 from tomserve.engine.addresses import normalize_url, redact_url
+from tomserve.engine.transports import TRANSPORTS
 from tomserve.errors import ConfigError
+from tomserve.items import write_items
 from tomserve.serving import keys
 from tomserve.serving.endpoint import find_plain_http
 
@@ -68,6 +72,66 @@ def test_all_keys_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch, 
     assert set(keys.all_keys()) == {KEY, "sk-openai", "sk-vllm"}
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-own")
     assert set(keys.all_keys()) == {"sk-own", "sk-openai", "sk-vllm"}
+
+
+def test_headers_of_the_user_are_sent_with_every_request_and_shown_nowhere(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another")
+    monkeypatch.setenv("AZURE_KEY", KEY)
+    monkeypatch.setenv("OTHER", "Basic dXNlcjpwYXNz")
+    said = orjson.dumps({"data": [{"id": "tiny"}], **orjson.loads(completion(f"tea, {KEY}, dXNlcjpwYXNz"))})
+    write_items(tmp_path / "items.jsonl", [make_item()])
+    for name in TRANSPORTS:
+        with Hostile(lambda: [response(said)]) as server:
+            done = cli(
+                *("eval", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", server.url),
+                *(
+                    "--header",
+                    "api-key=AZURE_KEY",
+                    "--header",
+                    "Authorization=OTHER",
+                    "--run",
+                    name,
+                    "--transport",
+                    name,
+                ),
+            )
+        assert len(server.heard) > 3, done.err
+        for head in server.heard:
+            assert {f"api-key: {KEY}".encode(), b"authorization: Basic dXNlcjpwYXNz"} <= {
+                line.lower().split(b":")[0] + b":" + line.partition(b":")[2] for line in head.split(b"\r\n")
+            }
+            assert b"another" not in head
+        written = b"".join(file.read_bytes() for file in (tmp_path / "runs" / name).rglob("*") if file.is_file())
+        for secret in (KEY, "dXNlcjpwYXNz"):
+            assert secret not in done.err + done.out
+            assert secret.encode() not in written
+    refused = cli("eval", "--base-url", server.url, "--header", f"api-key={KEY}")
+    assert (refused.code, KEY in refused.err, "NAME=VARIABLE" in refused.err) == (2, False, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("api-key=NOT_SET", "--header api-key: the environment variable that it names is not set"),
+        ("api-key", "expected NAME=VARIABLE"),
+        ("sk-0123456789abcdef=", r"--header NAME=\.\.\.: expected NAME=VARIABLE"),
+        ("Host=HOME", "tomserve sets this header itself"),
+        ("a=LINES", "no HTTP header can carry"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_refused(given: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES", "one\ntwo")
+    with pytest.raises(ConfigError, match=said):
+        keys.use_headers([given])
+
+
+@pytest.mark.parametrize("pasted", [f"Bearer {KEY}", f'export OPENAI_API_KEY="{KEY}"', f"Authorization: Bearer {KEY}"])
+def test_a_pasted_key_is_understood(pasted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", pasted)
+    assert keys.api_key() == KEY
+    assert KEY in keys.all_keys()
 
 
 SECRETIVE = (

@@ -70,9 +70,9 @@ def test_a_model_that_a_list_leaves_out_is_asked_for_where_requests_reach_it() -
 
 
 def test_a_refusal_holds_the_words_of_the_server_and_the_names_that_it_serves() -> None:
-    with listing(b"missing credentials for proxy authorization", 401) as server:
-        with pytest.raises(ServerError, match=r"is missing \(HTTP 401: missing credentials for proxy.*--header"):
-            Probe(server.url).models()
+    said = r"is missing \(HTTP 401: missing credentials for proxy.*--header"
+    with listing(b"missing credentials for proxy", 401) as server, pytest.raises(ServerError, match=said):
+        Probe(server.url).models()
     with listing({"data": [{"id": "x"}]}, serves="") as server:
         probe = Probe(server.url)
         probe.check_chat("x")

@@ -362,6 +362,10 @@ def test_the_process_gets_the_key_that_the_experiment_names_or_that_is_bound_to_
     assert keys_of(base_url=("https://api.example.org", URL)) == set()
     assert keys_of(base_url=("https://api.example.org.evil.net",)) == set()
     assert keys_of(Settings()) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY"}, "servers of this machine"
+    os.environ["TOMSERVE_HEADERS"] = "api-key=BOUND_KEY"
+    for url, sent in (("https://api.example.org", True), (URL, False)):
+        made = web_queue.experiment_environment(Experiment(base_url=(url,)), KEYS)
+        assert ("TOMSERVE_HEADERS" in made) == sent, "a header goes where the key in it may go"
     assert keys_of(Settings(), start=True) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"}
 
 

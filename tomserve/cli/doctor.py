@@ -18,9 +18,8 @@ from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
 from tomserve.reporting.table_layout import print_entry
 from tomserve.runs.runfolder import newest_first
-from tomserve.serving import checkpoint, install, registry, sizing
+from tomserve.serving import checkpoint, install, keys, registry, sizing
 from tomserve.serving.endpoint import find_plain_http
-from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, format_models
 
@@ -39,7 +38,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("vLLM", _vllm),
         ("reference", lambda: f"{checkpoint.reference_folder()}, {checkpoint.reference_revision()[:19]}"),
         ("servers", _servers),
-        ("API key", lambda: "set" if api_key() else "not set (needed only by endpoints that ask for one)"),
+        ("API key", lambda: "set" if keys.any_secret() else "not set (needed only by endpoints that ask for one)"),
     ]
     checks += [(redact_url(url), lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
     broken = 0
@@ -113,8 +112,8 @@ def _vllm() -> str:
 
 
 def _endpoint(url: str) -> str:
-    endpoint, key = normalize_url(url), api_key()
-    probe = Probe(endpoint, key)
+    endpoint, key = normalize_url(url), keys.any_secret()
+    probe = Probe(endpoint, keys.api_key(), headers=keys.headers())
     models = format_models([model["id"] for model in probe.models()])
     told = f"serves {models}; engine version {probe.version() or 'not told'}"
     return "; ".join([told, *find_plain_http([endpoint], key)])

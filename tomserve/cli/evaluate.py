@@ -211,7 +211,7 @@ def make_options(
     if config is None:
         return line, None
     experiment, named = read_config(config), options_on_line()
-    if experiment.base_url and "base_url" not in named and keys.api_key() is not None:  # it may be a stranger's
+    if experiment.base_url and "base_url" not in named and keys.any_secret() is not None:  # it may be a stranger's
         said = f"the API key would be sent to {', '.join(map(redact_url, experiment.base_url))}"
         error = f"{said}, which only this file names; say so by --base-url URL"
         raise evaluate.experiment_error(config.expanduser(), "base-url", error)

@@ -50,6 +50,28 @@ ContentOption = Annotated[
 """May stand anywhere on the line: `tomserve` itself, its groups, and by `with_content` all of its commands take it."""
 
 
+def _send(context: typer.Context, header: list[str] | None) -> list[str] | None:
+    """Send these headers with every request of this process and of those that it starts."""
+    if header and not context.resilient_parsing:
+        from tomserve.serving import keys
+
+        keys.use_headers(header)
+    return header
+
+
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="NAME=VARIABLE",
+        callback=_send,
+        help="Send this header with the value of that environment variable, such as api-key=AZURE_KEY, with every "
+        "request; repeat it for several. OPENAI_API_KEY is not sent then.",
+    ),
+]
+"""What every command with --base-url takes, by `with_content`."""
+
+
 PLACEHOLDERS = {"base_url": "URL", "run": "RUN", "first": "RUN_A", "second": "RUN_B", "path": "PATH"} | {
     **dict.fromkeys(("benchmark", "strategy", "study", "model", "name", "transport", "engine", "gold"), "NAME"),
     **dict.fromkeys(
@@ -89,8 +111,8 @@ def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with the option --content besides its own, and with words for what its options take."""
 
     @functools.wraps(command)
-    def wrapped(*, content: Path | None = None, **options: Any) -> Any:
-        del content  # typer has called _use already
+    def wrapped(*, content: Path | None = None, header: list[str] | None = None, **options: Any) -> Any:
+        del content, header  # typer has called _use and _send already
         try:
             if command.__name__ in RUNS_STUDIES and _GIVEN and (programs := contents.programs()):
                 shown = ", ".join(programs[:SHOWN]) + ", ..." * (len(programs) > SHOWN)
@@ -101,8 +123,11 @@ def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
             raise Interrupted(signal.SIGINT) from None
 
     own = inspect.signature(command, eval_str=True)  # typer evaluates no texts of a signature that is given
+    more: list[inspect.Parameter] = []
+    if "base_url" in own.parameters:
+        more.append(inspect.Parameter("header", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=HeaderOption))
     content = inspect.Parameter("content", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContentOption)
-    wrapped.__signature__ = own.replace(parameters=[*map(_name_value, own.parameters.values()), content])  # type: ignore[attr-defined]
+    wrapped.__signature__ = own.replace(parameters=[*map(_name_value, own.parameters.values()), *more, content])  # type: ignore[attr-defined]
     return wrapped
 
 

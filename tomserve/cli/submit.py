@@ -22,6 +22,7 @@ from tomserve.cli.options import ContentOption, console, lasting, with_content
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
+from tomserve.serving.keys import HEADERS
 
 if TYPE_CHECKING:
     from tomserve.distributed.cluster import Cluster, Job, Task
@@ -142,6 +143,7 @@ def make_demand(
     cpus = cpus_per_part if cpus_per_part is not None else max(1.0, 4 * number)
     env = [(name, os.environ[name]) for name in HANDED if os.environ.get(name)]
     env = [(name, value if value.startswith("/") else str(Path(value).expanduser().resolve())) for name, value in env]
+    env += [(HEADERS, os.environ[HEADERS])] if os.environ.get(HEADERS) else []
     return TaskDemand(cpus, number, restarts, tuple(words), tuple(env))
 
 
@@ -154,6 +156,12 @@ def _warn(address: str, demand: TaskDemand) -> None:
         say(
             f"warning: no node of the cluster has {demand.cpus:g} cores and {demand.gpus:g} GPUs now (the largest has "
             f"{cpus:g} and {gpus:g}); the parts wait until one is added",
+            error=True,
+        )
+    if os.environ.get(HEADERS):
+        say(
+            "warning: the variables that --header names are not handed on, as Ray would show them; set them where the "
+            "nodes are started",
             error=True,
         )
     if os.environ.get("TOMSERVE_API_KEY"):
@@ -341,7 +349,7 @@ def parts_left(
         shard.shard(run=name, **dividing)
     shards = Shards.read(folder)
     options = shards.options
-    if options.base_url and not dividing["base_url"] and keys.api_key() is not None:
+    if options.base_url and not dividing["base_url"] and keys.any_secret() is not None:
         raise ConfigError(
             f"tasks would send the API key to {', '.join(map(redact_url, options.base_url))}, which {FILE} names; say "
             "so by --base-url URL"

@@ -123,7 +123,7 @@ def _addresses(options: ShardOptions, how: Connection) -> tuple[str, ...]:
             f"{FILE} says that the API key is in the variable {options.key}; put it into TOMSERVE_API_KEY, as no names "
             "of variables are taken from there"
         )
-    if not how.base_urls and keys.api_key() is not None:
+    if not how.base_urls and keys.any_secret() is not None:
         raise ConfigError(
             f"the API key would be sent to {', '.join(map(redact_url, options.base_url))}, which {FILE} names; say so "
             "by --base-url URL, or use a server of this machine by --here"

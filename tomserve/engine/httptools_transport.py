@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
@@ -32,6 +32,8 @@ from tomserve.engine.transport import (
     Timeouts,
     decompress,
     parse_retry_after,
+    secret_headers,
+    secret_values,
 )
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT, http
 
@@ -242,16 +244,16 @@ class Site:
     looked: float = 0.0
 
     @classmethod
-    def of(cls, url: SplitResult, key: str | None) -> Site:
-        """That of a URL. key: the API key to send."""
+    def of(cls, url: SplitResult, secret: Mapping[str, str]) -> Site:
+        """That of a URL. secret: the headers by which it knows who asks."""
         host = url.netloc
         lines = [f"Host: {host}", "Accept: application/json", "Accept-Encoding: identity", "User-Agent: tomserve"]
-        lines += [f"Authorization: Bearer {key}"] if key else []
+        lines += [f"{name}: {value}" for name, value in secret.items()]
         secure, proxy = url.scheme == "https", proxy_for(url.geturl())
         absolute = b"" if proxy is None or secure else f"{url.scheme}://{host}".encode()
         lines += [f"Proxy-Authorization: {proxy.login}"] if absolute and proxy is not None and proxy.login else []
         if any(mark in line for line in lines for mark in "\r\n"):
-            raise ValueError("a host or an API key holds a line break")
+            raise ValueError("a host, an API key or a header holds a line break")
         head = "".join(f"{line}\r\n" for line in lines).encode()
         return cls(url.hostname or "", _port(url), secure, head, proxy, absolute)
 
@@ -285,14 +287,20 @@ class Site:
 class HttptoolsTransport:
     """Sends requests to OpenAI-compatible endpoints; each method does what `tomserve.engine.transport.Transport` says.
 
-    api_key: sent as a bearer token in the header, and nowhere else. timeouts: in seconds (see Timeouts).
+    api_key: sent as a bearer token in the header, and nowhere else. timeouts: in seconds (see Timeouts). headers: sent
+    with every request, as secret as the key.
     """
 
-    def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
-        self._key = api_key
+    def __init__(
+        self,
+        api_key: str | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._secret = secret_headers(api_key, headers)
         self._timeouts = timeouts or Timeouts()
         self._stall = self._timeouts.stall if self._timeouts.stall < self._timeouts.total else None
-        self._deadlines = Deadlines(self._timeouts.total, api_key)
+        self._deadlines = Deadlines(self._timeouts.total, *secret_values(api_key, headers))
         self._sites: dict[tuple[str, str, int], Site] = {}
         self._posts: dict[str, tuple[Site, bytes]] = {}
 
@@ -363,7 +371,7 @@ class HttptoolsTransport:
     def _site(self, url: SplitResult) -> Site:
         where = (url.scheme, url.hostname or "", _port(url))
         if where not in self._sites:
-            self._sites[where] = Site.of(url, self._key)
+            self._sites[where] = Site.of(url, self._secret)
         return self._sites[where]
 
     async def _connect(self, site: Site) -> Connection:

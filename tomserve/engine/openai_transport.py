@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,8 @@ from tomserve.engine.transport import (
     Timeouts,
     parse_retry_after,
     read_body,
+    secret_headers,
+    secret_values,
 )
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
@@ -46,7 +49,12 @@ class _UnreadError(Exception):
 class OpenAITransport:
     """Sends requests by the openai SDK, as `Transport` says. Raises MachineError where openai is not installed."""
 
-    def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
+    def __init__(
+        self,
+        api_key: str | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         try:
             import openai
         except ImportError:
@@ -56,7 +64,9 @@ class OpenAITransport:
         bases = (kind.__module__.partition(".")[0] for kind in openai.DefaultAsyncHttpxClient.__mro__)
         self._http: Any = importlib.import_module(next(name for name in bases if name.startswith("httpx")))
         self._timeouts = timeouts or Timeouts()
-        self._deadlines = Deadlines(self._timeouts.total, api_key)
+        # The SDK sends no request without a key.
+        self._secret = secret_headers(api_key or (None if headers else "none"), headers)
+        self._deadlines = Deadlines(self._timeouts.total, *secret_values(api_key, headers))
         self._key = api_key
         self._clients: dict[str, Any] = {}
 
@@ -129,14 +139,14 @@ class OpenAITransport:
         The SDK would read a refusal to its end, decompress whatever comes, and fail where JSON nests too deeply. So it
         is given an empty object, and the body is kept beside it.
         """
-        http, key = self._http, self._key or "none"
+        http, secret = self._http, self._secret
 
         class Bounded(http.AsyncBaseTransport):  # type: ignore[misc,name-defined]
             async def handle_async_request(self, request: Any) -> Any:
                 for name in {name.lower() for name in request.headers} - _SENT:
                     if not name.startswith("x-stainless-"):
                         del request.headers[name]
-                request.headers["Authorization"] = f"Bearer {key}"
+                request.headers.update(secret)
                 response = await way.handle_async_request(request)
                 there = follow(str(request.url), response.headers.get("Location"))
                 if response.status_code in MOVED and there is not None:

@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 import zlib
-from collections.abc import AsyncIterable, Coroutine
+from collections.abc import AsyncIterable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
@@ -106,6 +106,20 @@ class Reply:
         return self.status in FINAL
 
 
+def secret_headers(key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers by which an endpoint knows who asks: the key as a bearer token, unless another is given, and those of
+    the user. None of them may be shown."""
+    own = {"Authorization": f"Bearer {key}"} if key else {}
+    given = dict(headers or {})
+    return given if any(name.lower() == "authorization" for name in given) else {**own, **given}
+
+
+def secret_values(key: str | None, headers: Mapping[str, str] | None) -> tuple[str, ...]:
+    """What may be shown nowhere: the key, and each header of the user, also without what stands before it as Bearer."""
+    given = [value for whole in (headers or {}).values() for value in (whole, whole.rpartition(" ")[2])]
+    return tuple(dict.fromkeys([*([key] if key else []), *given]))
+
+
 class Transport(Protocol):
     """What the runner needs of a client."""
 
@@ -162,10 +176,10 @@ EVERY = 0.25  # seconds between two looks at most
 
 class Deadlines:
     """The requests of one transport, each with the time by which it has to be answered. seconds: how long each may
-    take. key: the API key that no reply may hold."""
+    take. secrets: the API key and others that no reply may hold."""
 
-    def __init__(self, seconds: float, key: str | None = None) -> None:
-        self._seconds, self._mask = seconds, Redactor(key)
+    def __init__(self, seconds: float, *secrets: str | None) -> None:
+        self._seconds, self._mask = seconds, Redactor(*secrets)
         self._due: dict[asyncio.Task[Any], float] = {}
         self._overdue: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -18,18 +18,23 @@ DEFAULT = "httptools"  # it takes the least CPU time
 TRANSPORTS = (DEFAULT, "openai")  # their names: each is that of the library which sends requests or reads replies
 
 
-def make_transport(name: str, api_key: str | None = None, timeouts: Timeouts | None = None) -> Transport:
-    """Make the transport of a name; the API key is sent as a bearer token.
+def make_transport(
+    name: str,
+    api_key: str | None = None,
+    timeouts: Timeouts | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Transport:
+    """Make the transport of a name; the API key is sent as a bearer token, and further headers with every request.
 
     Raises MachineError where the package openai is wanted and missing.
     """
     if name == "openai":
         from tomserve.engine.openai_transport import OpenAITransport
 
-        return OpenAITransport(api_key, timeouts)
+        return OpenAITransport(api_key, timeouts, headers)
     from tomserve.engine.httptools_transport import HttptoolsTransport
 
-    return HttptoolsTransport(api_key, timeouts)
+    return HttptoolsTransport(api_key, timeouts, headers)
 
 
 T = TypeVar("T")

@@ -250,7 +250,7 @@ class ModelAccess:
     @contextlib.contextmanager
     def counting(self, listener: Listener) -> Iterator[Count]:
         """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
-        probe = PrefillProbe(self.target.endpoints[0], keys.api_key())
+        probe = PrefillProbe(self.target.endpoints[0], keys.api_key(), headers=keys.headers())
         if probe.count_text_tokens(self.target.model, "one two three") is None:
             listener.message("the server counts no tokens, so that the length of filler is estimated")
             yield estimate_tokens
@@ -314,9 +314,9 @@ def reach_model(
         server, started = servers.of(chosen, run.path, note)
         found = ModelAccess(started, source, server.gone)
     for address in found.target.endpoints:
-        probe = PrefillProbe(address, keys.api_key(), connection.timeout, waiting)
+        probe = PrefillProbe(address, keys.api_key(), connection.timeout, waiting, headers=keys.headers())
         probe.check_chat(found.target.model, source.sampling.extra)
-    probe = PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting)
+    probe = PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting, headers=keys.headers())
     found.prefill_support = probe.choice_field(found.target.model, found.answering.extra)
     return found
 
@@ -324,7 +324,7 @@ def reach_model(
 def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: WaitPolicy) -> None:
     """Raise RunMismatchError where the server continues replies otherwise than when the measurement was begun, holding
     them by the field `held_by`."""
-    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting)
+    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting, headers=keys.headers())
     reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     if reason is None and reached.prefill_support != held_by:
         reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.prefill_support or 'a schema'}"
@@ -349,7 +349,7 @@ def find_ways(
     if settings.shown == CALL or (all(found[0] == CALL for found in able.values()) and settings.shown == AUTO):
         return lambda chain: (CALL,)
     refused: dict[str, str] = {}
-    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting)
+    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting, headers=keys.headers())
     general = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     for name, chain in first.items():
         reason = general or _refusal(probe, reached, chain)

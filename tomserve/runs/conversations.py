@@ -399,7 +399,7 @@ class PhaseRunner:
     async def _run(self, phase: Phase, counter: RowCounter, count: RequestCount) -> None:
         """Ask what is left of a phase, and note in its session what was found out."""
         timeouts = Timeouts(stall=self.timeout, total=self.timeout)
-        transport = transports.make_transport(self.transport, keys.api_key(), timeouts)
+        transport = transports.make_transport(self.transport, keys.api_key(), timeouts, keys.headers())
         conversations = phase.open_conversations(count)
         runner = self._runner(phase, counter, transport, conversations if count.several else None)
         try:

@@ -137,7 +137,7 @@ def check_endpoints(
     fit."""
     longest = None
     for address in chosen.endpoints:
-        probe = Probe(address, keys.api_key(), timeout, waiting)
+        probe = Probe(address, keys.api_key(), timeout, waiting, headers=keys.headers())
         probe.check_chat(chosen.model, sampling.extra)
         for strategy, fields in _own_fields(questions):
             probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})

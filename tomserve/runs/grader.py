@@ -425,7 +425,7 @@ def read_run(
 def check_chat(reader: Reader) -> None:
     """Raise ServerError where a server of the reader refuses to chat, before it is asked hundreds of times."""
     for address in reader.target.endpoints:
-        probe = Probe(address, keys.api_key(), 60.0)
+        probe = Probe(address, keys.api_key(), 60.0, headers=keys.headers())
         probe.check_chat(reader.target.model, reader.sampling.extra)
 
 

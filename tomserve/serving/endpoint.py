@@ -18,8 +18,7 @@ from tomserve.engine.network import is_this_machine
 from tomserve.engine.redact import clean_text
 from tomserve.engine.replies import MOST_TOKENS
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import checkpoint, provenance, registry
-from tomserve.serving.keys import api_key
+from tomserve.serving import checkpoint, keys, provenance, registry
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, LONGEST_ID, Probe, WaitPolicy
 
@@ -73,7 +72,7 @@ def choose_target(
     waiting = waiting or WaitPolicy()
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize_url, base_urls)))
-        for warning in find_plain_http(endpoints, api_key()):
+        for warning in find_plain_http(endpoints, keys.any_secret()):
             say(f"warning: {warning}", error=True)
         ours = registry.records_at(endpoints, waiting)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
@@ -164,7 +163,7 @@ def probe_endpoint(
     """What one endpoint says of the model that any of `wanted` names: `model`, `engine_version`, `root`,
     `max_model_len`, None for what it does not say; `unlisted`: why its list of models does not show that it serves
     the model, "" where it does. Raises ServerError."""
-    probe = Probe(endpoint, api_key(), timeout, waiting)
+    probe = Probe(endpoint, keys.api_key(), timeout, waiting, headers=keys.headers())
     served, version = probe.choose(wanted), probe.version()
     context, root = served.get("max_model_len"), served.get("root")
     return {

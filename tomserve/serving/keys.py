@@ -1,12 +1,14 @@
-"""Reads API keys from the environment or a file, never from a command line, which all users of a machine can read."""
+"""Reads API keys and further headers from the environment or a file, never from a command line, which all users of a
+machine can read."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tomserve.engine.network import is_loopback
@@ -16,8 +18,9 @@ LONGEST = 4096  # bytes that a file with a key may have
 
 
 def api_key() -> str | None:
-    """The key to send to an endpoint: that of `own_key`, else OPENAI_API_KEY, else None. Raises ConfigError."""
-    return own_key() or _check_key(os.environ.get("OPENAI_API_KEY") or "")
+    """The key to send to an endpoint: that of `own_key`, else OPENAI_API_KEY unless other headers were named, else
+    None. Raises ConfigError."""
+    return own_key() or (None if header_variables() else _check_key(os.environ.get("OPENAI_API_KEY") or ""))
 
 
 def own_key() -> str | None:
@@ -27,6 +30,71 @@ def own_key() -> str | None:
     if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
         return _from_file(Path(file).expanduser())
     return _check_key(key)
+
+
+HEADERS = "TOMSERVE_HEADERS"
+"""The variable that holds what --header says, as ``NAME=VARIABLE,...``, so that other processes inherit it: names of
+variables, never their values."""
+_HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,100})=([A-Za-z_][A-Za-z0-9_]{0,99})", re.ASCII)
+_TAKEN = frozenset(("host", "content-length", "content-type", "transfer-encoding", "connection")) | {
+    "accept-encoding",
+    "upgrade",
+    "user-agent",
+}
+"""Headers that tomserve sets itself, by how it sends a request."""
+
+
+def use_headers(given: Sequence[str]) -> None:
+    """Send these headers, each as ``NAME=VARIABLE``, with every request from now on. Raises ConfigError, which says
+    nothing of what may be a secret."""
+    os.environ[HEADERS] = ",".join(given)
+    headers()
+
+
+def header_variables() -> dict[str, str]:
+    """The headers that are to be sent, by name, with the variables that hold their values. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for one in (os.environ.get(HEADERS) or "").split(","):
+        if not one.strip():
+            continue
+        if (matched := _HEADER.fullmatch(one.strip())) is None:
+            name = one.partition("=")[0].strip()
+            shown = name if len(name) <= 40 and re.fullmatch(r"[A-Za-z-]+", name, re.ASCII) else "NAME"
+            raise ConfigError(
+                f"--header {shown}=...: expected NAME=VARIABLE, such as api-key=AZURE_KEY, where the environment "
+                "variable holds the value; the value itself never stands on a command line"
+            )
+        if matched[1].lower() in _TAKEN:
+            raise ConfigError(f"--header {matched[1]}: tomserve sets this header itself; leave it out")
+        found[matched[1]] = matched[2]
+    return found
+
+
+def headers(allowed: Collection[str] | None = None) -> dict[str, str]:
+    """The headers to send beside the key, with their values, all of which are secrets.
+
+    allowed: variables that may be used; where one is named that is not, no header is. Raises ConfigError for a variable
+    that is not set, or whose value cannot be sent.
+    """
+    named = header_variables()
+    if allowed is not None and not set(named.values()) <= set(allowed):
+        return {}
+    found = {}
+    for name, variable in named.items():
+        value = (os.environ.get(variable) or "").strip()
+        if not value:
+            raise ConfigError(
+                f"--header {name}: the environment variable that it names is not set; set it to the value of the header"
+            )
+        if not value.isprintable() or not value.isascii():
+            raise ConfigError(f"--header {name}: the value holds characters that no HTTP header can carry")
+        found[name] = value
+    return found
+
+
+def any_secret() -> str | None:
+    """Something secret that endpoints are sent, the key or the value of a header; None where nothing is."""
+    return api_key() or next(iter(headers().values()), None)
 
 
 _used: list[str] = []  # the variables that experiments have named for their keys; the last one counts
@@ -73,8 +141,11 @@ _NAMES = ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN")
 def all_keys() -> tuple[str, ...]:
     """All keys that the environment tells, whatever they are for, so that none of them is shown."""
     found = [os.environ.get(name) for name in (*_NAMES, *_used)]
+    found += [_bare(key) for key in found if key]
     with contextlib.suppress(ConfigError):
         found.append(own_key())
+    with contextlib.suppress(ConfigError):
+        found += [os.environ.get(name) for name in header_variables().values()]
     return tuple(dict.fromkeys(key.strip() for key in found if key))
 
 
@@ -134,8 +205,25 @@ def _means(name: str, flag: str) -> bool:
     return name == flag or (len(name) >= _LEAST and flag.startswith(name))
 
 
-def _check_key(key: str) -> str | None:
+_AROUND = re.compile(r"(?:export\s+)?\w*(?:KEY|TOKEN|SECRET)\w*\s*=\s*|Authorization\s*:\s*", re.ASCII)
+
+
+def _bare(key: str) -> str:
+    """The key without what is often pasted with it: the name of a variable or header, quotation marks, ``Bearer``.
+
+    >>> _bare('export API_KEY="sk-1"'), _bare("Authorization: Bearer sk-1"), _bare("abcKEY==")
+    ('sk-1', 'sk-1', 'abcKEY==')
+    """
     key = key.strip()
+    if (around := _AROUND.match(key)) is not None and key[around.end() :].strip("="):
+        key = key[around.end() :]
+    if len(key) > 2 and key[0] == key[-1] and key[0] in "\"'":
+        key = key[1:-1].strip()
+    return key[7:].strip() if key[:7].lower() == "bearer " else key
+
+
+def _check_key(key: str) -> str | None:
+    key = _bare(key)
     if not key.isprintable() or not key.isascii():
         raise ConfigError(
             "the API key holds characters that no HTTP header can carry; was it pasted with a line break?"

@@ -21,7 +21,15 @@ from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estim
 from tomserve.engine.redact import MASKED, Redactor, clean_text
 from tomserve.engine.replies import MOST_TOKENS, error_text, read_json
 from tomserve.engine.retry import RetryPolicy, announced_wait
-from tomserve.engine.transport import MAX_HEAD, UNENCODED, Reply, decompress, parse_retry_after
+from tomserve.engine.transport import (
+    MAX_HEAD,
+    UNENCODED,
+    Reply,
+    decompress,
+    parse_retry_after,
+    secret_headers,
+    secret_values,
+)
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.status import BUSY, http
 
@@ -108,19 +116,20 @@ def send_request(
     body: Mapping[str, Any] | None = None,
     *,
     key: str | None = None,
+    headers: Mapping[str, str] | None = None,
     seconds: float = 60.0,
     about: str = "",
 ) -> httpx.Response:
     """Send a request and return the response, whatever its status; no redirect is followed.
 
-    key: sent as a bearer token, and masked in what errors say. seconds: for all of it, from looking up the name to the
-    last piece of the body. about: the server as errors name it. Raises ServerError where no whole response comes in
-    time and within the limits, ConfigError for a proxy or certificates that cannot be used.
+    key: sent as a bearer token. headers: sent, too; both are masked in what errors say. seconds: for all of it, from
+    looking up the name to the last piece of the body. about: the server as errors name it. Raises ServerError where no
+    whole response comes in time and within the limits, ConfigError for a proxy or certificates that cannot be used.
     """
-    about, mask = about or url, Redactor(key)
-    headers = {"Accept": "application/json", "Accept-Encoding": UNENCODED, "User-Agent": "tomserve"}
-    headers |= {"Authorization": f"Bearer {key}"} if key else {}
-    headers |= {"Content-Type": "application/json"} if body is not None else {}
+    about, mask = about or url, Redactor(*secret_values(key, headers))
+    sent = {"Accept": "application/json", "Accept-Encoding": UNENCODED, "User-Agent": "tomserve"}
+    sent |= secret_headers(key, headers)
+    sent |= {"Content-Type": "application/json"} if body is not None else {}
     proxy = proxy_for(url)
     login = {"Proxy-Authorization": proxy.login} if proxy is not None and proxy.login else None
     client = httpx.Client(
@@ -136,7 +145,7 @@ def send_request(
     def exchange() -> None:
         try:
             trace = {"trace": lambda step, _: steps.append(step)}
-            with client, client.stream(method, url, headers=headers, content=content, extensions=trace) as response:
+            with client, client.stream(method, url, headers=sent, content=content, extensions=trace) as response:
                 found.append(_read_response(response))
         except Exception as error:
             found.append(error)
@@ -242,22 +251,34 @@ class Probe:
     """Asks one endpoint about itself.
 
     endpoint: as `normalize_url` gives it. timeout: seconds that an answer may take from beginning to end. waiting: how
-    to wait where it refuses with 429 or 503; None to take such a refusal for its answer.
+    to wait where it refuses with 429 or 503; None to take such a refusal for its answer. headers: sent with every
+    request, as secret as the key.
     """
 
     def __init__(
-        self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: WaitPolicy | None = None
+        self,
+        endpoint: str,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        waiting: WaitPolicy | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.endpoint, self.root = endpoint, root_of(endpoint)
-        self._key, self._timeout, self._waiting = api_key, timeout, waiting
-        self._mask = Redactor(api_key)
+        self._key, self._timeout, self._waiting, self._headers = api_key, timeout, waiting, headers
+        self._mask = Redactor(*secret_values(api_key, headers))
         self.unlisted = ""  # why no list of models shows that the chosen one is served, after `choose`
 
     def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         """The response to a request; a redirect on the same host is followed once."""
 
         def ask(url: str) -> httpx.Response:
-            one = partial(send_request, method, url, body, key=self._key, seconds=self._timeout, about=self.endpoint)
+            known: dict[str, Any] = {
+                "key": self._key,
+                "headers": self._headers,
+                "seconds": self._timeout,
+                "about": self.endpoint,
+            }
+            one = partial(send_request, method, url, body, **known)
             return one() if self._waiting is None else self._waiting.ask(self.endpoint, one)
 
         response = ask(url)
@@ -277,7 +298,7 @@ class Probe:
 
     def _refused(self, response: httpx.Response) -> ServerError:
         """The error for a key that is missing or that the server refuses, in the server's own words."""
-        how = "was refused" if self._key else "is missing"
+        how = "was refused" if self._key or self._headers else "is missing"
         said = f"HTTP {response.status_code}: {self._reason(response) or 'no reason given'}"
         ways = "set TOMSERVE_API_KEY (or OPENAI_API_KEY), or send a header of another name by --header NAME=VARIABLE"
         return ServerError(f"{self.endpoint}: the API key {how} ({said}); {ways}")

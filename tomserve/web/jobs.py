@@ -23,7 +23,7 @@ from typing import Any
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.text import sanitize, say
-from tomserve.engine.addresses import normalize_url, redact_url
+from tomserve.engine.addresses import normalize_url, redact_url, url_of
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, NoSuchRunError, ServerError
@@ -236,7 +236,7 @@ def waiting_reason(experiment: Experiment, folder: Path) -> str:
 
 def _endpoint_reason(url: str) -> str:
     try:
-        status = send_request("GET", f"{url}/models", seconds=SECONDS).status_code
+        status = send_request("GET", url_of(url, "/models"), seconds=SECONDS).status_code
     except (ServerError, ConfigError):
         return f"no server answers at {redact_url(url)} yet"
     return f"the server at {redact_url(url)} is busy, or still loads" if status in LOADS else ""

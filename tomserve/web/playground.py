@@ -38,6 +38,7 @@ from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.scores import scores_of
 from tomserve.runs.verification import find_same_strategy
+from tomserve.serving.keys import HEADERS, headers
 from tomserve.web import items
 from tomserve.web.accounts import Person
 from tomserve.web.answers import requests_of
@@ -140,7 +141,8 @@ def environment_of(settings: Settings, base_url: str, key: str) -> dict[str, str
     if not key:
         return keyless()
     check_key(key, (base_url,), settings)
-    return {**keyless(), "TOMSERVE_API_KEY": os.environ[key]}
+    own = {HEADERS: os.environ[HEADERS], key: os.environ[key]} if headers([key]) else {}
+    return {**keyless(), **own, "TOMSERVE_API_KEY": os.environ[key]}
 
 
 def read_trial(settings: Settings, person: Person, name: str) -> Trial:

@@ -28,7 +28,7 @@ from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
 from tomserve.serving.endpoint import REFERENCE
-from tomserve.serving.keys import all_keys
+from tomserve.serving.keys import HEADERS, all_keys, header_variables
 from tomserve.web import background, run_index
 from tomserve.web.accounts import Person
 from tomserve.web.background import Computation, Result
@@ -190,6 +190,7 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
         allowed = {name for name, place in settings.keys if not place}
         allowed |= {"TOMSERVE_API_KEY_FILE"} if "TOMSERVE_API_KEY" in allowed else set()
         allowed |= {"HF_TOKEN"} if experiment.start else set()
+    allowed |= {HEADERS} if set(header_variables().values()) <= allowed else set()
     values = set(all_keys())
     return {
         name: value
@@ -198,7 +199,7 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
         or not (
             _SECRET.search(name)
             or name in dict(settings.keys)
-            or name in ("TOMSERVE_API_KEY_FILE", "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
+            or name in ("TOMSERVE_API_KEY_FILE", HEADERS, "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
             or value.strip() in values
         )
     }

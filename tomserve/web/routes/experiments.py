@@ -28,7 +28,7 @@ from tomserve.engine.addresses import normalize_url
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring.table import MEASURED
-from tomserve.serving import registry
+from tomserve.serving import keys, registry
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
 from tomserve.web import queue, run_status
@@ -308,7 +308,7 @@ def models_at(address: str, key: str, settings: Settings) -> list[str]:
     place = normalize_url(address)
     if key:
         queue.check_key(key, (place,), settings)
-    probe = Probe(place, os.environ[key] if key else None, MODELS_PATIENCE)
+    probe = Probe(place, os.environ[key] if key else None, MODELS_PATIENCE, headers=keys.headers([key]))
     return [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
 
 
