@@ -4,9 +4,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from aiohttp import web
 
-from tests.conftest import make_item
+from tests.conftest import Endpoint, make_item
 from tests.helpers.reports import run_folder
+from tomserve.items import write_items
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import score_table
 from tomserve.studies.causes import find_causes, sum_causes
@@ -95,3 +97,23 @@ def test_a_run_names_its_first_cause_at_its_end_and_all_of_them_in_runs_and_in_t
     page = (folder / "report.html").read_text("utf-8")
     failures = page[page.index('<section id="failures"') :]
     assert second in failures[: failures.index("</section>")]
+
+
+def test_why_a_run_ended_early_is_told_until_it_is_complete(
+    cli, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789abcdef")
+    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(9)])
+    expired = {"error": "sk-0123456789abcdef has expired\x1b[2J"}
+    endpoint.script = lambda body, n: web.json_response(expired, status=401) if n > 5 else None
+    where = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)
+    ask = ("eval", *where, "--run", "r", "--strategy", "vanilla", "--concurrency", 1, "--no-report")
+    assert cli(*ask).code == 2
+    assert "*** has expired" in cli("runs", "r").out
+    manifest = (tmp_path / "runs/r/manifest.json").read_text("utf-8")
+    assert "*** has expired" in manifest
+    assert "sk-0123456789abcdef" not in manifest
+    assert "The last session ended early: " in cli("score", "r").err
+    endpoint.script = lambda body, n: None
+    assert cli(*ask).code == 0
+    assert "expired" not in cli("runs", "r").out

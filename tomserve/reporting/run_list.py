@@ -33,7 +33,7 @@ from tomserve.serving import provenance
 from tomserve.serving.provenance import describe_flags
 from tomserve.status import ANSWERS, inert, listed
 from tomserve.studies.causes import find_causes
-from tomserve.studies.missing_data import UnreadReplies, UnreadReply, gaps_of_scores
+from tomserve.studies.missing_data import UnreadReplies, UnreadReply, gaps_of_scores, last_stop
 
 
 def list_runs(console: Console) -> None:
@@ -99,6 +99,8 @@ def show_run(name: str, console: Console) -> None:
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
         tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {_value_text(spec.get('digest'))[:19]}")
+    if why := last_stop(manifest):
+        tell("stopped", why)
     for said in _causes(folder, final, failed):
         tell("no answer", said)
     if check := manifest.get("noise"):

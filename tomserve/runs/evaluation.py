@@ -20,9 +20,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tomserve.engine.redact import Redactor, clean_text
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import ModelGuard
-from tomserve.errors import RunMismatchError
+from tomserve.engine.transport import LONGEST_ERROR
+from tomserve.errors import RunMismatchError, ServerError
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import planning, runfolder
@@ -302,6 +304,10 @@ class Evaluation:
             with contextlib.closing(self.phases()) as phases:
                 for phase in phases:
                     await runner.ask(phase)
+        except ServerError as error:
+            self.session.stopped = clean_text(Redactor(*keys.all_keys())(str(error)), LONGEST_ERROR)
+            self.save()
+            raise
         finally:
             self.added += runner.added
 

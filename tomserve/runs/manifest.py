@@ -212,6 +212,7 @@ class Session(ManifestPart):
     answers: int | None = None  # how many replies held something that the model said
     served_models: list[str] | None = None  # the models that these replies named
     doubts: Doubts | None = None  # what makes its replies doubtful
+    stopped: str | None = None  # why it ended early, where the server was the reason
     changes: list[dict[str, Any]] | None = None
     measured_on: dict[str, Any] | None = None
 

@@ -21,6 +21,7 @@ import polars as pl
 from tomserve.content import files
 from tomserve.content.text import count_noun
 from tomserve.engine.prompt_tokens import describe_truncation
+from tomserve.engine.transport import LONGEST_ERROR
 from tomserve.items import is_variant
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.grades import GRADE, PARSE_CHOICE, Agreement, compare_table, sum_agreements
@@ -69,6 +70,15 @@ def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
+def last_stop(manifest: Mapping[str, Any] | None) -> str:
+    """Why the last session of a run that is not complete ended early, inert and in one line; empty where nothing was
+    recorded."""
+    sessions = (manifest or {}).get("sessions")
+    last = sessions[-1] if isinstance(sessions, list) and sessions else None
+    why = last.get("stopped") if isinstance(last, dict) and not (manifest or {}).get("complete") else None
+    return files.one_line(why[:LONGEST_ERROR]) if isinstance(why, str) else ""
+
+
 # The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
 # after a failed request.
 UNREAD_SHARE = 0.1
@@ -95,6 +105,7 @@ class Gaps:
     tool: str = ""  # Another tool that collected the replies
     agreement: Agreement = field(default_factory=Agreement)  # Of our reading with the tool's grades
     causes: tuple[Cause, ...] = ()  # Why replies hold no answer, or did not come, the most frequent cause first
+    stopped: str = ""  # Why the last session of a run that is not complete ended early
     tokens: int | None = None  # How many tokens a reply might have, where that is known and the same for all
     doubts: tuple[str, ...] = ()  # What the run noted that makes its replies doubtful (see `session_doubts`)
 
@@ -198,7 +209,8 @@ class Gaps:
             told = "is incomplete: its record says that not everything was asked"
         else:
             return ""
-        return f" {told}, and those that are there may not be typical.{self._again('finish it')}"
+        why = f" The last session ended early: {self.stopped.rstrip('.')}." if self.stopped else ""
+        return f" {told}, and those that are there may not be typical.{why}{self._again('finish it')}"
 
     def _again(self, what: str) -> str:
         if self.tool:
@@ -338,8 +350,9 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST_REASON] if isinstance(foreign, dict) else ""
     doubtful = tuple(f": {doubt}." for doubt in session_doubts((manifest or {}).get("sessions") or ()))
     who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": compare_table(scores), "doubts": doubtful}
-    why = {"causes": find_causes(scores) if counts or unread else (), "tokens": _tokens(manifest)}
-    told: dict[str, Any] = {**who, **why, "items": items, "expected": of, "complete": complete, "first": first}
+    told: dict[str, Any] = {**who, "items": items, "expected": of, "complete": complete, "first": first}
+    told |= {"causes": find_causes(scores) if counts or unread else (), "tokens": _tokens(manifest)}
+    told["stopped"] = last_stop(manifest)
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 
 
