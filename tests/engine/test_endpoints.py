@@ -43,7 +43,6 @@ PENDING: dict[str, str] = {
     "a model that stays away (404)": "B",
     "passing refusals": "B",
     "a gateway's time is over": "B, D",
-    "a key in another header": "C",
     "further fields wanted": "C",
     "an effort of reasoning": "C",
     "llama.cpp": "adaptations",
@@ -56,8 +55,6 @@ PENDING: dict[str, str] = {
     "Groq": "adaptations",
     "Mistral": "adaptations",
     "Gemini": "adaptations, C",
-    "Anthropic": "C",
-    "Fireworks": "C",
     "DeepSeek": "adaptations",
 }
 """What is not finished, by what it waits for."""

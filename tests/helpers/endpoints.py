@@ -84,7 +84,7 @@ class Behaviour:
     """
 
     answer: Callable[[Asked], Said] = lambda asked: None
-    models: Said = None
+    models: Said | Callable[[web.Request], Said] = None
     options: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     url: str = "ROOT/v1"
@@ -203,7 +203,8 @@ class Server:
     def __call__(self, request: web.Request, raw: bytes) -> web.StreamResponse:
         behaviour = self.behaviour
         if request.method == "GET":
-            own = models("m") if behaviour.models is None else behaviour.models
+            own = behaviour.models(request) if callable(behaviour.models) else behaviour.models
+            own = models("m") if own is None else own
             return _response(own if request.path == f"{behaviour.path}/models" else (404, error("Not Found")))
         if request.path != f"{behaviour.path}/chat/completions":
             return _response((404, error(f"Invalid URL (POST {request.path})")))
@@ -428,10 +429,7 @@ REPLIES: dict[str, Behaviour] = {
         hides=["secret"],
     ),
     "a page with status 200": Behaviour(
-        always((200, HTML % b"Sign in to Corp", PAGE)),
-        right=0,
-        code=(1, 2),
-        says=["page|HTML", "Sign in to Corp"],
+        lambda asked: (200, HTML % b"Sign in to Corp", PAGE), right=None, code=2, says=["Sign in to Corp"]
     ),
     "everything in the thoughts, cut off": Behaviour(
         always(chat(None, "length", reasoning_content="Hm. " * 99, usage=(50, 256))),
@@ -511,7 +509,7 @@ REFUSED: dict[str, Behaviour] = {
     "a schema refused, and none wanted": Behaviour(
         lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
         schemas=(),
-        options={"schema": "auto"},
+        options={"answer_schema": "auto"},
         adaptations=["no_schema"],
         says=["no schema"],
     ),

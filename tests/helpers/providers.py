@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from aiohttp import web
+
 from tests.helpers.endpoints import (
     ALL,
     FILTERED,
@@ -87,6 +89,13 @@ def _routed(asked: Asked) -> Said:
         if asked.name
         else None
     )
+
+
+def _listed_by_own_key(request: web.Request) -> Said:
+    """Anthropic's list of models wants headers of its own."""
+    if "x-api-key" in request.headers and "anthropic-version" in request.headers:
+        return models("m", "n")
+    return 401, {"type": "error", "error": {"type": "authentication_error", "message": "x-api-key header is required"}}
 
 
 PROVIDERS: dict[str, Behaviour] = {
@@ -227,6 +236,7 @@ PROVIDERS: dict[str, Behaviour] = {
         environment=KEYS,
         schemas=(),
         adaptations=["json_object"],
+        most=4 * ALL,
     ),
     "Mistral": Behaviour(
         first_of(BEARER, refuses("seed", (422, NO_SEED)), always(chat(PARTS))),
@@ -246,12 +256,14 @@ PROVIDERS: dict[str, Behaviour] = {
     ),
     "Anthropic": Behaviour(
         BEARER,
-        models=(
-            401,
-            {"type": "error", "error": {"type": "authentication_error", "message": "x-api-key header is required"}},
-        ),
+        models=_listed_by_own_key,
         options={"model": "m"},
-        environment=KEYS,
+        environment={
+            **KEYS,
+            "TOMSERVE_HEADERS": "x-api-key=OWN_KEY,anthropic-version=OWN_VERSION",
+            "OWN_KEY": "wk-1",
+            "OWN_VERSION": "2023-06-01",
+        },
         schemas=(),
     ),
     "Together": Behaviour(
@@ -262,7 +274,7 @@ PROVIDERS: dict[str, Behaviour] = {
     ),
     "Fireworks": Behaviour(
         BEARER,
-        models=models("accounts/me/models/tuned"),
+        models=models("accounts/fireworks/models/m", "accounts/fireworks/models/n"),
         url="ROOT/inference/v1",
         path="/inference/v1",
         options={"model": "accounts/fireworks/models/m"},
@@ -291,5 +303,6 @@ PROVIDERS: dict[str, Behaviour] = {
         environment=KEYS,
         schemas=(),
         adaptations=["json_object"],
+        most=4 * ALL,
     ),
 }
