@@ -61,7 +61,7 @@ _KEY = re.compile(r"""answer["']?\s{0,20}:""", re.I)
 _FINAL = re.compile(r"(?:(?:my|the|your|model)[ _-]?)?(?:final|correct|best|chosen|predicted)?[ _-]?answer", re.I)
 """A key that can stand for "answer" where no other key speaks of one."""
 _OF_SCHEMAS = frozenset(("type", "title", "properties", "required", "additionalProperties"))
-_STRAIGHT = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f", '"'))
+_STRAIGHT = str.maketrans("\u201c\u201d\u201e\u201f\u2018\u2019", '""""' + "''")
 _BRACE_OR_QUOTE = re.compile(r'[{}"]')
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+(?:"|\n|\Z)?', re.S)
 """A string, or what its opening mark hides where nothing closes it."""
@@ -302,6 +302,8 @@ def read_reply(
     if isinstance(reply, str):
         return _without_object(text, choices, suffix, reply, question, whole)
     value = reply.get("answer")
+    if value is None and not reply.has("answer"):
+        value = reply.data
     answer, step = match_label(value, choices)
     if answer is None and not _is_doubled(value, text):
         answer, step = match_within(value, choices)

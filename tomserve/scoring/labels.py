@@ -92,8 +92,15 @@ def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
 WITHIN = "within"
 """The step that found a label in a list or object of one, or after the preposition of a place."""
 
-_CALLED = frozenset(("label", "answer", "value", "choice", "option", "text", "name", "location", "place", "content"))
-_PLACED = re.compile(r"(?:(?:it is|it['\u2019]s|is) )?(?:in|inside|into|on|at) (?=\S)")
+# fmt: off
+_CALLED = frozenset((
+    "label", "answer", "final_answer", "value", "choice", "option", "text", "name", "location", "place", "container",
+    "object", "content", "result", "response", "output", "prediction", "selected", "selection", "chosen", "const",
+))
+# fmt: on
+"""What a model may call its answer in an object that holds nothing else."""
+
+_PLACED = re.compile(r"(?:(?:it is|it['\u2019]s|is) )?(?:inside of|in|inside|into|on|at) (?=\S)")
 _PLACES = re.compile(r"(?:in|inside|into|on|at|under|behind|near|beside|above|below|to|from|by|not) (?=\S)")
 
 

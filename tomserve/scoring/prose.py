@@ -537,8 +537,10 @@ _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s
 _THEN = re.compile(
     r",? (?:then|it is|(?:is|are) (?:what|where)\b.{0,60}\b(?:think|believ|expect|look|will|would)\w*)\b", re.I
 )
-_CONCEDED = re.compile(r"(?i)\W*(?:although|though|even though|while|whereas) [^,;:]{3,200}, ")
-"""What a sentence concedes before it comes to its point, which has to name whom the question asks about."""
+_CONCEDED = re.compile(r"(?i)\W*(?:although|though|even though|while|whereas|despite|in spite of) [^,;:]{3,200}, ")
+_BUT = re.compile(r"(?i)[^,;:]{3,200}, (?:but|yet) ")
+"""What a sentence concedes before it comes to its point, which has to be about whom the question asks for."""
+_CONTRAST = re.compile(r"(?i)\b(?:although|though|while|whereas|despite|in spite of)\b")
 _OPEN_END = re.compile(r"(?::|\b(?:in|is|the|think|thinks|at))$")
 
 
@@ -624,9 +626,8 @@ class Assertions:
     def _answers(self, place: int) -> str | None:
         """The choice that a sentence gives as an answer to the question; None where it answers something else."""
         sentence = self.sentences[place]
-        conceded = _CONCEDED.match(sentence)
-        if conceded is not None:
-            sentence = sentence[conceded.end() :]
+        if (rest := self._rest(sentence)) is not None:
+            sentence = rest
         named = find_mentions(sentence, self.choices)
         if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.has_doubt(sentence):
             return None
@@ -638,8 +639,17 @@ class Assertions:
         alone = _plain(lead) and (
             not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
         )
-        decides = conceded is None and (alone or _decides(sentence))
+        decides = rest is None and (alone or _decides(sentence))
         return label if self.question.about(lead, decides) else None
+
+    def _rest(self, sentence: str) -> str | None:
+        """What a sentence says that concedes one choice and then names another; None for any other sentence."""
+        conceded = _CONCEDED.match(sentence) or _BUT.match(sentence)
+        if conceded is None or BELIEF.search(conceded[0]) or not find_mentions(conceded[0], self.choices):
+            return None
+        rest = sentence[conceded.end() :]
+        named = conceded.re is _CONCEDED or self.question.people(rest)
+        return rest if named and find_mentions(rest, self.choices) else None
 
     def _turns(self, start: int, end: int) -> bool:
         return any(TURN.search(sentence) for sentence in self.sentences[start:end])
@@ -929,6 +939,8 @@ def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
     whole = Assertions(lines, choices, None)
     if len(whole.sentences) > 1 or whole.has_doubt(whole.sentences[0]) or MOVED.search(whole.sentences[0]):
         return None
+    if _CONTRAST.search(whole.sentences[0]) and len({one.choice for one in find_mentions(lines[0], choices)}) > 1:
+        return None  # which of both the question asks for is told by no form
     label = whole.find_assertion(whole.sentences[0])
     return None if label is None else ("sole", label)
 
