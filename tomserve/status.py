@@ -43,12 +43,12 @@ ANSWERS = frozenset({OK, LENGTH})
 """Statuses whose text is read as an answer; a whole answer in a text that was cut off counts."""
 
 SPOKEN = ANSWERS | {REFUSAL}  # statuses of replies in which the model itself said something
-REFUSED = frozenset(map(http, (400, 404, 413, 422)))  # refusals of a request that would be refused again
+REFUSED = frozenset(map(http, (400, 413, 422)))  # refusals of a request that would be refused again
 FINAL = SPOKEN | REFUSED  # statuses that are never asked again
 
 _REASONS = {
     OK: "stop stop_sequence stop_token eos eos_token end_of_sequence end_turn complete completed finished done normal "
-    "repetition tool_calls tool_use function_call",
+    "repetition tool_calls tool_use function_call json_validate_failed",
     LENGTH: "length max_tokens max_token max_length max_output_tokens max_completion_tokens token_limit model_length "
     "context_length context_length_exceeded model_context_window_exceeded incomplete",
     REFUSAL: "content_filter content_filtered refusal sensitive safety recitation blocklist prohibited_content spii "
@@ -83,14 +83,20 @@ def strange_reason(reason: str | None) -> bool:
     return bool(plain) and plain not in _ENDED
 
 
-NOT_FOUND = http(404)  # the server does not know the model, or not the address
+KEY_REFUSED = http(401)
+NO_CREDIT = http(402)  # the account is to be paid for first, by whatever HTTP status the server says so
+FORBIDDEN = http(403)  # the key is refused, or a filter refuses that one question
+NOT_FOUND = http(404)  # the server does not know the model, or not the address; or another one answers in its place
 TOO_MANY = http(429)  # the server has more requests than it takes
-KEY_REFUSED = frozenset(map(http, (401, 403)))  # statuses that end the whole run: no other request would fare better
 BUSY = frozenset({TOO_MANY, http(503)})  # statuses of a server that has too much to do
+GATEWAY_TIMEOUTS = frozenset(map(http, (504, 522, 524)))
+"""Statuses of a gateway that does not wait for the server any longer, though this one may go on working."""
+
 MAYBE_GONE = frozenset({CONNECTION, http(500), http(503)})
 """Statuses after which a server that tomserve itself started is checked, because its process may have ended."""
 
-_TRANSIENT = frozenset({CONNECTION, TIMEOUT, MALFORMED, http(408), http(425), TOO_MANY})
+_PASSING = (408, 409, 420, 421, 423, 424, 425, 429, 449, 460, 498, 499)
+_TRANSIENT = frozenset({CONNECTION, TIMEOUT, MALFORMED, *map(http, _PASSING)})
 """Failures that may go away by themselves, beside every HTTP status from 500 to 599."""
 
 _NAMED = FINAL | _TRANSIENT | {UNFINISHED, UNANSWERED, INVALID}
@@ -112,8 +118,15 @@ def known(status: str) -> bool:
 
 
 def transient(status: str) -> bool:
-    """Whether a failure may go away by itself: connection, timeout, garbled reply, HTTP 408, 425, 429 or 500 to 599."""
+    """Whether a failure may go away by itself: connection, timeout, garbled reply, HTTP 408, 409, 429 and the like, or
+    500 to 599."""
     return status in _TRANSIENT or 500 <= (_code(status) or 0) < 600
+
+
+def failed_inside(status: str) -> bool:
+    """Whether a server failed at a request that it had read: HTTP 500 to 599, but for one that is busy, and for a
+    gateway that did not wait."""
+    return 500 <= (_code(status) or 0) < 600 and status not in BUSY | GATEWAY_TIMEOUTS
 
 
 def inert(status: str) -> str:

@@ -14,8 +14,9 @@ import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Answering, Behaviour, Hostile, completion, response
+from tomserve.engine.rate_limits import parse_retry_after
 from tomserve.engine.replies import read_reply
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, parse_retry_after
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts
 from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ServerError
 from tomserve.items import write_items

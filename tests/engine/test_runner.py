@@ -92,9 +92,10 @@ def test_what_is_final_is_not_asked_again_and_what_failed_is(journal: Journal) -
 # what a failure costs
 
 TRIES = {
-    **dict.fromkeys(("http_400", "http_404", "http_422", "http_302", "length", "refusal"), 1),
+    **dict.fromkeys(("http_400", "http_422", "http_302", "length", "refusal"), 1),
     **dict.fromkeys(("http_500", "http_502", "http_503", "http_429", "malformed", "connection"), 3),
-    "timeout": 2,
+    **dict.fromkeys(("http_409", "http_498"), 3),
+    **dict.fromkeys(("timeout", "http_504", "http_522", "http_524"), 2),
 }
 
 
@@ -206,10 +207,20 @@ def test_an_outage_that_passes_costs_no_item(journal: Journal) -> None:
 def test_items_that_always_fail_end_as_rows_once_a_probe_is_answered(journal: Journal) -> None:
     """More bad items than an outage needs, and nothing else left: they must not keep the run from ever ending."""
     server = Scripted(
-        lambda question, number, endpoint: (0.01, TEA if question == "hi" else refused(status="http_500"))
+        lambda question, number, endpoint: (0.01, TEA if question == "hi" else refused(question[-1:] * 9, "http_500"))
     )
-    assert virtually(server, journal, questions(12), policy=PATIENT, probe=PROBE)[0]
+    asked = [request(number, "a sad tale " + "abcdefghijkl"[number]) for number in range(12)]
+    assert virtually(server, journal, asked, policy=PATIENT, probe=PROBE)[0]
     assert statuses(journal) == ["http_500"] * 12
+
+
+def test_first_questions_that_all_fail_alike_end_the_run_with_the_words_of_the_server(journal: Journal) -> None:
+    fails = refused("response_format must be text", "http_500")
+    server = Scripted(lambda question, number, endpoint: (0.01, TEA if question == "hi" else fails))
+    with pytest.raises(ServerError, match=r"all failed alike, with http_500 \(response_format must be text"):
+        virtually(server, journal, questions(1000), policy=PATIENT, probe=PROBE, concurrency=None)
+    assert rows(journal) == []
+    assert len(server.sent) < 40
 
 
 def test_a_slow_server_is_not_lost_because_some_items_fail(journal: Journal) -> None:
@@ -257,7 +268,7 @@ def test_few_questions_all_refused_one_question_refused_and_different_refusals(t
         assert statuses(journal) == ["http_400"] * 20
 
 
-def test_refusals_held_back_are_kept_when_the_run_is_stopped(journal: Journal) -> None:
+def test_refusals_held_back_are_left_open_when_the_run_is_stopped(journal: Journal) -> None:
     server, stop = always(refused()), asyncio.Event()
 
     def slowly() -> Iterator[Any]:
@@ -267,7 +278,8 @@ def test_refusals_held_back_are_kept_when_the_run_is_stopped(journal: Journal) -
                 stop.set()
 
     assert not virtually(server, journal, slowly(), concurrency=1, stop=stop)[0]
-    assert len(rows(journal)) == len(server.sent) > 1
+    assert len(server.sent) > 1
+    assert rows(journal) == []
 
 
 @pytest.mark.parametrize("hedge", [None, 0.01])

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 from tomserve.engine.concurrency import MOST, AdaptiveLimit
 from tomserve.engine.prompt_tokens import common_length
+from tomserve.engine.refusals import same_words
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import Pause, announced_wait
 from tomserve.engine.transport import Reply
-from tomserve.status import BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
+from tomserve.status import BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY, failed_inside
 
 PROMPT_WEIGHT = 1 / 16
 """The work of one prompt token, measured in completion tokens. A server computes all prompt tokens at once, so that
@@ -32,10 +33,6 @@ PATIENCE = 3
 """For how many multiples of `lost_after` a request that is still being answered keeps the run from being ended."""
 
 ALIVE = FINAL | {TOO_MANY}  # statuses that only a working server gives, even where it refuses the request
-GOOD = FINAL - {NOT_FOUND}
-"""Statuses of an endpoint that can answer questions: not of a replica that lost its model, nor of one that is over its
-limit of requests."""
-
 IMBALANCE = 0.25
 """By how much the used share of an endpoint's limit may exceed the lowest among the endpoints, if its prefix cache
 speaks for it."""
@@ -73,11 +70,12 @@ class EndpointPool:
         self.down: dict[str, float] = {}
         self._good = self._reached = self._answered_at = clock()
         self._refused, self._announced = 0, 0.0
-        self._failing: set[Identity] = set()
+        self._failing: dict[Identity, tuple[str, str]] = {}  # with the status and the words of the failure
+        self._began_failing = 0.0
         self._bad: set[Identity] = set()
         self._strikes: dict[str, int] = dict.fromkeys(self.endpoints, 0)
         self._answered: set[str] = set()
-        self._last = ""
+        self._last, self._missing = "", False
 
     @property
     def available(self) -> list[str]:
@@ -121,6 +119,8 @@ class EndpointPool:
 
     def note_sent(self, endpoint: str, identity: Identity) -> None:
         self.out[endpoint][identity] = self.clock()
+        if (pause := self.pauses[endpoint]).room is not None:
+            pause.note_sent()
         if self.fixed is None:
             self.limits[endpoint].note_sent()
 
@@ -159,12 +159,13 @@ class EndpointPool:
             self._steer(endpoint, reply, sent, now)
         if reply.reached and reply.status != TIMEOUT:
             self._reached = now
-        if reply.status in GOOD:
+        if reply.status in FINAL:
             self._answered.add(endpoint)
             self._strikes[endpoint] = 0
             self.down.pop(endpoint, None)
         else:
             self._strikes[endpoint] += 1
+            self._missing = reply.status == NOT_FOUND
             if not reply.reached or (self._strikes[endpoint] >= STRIKES and self._answered - {endpoint}):
                 self.down.setdefault(endpoint, now)
         if reply.status == TOO_MANY:
@@ -173,14 +174,27 @@ class EndpointPool:
             self._last = _in_words(endpoint, reply)
         elif reply.status in FINAL:
             self._refused, self._announced, self._answered_at = 0, 0.0, now
-        if reply.status in ALIVE:
+        if reply.status in ALIVE or reply.lasting:
             self._good = now
             self._failing.clear()
         elif identity not in self._bad:
-            self._failing.add(identity)
+            self._began_failing = self._began_failing if self._failing else now
+            self._failing[identity] = (reply.status, same_words(reply.error))
             self._last = _in_words(endpoint, reply)
 
+    def common_failure(self) -> tuple[str, str] | None:
+        """Status and words of the error that a server gives to all questions that fail, where they are the same and no
+        older request is still being answered; None for a failure on the way, or of a server that is only busy."""
+        if len(found := set(self._failing.values())) != 1:
+            return None
+        ((status, words),) = found
+        older = any(start < self._began_failing for out in self.out.values() for start in out.values())
+        return (status, words) if failed_inside(status) and not older else None
+
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
+        if reply.room is not None:
+            later = sum(start > sent for start in self.out[endpoint].values())
+            self.pauses[endpoint].note_room(*reply.room, sent, later)
         if reply.status in SPOKEN:
             self.pauses[endpoint].note_answer()
             if self.fixed is None:
@@ -199,7 +213,7 @@ class EndpointPool:
 
     def suspect_items(self) -> None:
         """Note that the server answered a probe: the failures are due to the items, which may be given up."""
-        self._bad |= self._failing
+        self._bad.update(self._failing)
         self._failing.clear()
         self._good = self.clock()
 
@@ -210,7 +224,8 @@ class EndpointPool:
         if self._is_answering(now):
             return None
         if self.down and not self.others_up and silence > self.lost_after:
-            return f"no contact for {silence:.0f} s{self._since(silence)}; last error: {self._last}"
+            what = "nothing but HTTP 404" if self._missing else "no contact"
+            return f"{what} for {silence:.0f} s{self._since(silence)}; last error: {self._last}"
         unanswered = now - self._answered_at
         if self.refusing and unanswered > self.lost_after + self._announced:
             return f"only refusals for {unanswered:.0f} s{self._since(unanswered)}; last one: {self._last}"

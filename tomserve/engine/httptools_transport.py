@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 import aiohappyeyeballs
 import httptools
 
+from tomserve.engine import rate_limits
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
 from tomserve.engine.redact import clean_text
@@ -31,20 +32,21 @@ from tomserve.engine.transport import (
     Reply,
     Timeouts,
     decompress,
-    parse_retry_after,
+    note_limits,
     secret_headers,
     secret_values,
 )
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT, http
 
 _NO_BODY = (204, 304)
-_HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding", b"retry-after", b"location"))
+_LIMITS = frozenset(name.encode() for name in rate_limits.HEADERS)
+_HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding", b"location")) | _LIMITS
 
 
 class Response(NamedTuple):
     code: int
     body: bytes | None  # None where it is too long to be read
-    retry_after: str | None = None  # the header
+    limits: dict[str, str] | None = None  # the headers that announce rate limits, if there are any
     unreadable: str | None = None  # the way of compression by which the body could not be read
     location: str | None = None  # the header
 
@@ -54,7 +56,7 @@ class Connection(asyncio.Protocol):
     seconds between two pieces of a response at most; None for no limit."""
 
     __slots__ = (
-        "_body", "_code", "_encoding", "_headed", "_length", "_location", "_loop", "_parser", "_read", "_retry_after",
+        "_body", "_code", "_encoding", "_headed", "_length", "_limits", "_location", "_loop", "_parser", "_read",
         "_size", "_stall", "_stalled", "_surplus", "_transport", "_until_end", "_waiting", "idle_since", "most",
     )  # fmt: skip
 
@@ -74,7 +76,7 @@ class Connection(asyncio.Protocol):
         self._headed, self._until_end = False, True
         self._length: int | None = None
         self._encoding = b""
-        self._retry_after: str | None = None
+        self._limits: dict[str, str] | None = None
         self._location: str | None = None
         self._body: list[bytes] = []
 
@@ -158,10 +160,10 @@ class Connection(asyncio.Protocol):
             self._until_end = not value.lower().rstrip().endswith(b"chunked")
         elif lower == b"content-encoding":
             self._encoding = value.strip().lower()
-        elif lower == b"retry-after":
-            self._retry_after = value.decode("latin-1")
         elif lower == b"location":
             self._location = value.decode("latin-1")
+        else:
+            self._limits = {**(self._limits or {}), lower.decode(): value.decode("latin-1")}
 
     def on_headers_complete(self) -> None:
         if self._waiting is None or self._waiting.done():  # of a second response to one request
@@ -204,7 +206,7 @@ class Connection(asyncio.Protocol):
                 body = decompress(body, self._encoding, self.most)
             except ValueError as error:
                 unreadable = str(error)
-        self._waiting.set_result(Response(self._code, body, self._retry_after, unreadable, self._location))
+        self._waiting.set_result(Response(self._code, body, self._limits, unreadable, self._location))
 
     def _fail(self, error: Exception) -> None:
         self._surplus = True
@@ -448,6 +450,5 @@ def _reply(response: Response) -> Reply:
         reply = Reply(MALFORMED, error="huge body")
     else:
         reply = read_reply(response.code, response.body)
-    if response.code != _OK:
-        reply.retry_after = parse_retry_after(response.retry_after)
-    return reply
+    # A refusal may say in its own words how long to wait.
+    return reply if response.limits is None and response.code == _OK else note_limits(reply, response.limits or {})

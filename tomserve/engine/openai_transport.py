@@ -21,7 +21,7 @@ from tomserve.engine.transport import (
     Deadlines,
     Reply,
     Timeouts,
-    parse_retry_after,
+    note_limits,
     read_body,
     secret_headers,
     secret_values,
@@ -108,14 +108,13 @@ class OpenAITransport:
         try:
             # `read_reply` judges the replies of all transports, and not the SDK's own parser.
             response = (await create(**named, extra_body=body or None)).http_response
-            return read_reply(response.status_code, response.extensions[_BODY])
+            return note_limits(read_reply(response.status_code, response.extensions[_BODY]), dict(response.headers))
         except self._openai.APIStatusError as error:
             reply = read_reply(error.status_code, error.response.extensions[_BODY])
-            reply.retry_after = parse_retry_after(error.response.headers.get("Retry-After"))
             if error.status_code in MOVED:
                 url = url_of(endpoint, "/chat/completions")
                 reply.error = explain_redirect(url, error.response.headers.get("Location"))
-            return reply
+            return note_limits(reply, dict(error.response.headers))
         except _UnreadError as error:
             return Reply(MALFORMED, error=str(error))
         except self._openai.APITimeoutError as error:

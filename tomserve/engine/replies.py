@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from tomserve.engine.error_objects import UNVALIDATED, error_status, failed_generation
 from tomserve.engine.prompt_tokens import read_prompt_logprobs
 from tomserve.engine.transport import Reply
 from tomserve.status import LENGTH, MALFORMED, OK, REFUSAL, finished, http
@@ -26,9 +27,9 @@ def read_reply(code: int, raw: bytes) -> Reply:
         try:
             data = _read_strange(raw)
         except ValueError as error:
-            return Reply(http(code) if code != 200 else MALFORMED, error=str(error))
+            return Reply(http(code) if code != 200 else MALFORMED, error=str(error), foreign=True)
     if code != 200:
-        return Reply(http(code), error=error_text(data))
+        return _read_error(code, data)
     try:
         choice = data["choices"][0]
         message = choice["message"]
@@ -39,7 +40,7 @@ def read_reply(code: int, raw: bytes) -> Reply:
         if type(text) is not str or not text:
             text, reasoning = _odd_text(message, text, reasoning)
     except (TypeError, KeyError, IndexError, AttributeError):
-        return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
+        return _read_error(200, data)
     finish, refusal = _text(finish), _text(refusal)
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
     reply.provider, reply.fingerprint = _text(data.get("provider")), _text(data.get("system_fingerprint"))
@@ -50,6 +51,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
         reply.status, reply.text = REFUSAL, _text(text) or refusal or ""
         if not refusal:
             reply.error = f"held back by the server (finish_reason {finish!r})"
+    elif ended == MALFORMED and isinstance(error := choice.get("error"), dict):  # as OpenRouter says it
+        return _read_error(200, error)
     elif ended == MALFORMED:
         reply.status, reply.error = MALFORMED, f"the server broke the reply off (finish_reason {finish!r})"
     elif isinstance(text, str):
@@ -57,8 +60,21 @@ def read_reply(code: int, raw: bytes) -> Reply:
     elif ended == LENGTH or reasoning:  # all tokens went into thinking, or a parser took the answer for a part of it
         reply.text, reply.status = "", ended
     else:
-        reply.status, reply.error = MALFORMED, "the message has no text content"
+        reply.status, reply.error, reply.lasting = MALFORMED, "the message has no text content", True
     return reply
+
+
+def _read_error(code: int, data: Any) -> Reply:
+    """The reply that an error makes, which came with that HTTP status."""
+    words = error_text(data)
+    if (written := failed_generation(data)) is not None:
+        if written.strip():
+            return Reply(OK, written, finish_reason=UNVALIDATED)
+        return Reply(MALFORMED, error=words, lasting=True)
+    status = error_status(code, data, words)
+    if status == MALFORMED:
+        return Reply(MALFORMED, error=f"not a chat completion: {words}", lasting=True)
+    return Reply(status, "" if status == REFUSAL else None, error=words)
 
 
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")  # how lines of server-sent events begin
@@ -205,14 +221,24 @@ def _thoughts(message: dict[str, Any]) -> str | None:
 
 
 def error_text(data: Any) -> str:
-    """The message of an error object, on one line: that of OpenAI's or FastAPI's style, or the object as it is."""
+    """The message of an error object, on one line, with its code: that of OpenAI's or FastAPI's style, with what the
+    provider behind a gateway said; or the object as it is."""
+    code = raw = None
+    if isinstance(data, list) and len(data) == 1:
+        data = data[0]
     if isinstance(data, dict):
         inner = data.get("error", data.get("detail", data.get("message", data)))
-        data = inner.get("message", inner) if isinstance(inner, dict) else inner
+        if isinstance(inner, dict):
+            behind = inner.get("metadata")
+            code, raw = inner.get("code"), behind.get("raw") if isinstance(behind, dict) else None
+            inner = inner.get("message", inner)
+        data = inner
     try:
-        return " ".join((data if isinstance(data, str) else repr(data)).split())
+        text = " ".join((data if isinstance(data, str) else repr(data)).split())
     except RecursionError:
         return "data that is nested too deeply"
+    text += f": {' '.join(raw.split())}" if isinstance(raw, str) and raw not in text else ""
+    return f"{text} ({code})" if isinstance(code, str) and not code.isdigit() and code not in text else text
 
 
 def _text(value: Any) -> str | None:

@@ -1,9 +1,8 @@
-"""Retries of failed requests, and the failures that end a run: refusals from the start, replies by another model."""
+"""Retries of failed requests and pauses between them, and the end of a run whose replies name another model."""
 
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,10 +10,9 @@ from dataclasses import dataclass, field
 from tenacity import RetryCallState, wait_random_exponential
 from tenacity.wait import wait_base
 
-from tomserve.engine.records import Row
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
-from tomserve.status import REFUSED, SPOKEN, TIMEOUT, transient
+from tomserve.status import GATEWAY_TIMEOUTS, SPOKEN, TIMEOUT, transient
 
 LONGEST_WAIT = 120.0  # seconds for which a server's Retry-After is obeyed at most
 
@@ -33,8 +31,10 @@ class RetryPolicy:
 
     def again(self, reply: Reply, attempt: int) -> bool:
         """Whether to send a request again after its `attempt`-th attempt (from 1) where the failure may go away by
-        itself; after a timeout only once, as it costs so long."""
-        limit = min(self.attempts, 2) if reply.status == TIMEOUT else self.attempts
+        itself; only once after a timeout, also that of a gateway, as it costs so long, and where the same reply is
+        likely to come again."""
+        once = reply.lasting or reply.status == TIMEOUT or reply.status in GATEWAY_TIMEOUTS
+        limit = min(self.attempts, 2) if once else self.attempts
         return attempt < limit and transient(reply.status)
 
     def seconds(self, reply: Reply, attempt: int) -> float:
@@ -49,15 +49,18 @@ MOMENT = 1e-6  # seconds that are too short to be waited for
 
 
 class Pause:
-    """A pause of all requests to an endpoint that refuses some with 429 or 503, so that it can recover.
+    """A pause of all requests to an endpoint that refuses some with 429 or 503, so that it can recover, or that has
+    announced how many it takes until a certain time.
 
-    It lasts as long as the server asks for by Retry-After; else a quarter of a second, and twice as long as the one
-    before (at most 8 s) for each further refusal without a success in between.
+    After a refusal it lasts as long as the server asks for by its headers; else a quarter of a second, and twice as
+    long as the one before (at most 8 s) for each further refusal without a success in between. room: how many requests
+    the endpoint still takes, None where it announces none.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._until = self._began = -math.inf
+        self.room: int | None = None
+        self._until = self._began = self._reset = self._announced = -math.inf
         self._rounds = 0
 
     @property
@@ -81,67 +84,23 @@ class Pause:
         """The server answers again: the next pause is a short one."""
         self._rounds = 0
 
+    def note_room(self, room: int, seconds: float, sent: float, later: int) -> None:
+        """Note how many requests the endpoint took after one that was sent at `sent`, until some seconds from now;
+        `later`: how many were sent since then. What an earlier request was told counts no longer."""
+        if sent >= self._announced:
+            self._announced, self._reset = sent, self.clock() + min(seconds, LONGEST_WAIT)
+            self.room = room - later
+            self._close_when_full()
 
-LIMIT = 8  # how many different questions must be refused for the same reason, with nothing else before, to end the run
+    def note_sent(self) -> None:
+        """Count a request, where it is announced how many are taken."""
+        if self.room is not None:
+            self.room = self.room - 1 if self.clock() < self._reset else None
+            self._close_when_full()
 
-
-class FirstRefusals:
-    """Ends a run whose first requests are all refused for the same reason.
-
-    Until a request succeeds, rows with a final refusal are held back. Once LIMIT questions were refused alike, the run
-    ends and none of them is written, since they would never be asked again; so the command can be repeated when the
-    mistake is mended. As soon as a reply differs they are written. decided: True where rows are written at once,
-    because a reply has shown that requests are well-formed.
-    """
-
-    def __init__(self, decided: bool = False) -> None:
-        self.decided = decided
-        self._held: list[Row] = []
-        self._ended: ServerError | None = None
-
-    def take(self, row: Row) -> list[Row]:
-        """The rows that may be written now, in order. Raises ServerError where this was the last refusal needed."""
-        if self.decided:
-            return [row]
-        if self._ended is not None:  # this request was in flight when the run ended; its worker must end, too
-            raise self._ended
-        same = not self._held or _refusal(row) == _refusal(self._held[0])
-        self._held.append(row)
-        if row["status"] not in REFUSED or not same:
-            self.decided = True
-            return self.give_up()
-        if self._questions() >= LIMIT:
-            self._end()
-        return []
-
-    def finish(self) -> list[Row]:
-        """The row still held back at the end, if any. Raises ServerError where several questions were asked and all
-        were refused for the same reason."""
-        if self._questions() > 1:
-            self._end()
-        return self.give_up()
-
-    def _questions(self) -> int:
-        return len({held["key"] for held in self._held})
-
-    def give_up(self) -> list[Row]:
-        """The rows still held back when the run is stopped; they are kept, as everything that completed."""
-        held, self._held = self._held, []
-        return held
-
-    def _end(self) -> None:
-        row, count = self._held[0], self._questions()
-        self._held = []
-        self._ended = ServerError(
-            f"{row['endpoint']}: the first {count} questions were all refused with {row['status']} ({row['error']}); "
-            "nothing was written: mend the request (model, options, preset) or the server, then repeat the command"
-        )
-        raise self._ended
-
-
-def _refusal(row: Row) -> tuple[str, str]:
-    """Status and error without their numbers: "requested 1,234 tokens" is the same reason for every question."""
-    return row["status"], re.sub(r"[0-9]+", "#", row["error"] or "")
+    def _close_when_full(self) -> None:
+        if self.room is not None and self.room <= 0:
+            self._until = max(self._until, self._reset)
 
 
 MOST = 64

@@ -14,14 +14,26 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tomserve.engine.concurrency import MOST, ServerLoad, read_load
-from tomserve.engine.endpoints import GOOD, EndpointPool, send_hedged
+from tomserve.engine.endpoints import EndpointPool, send_hedged
 from tomserve.engine.prompt_tokens import PrefixMeter
 from tomserve.engine.records import CLOSES, Row, Rows, build_row, reuse_row
+from tomserve.engine.refusals import Refusals, explain_hopeless, gateway_advice, in_words, is_refusal
 from tomserve.engine.request import Identity, Request, build_ahead
-from tomserve.engine.retry import FirstRefusals, ModelGuard, RetryPolicy
+from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.transport import Reply, Transport
-from tomserve.errors import ConfigError, JournalError, ServerError, ServerLostError
-from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
+from tomserve.errors import ConfigError, ServerLostError
+from tomserve.status import (
+    ANSWERS,
+    BUSY,
+    FINAL,
+    FORBIDDEN,
+    KEY_REFUSED,
+    MAYBE_GONE,
+    NOT_FOUND,
+    REFUSAL,
+    SPOKEN,
+    transient,
+)
 
 TICK = 0.25  # seconds between two reports of the status
 ASK_EVERY = (0.5, 2.0)
@@ -261,6 +273,7 @@ class RequestQueue:
 
 PROBE_EVERY = 2.0  # seconds between two probes of a server that could not be reached, or that fails
 PROBE_WAITS = 30.0  # seconds within which a server must answer the simple question that probes it
+PROBES = 3  # how often a probe has to be refused, as a server may refuse some requests by chance
 FEW = 8  # how many workers there may be in any case, even if some wait to ask again and the adaptive limits are lower
 WAITING = 1024
 """How many more workers than the adaptive limits there may be while some wait to ask again and the others need not."""
@@ -283,6 +296,8 @@ class Runner:
     # seconds after which a second endpoint is asked, too, and the first answer counts; None for never
     hedge: float | None = None
     probe: bytes | None = None  # the body of a simple request that tells a failing server from failing items
+    # reads the API key anew where it is refused; returns whether it is another one, which the transport sends then
+    renew: Callable[[], bool] = lambda: False
     model_guard: ModelGuard = field(default_factory=ModelGuard)
     follower: Follower | None = None  # holds the conversations of several turns, if there are any
     clock: Callable[[], float] = time.monotonic
@@ -291,7 +306,9 @@ class Runner:
         self.prefix = PrefixMeter()
         self._pending: dict[str, list[Identity]] = {}
         self._pool = self._new_pool()
-        self._refusals = FirstRefusals(decided=bool(self.journal.final))
+        self._refusals, self._judging = Refusals(begun=bool(self.journal.final)), asyncio.Lock()
+        self._proven: bytes | None = None  # the body of the request that was answered last
+        self._vouched = self._renewed = 0  # the number of the last probe that was answered; that of the last new key
         self._queue = RequestQueue((), self.journal, self.follower, self._write)
         self._workers: set[asyncio.Task[None]] = set()
         self._retrying, self._probed = 0, -PROBE_EVERY
@@ -304,9 +321,10 @@ class Runner:
         """Ask everything that has no final row yet. Returns True when all was asked, False when `stop` ended it early.
 
         Raises ServerLostError after `policy.lost_after` seconds without contact, or with nothing but failures;
-        ServerError for a refused API key, where the first requests are all refused alike, and where a reply names
-        another model (it is not kept, and asked again); JournalError where rows cannot be written; ConfigError where a
-        strategy's program makes a mistake. In all cases everything that completed is kept.
+        ServerError for a refused API key, for an account without credit, where many requests are refused alike and not
+        for themselves, and where a reply names another model (it is not kept, and asked again); JournalError where rows
+        cannot be written; ConfigError where a strategy's program makes a mistake. In all cases everything that
+        completed is kept, but for refusals of which it is not known yet what they mean.
         """
         self._queue = RequestQueue(requests, self.journal, self.follower, self._write)
         self._pool = self._new_pool()
@@ -323,7 +341,9 @@ class Runner:
                     await task
             await self._finished
             if not self.stop.is_set():
-                self._write(*self._refusals.finish())
+                self._workers.add(judging := asyncio.create_task(self._judge_refusals(self.endpoints[0], last=True)))
+                await judging
+                self._write(*self._refusals.believe())
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
@@ -333,8 +353,6 @@ class Runner:
                 task.cancel()
             self._finished.cancel()
             await asyncio.gather(*workers, *helpers, *endless, return_exceptions=True)
-            with contextlib.suppress(JournalError):  # a full disk is being reported already
-                self._write(*self._refusals.give_up())
             self.journal.sync()
             watch.tell()
         return not self.stop.is_set()
@@ -395,7 +413,7 @@ class Runner:
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
                 self._pending[request.key].append(request.identity)
             elif (row := self.journal.find(request.key)) is not None:
-                self._keep([reuse_row(row, request.identity)], request)
+                self._keep([reuse_row(row, request.identity)], request, 0)
             else:
                 await self._ask(found)
         if (task := asyncio.current_task()) is not None:
@@ -410,22 +428,30 @@ class Runner:
             answered = await self._exchange(request, near)
             if answered is None:
                 return
-            self.model_guard.note_reply(answered[0], answered[1])
-            self.prefix.note_answer(shared, request.prefix, answered[0].usage)
-            row = build_row(request, *answered)
-            self._keep([row, *[reuse_row(row, one) for one in self._pending[request.key]]], request)
+            reply, endpoint, attempts, number = answered
+            self.model_guard.note_reply(reply, endpoint)
+            self.prefix.note_answer(shared, request.prefix, reply.usage)
+            if reply.status in ANSWERS:
+                self._proven = request.body
+            row = build_row(request, reply, endpoint, attempts)
+            refused = reply.status not in ANSWERS and is_refusal(row, lasting=reply.lasting)
+            rows = [row, *[reuse_row(row, one) for one in self._pending[request.key]]]
+            self._keep(rows, request, number, refused=refused)
         finally:
             del self._pending[request.key]
+        if refused and self._refusals.suspected():
+            await self._judge_refusals(endpoint)
 
-    def _keep(self, rows: list[Row], request: Request) -> None:
-        """Write the rows of the reply to a request, and queue what follows; an error there loses no reply."""
+    def _keep(self, rows: list[Row], request: Request, number: int, *, refused: bool = False) -> None:
+        """Write the rows of the reply to a request, that of this number, and queue what follows; an error there loses
+        no reply."""
         following: list[Next] = []
         for row in rows:
             try:
                 if self.follower is not None:
                     following += self._queue.follow(row, request)
             finally:
-                self._write(*self._refusals.take(row))
+                self._write(*self._refusals.take(row, number, refused=refused))
         if following and self._queue.push(following) > 1:  # one of them is taken by this worker
             self._start_workers()
 
@@ -434,14 +460,14 @@ class Runner:
             self.journal.append(row)
             self.observer.row(row)
 
-    async def _exchange(self, request: Request, near: str | None) -> tuple[Reply, str, int] | None:
-        """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint and how often it was
-        sent; None where the run was stopped meanwhile.
+    async def _exchange(self, request: Request, near: str | None) -> tuple[Reply, str, int, int] | None:
+        """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint, how often it was sent,
+        and the number of the last request among all; None where the run was stopped meanwhile.
 
         Failures of a server that cannot be reached, or fails for every item, are no attempts of the policy: either the
         server comes back, or the run ends because it is lost.
         """
-        attempt = sent = 0
+        attempt, sent, doubted = 0, 0, False
         endpoint: str | None = None
         missing: set[str] = set()
         while True:
@@ -451,6 +477,7 @@ class Runner:
             if self.concurrency is None:  # a fixed number is kept by the number of workers
                 await self._wait_for_room()
             sent += 1
+            number = self._refusals.note_sent()
             if self.hedge is None or len(self.endpoints) < 2:
                 endpoint = self._pool.pick(request, endpoint, near)
                 reply = await self._send(endpoint, request)
@@ -458,19 +485,30 @@ class Runner:
                 reply, endpoint = await send_hedged(self._send, self._pool, request, endpoint, near, self.hedge)
             if self._pool.suspected:
                 await self._probe_server()
+            if reply.status == KEY_REFUSED and self._renew_key(number):
+                continue
+            if reply.status == FORBIDDEN and await self._is_about_question(endpoint):
+                reply.status, reply.text = REFUSAL, ""
+            elif reply.status == FORBIDDEN and self.stop.is_set():
+                return None
             self._raise_if_hopeless(reply, endpoint)
-            if reply.final and reply.status != NOT_FOUND:
-                return reply, endpoint, sent
-            if reply.status == NOT_FOUND and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
+            if reply.final:
+                return reply, endpoint, sent, number
+            lost = reply.status == NOT_FOUND
+            if lost and reply.reached and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
                 missing.add(endpoint)  # one replica may have lost its model; 404 counts once all replicas say it
                 continue
-            outage = not reply.reached or (self._pool.suspected and transient(reply.status))
+            outage = not reply.reached or (self._pool.suspected and transient(reply.status) and not reply.lasting)
             outage = outage or self._is_over_limit(reply, endpoint)
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
-                return reply, endpoint, sent
-            if not reply.reached and self._pool.others_up:
+                return reply, endpoint, sent, number
+            if not reply.reached and self._pool.others_up and len(self.endpoints) > 1:
                 continue  # another replica is asked without waiting
+            if lost and sent % self.policy.attempts == 0 and await self._is_about_question(endpoint):
+                if doubted:
+                    return reply, endpoint, sent, number
+                doubted = True  # the server may be back since then
             if await self._wait(self.policy.seconds(reply, min(sent, 10))):
                 return None
 
@@ -504,8 +542,62 @@ class Runner:
         endpoint = self._pool.available[0]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
-                if (await self.transport.send(endpoint, self.probe)).status in GOOD:
+                if (await self.transport.send(endpoint, self.probe)).status in FINAL:
+                    if not self._refusals.answered and (found := self._pool.common_failure()) is not None:
+                        raise self._refusals.end(
+                            f"{endpoint}: the first questions all failed alike, with {found[0]} ({found[1]}), where a "
+                            "simple one is answered; nothing was written: mend the request (strategy, options, preset) "
+                            "or the server, then repeat the command"
+                        )
                     self._pool.suspect_items()
+
+    async def _judge_refusals(self, endpoint: str, *, last: bool = False) -> None:
+        """Find out what the refusals mean that are held back, where they give reason to. last: after the last question.
+        Raises ServerError where they are not about their questions."""
+        async with self._judging:
+            refusals = self._refusals
+            while refusals.suspected(last=last) and not self.stop.is_set():
+                if not refusals.needs_probe:
+                    self._write(*refusals.judge_beginning(last=last))
+                elif (found := await self._probe_refusal(endpoint)) is not None:
+                    self._write(*refusals.judge_probe(*found))
+                elif not self.stop.is_set():  # nobody can tell
+                    self._write(*refusals.believe())
+
+    async def _is_about_question(self, endpoint: str) -> bool:
+        """Whether the server answers something else than the question that it has just refused."""
+        now = self._refusals.sent
+        async with self._judging:
+            if self._vouched <= now and (found := await self._probe_refusal(endpoint)) is not None:
+                reply, number = found
+                self._vouched = number if reply.status in SPOKEN else self._vouched
+            return self._vouched > now
+
+    async def _probe_refusal(self, endpoint: str) -> tuple[Reply, int] | None:
+        """The reply to the request that was answered last, else to the simple one, with its number; a refusal counts
+        from the PROBES-th on. None where there is neither request, or the run is stopped. Raises ServerLostError where
+        there is nothing but failures for too long."""
+        began, body, refused = self.clock(), self._proven or self.probe, 0
+        while body is not None and not self.stop.is_set():
+            if self._refusals.ended is not None:
+                raise self._refusals.ended
+            number = self._refusals.note_sent()
+            reply = await self.transport.send(endpoint, body)
+            away = reply.status == NOT_FOUND and self._refusals.answered
+            refused += reply.lasting or not (away or transient(reply.status))
+            if reply.status in SPOKEN or refused >= PROBES:
+                return reply, number
+            if (passed := self.clock() - began) > self.policy.lost_after:
+                said = f"nothing but {in_words(reply)} for {passed:.0f} s"
+                raise ServerLostError(f"{endpoint}: server lost ({said}); repeat the command to resume")
+            await self._wait(self.policy.seconds(reply, 1 if refused else 4))
+        return None
+
+    def _renew_key(self, number: int) -> bool:
+        """Whether the request of that number was sent with an API key that is no longer in use."""
+        if number > self._renewed and self.renew():
+            self._renewed = self._refusals.sent
+        return number <= self._renewed
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
         self._pool.note_sent(endpoint, request.identity)
@@ -516,14 +608,16 @@ class Runner:
             began = self._pool.note_return(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
+        if reply.status == NOT_FOUND and (self._refusals.answered or reply.foreign):
+            reply.reached = False  # something else answers in its place, as a proxy does
         self._pool.note_reply(endpoint, reply, request.identity, began)
         return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
-        if reply.status in KEY_REFUSED:
-            raise ServerError(
-                f"{endpoint}: the API key was refused in mid-run ({reply.error}); set a valid key and resume"
-            )
+        if hopeless := explain_hopeless(reply):
+            raise self._refusals.end(f"{endpoint}: {hopeless}")
         gone = self.alive() if reply.status in MAYBE_GONE else None
         if reason := gone or (self._pool.explain_loss() if not reply.final else None):
+            advice = gateway_advice([reply.status])
+            reason += f"; {advice}" if advice else ""
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 import zlib
 from collections.abc import AsyncIterable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
+from tomserve.engine.rate_limits import announced_room, asked_wait
 from tomserve.engine.redact import Redactor, clean_text
-from tomserve.status import FINAL, TIMEOUT
+from tomserve.status import FINAL, SPOKEN, TIMEOUT
 
 MAX_BODY = 16 * 2**20  # bytes of a reply that are read at most, compressed or not: a larger one is no chat completion
 MAX_HEAD = 64 * 2**10
@@ -91,6 +90,10 @@ class Reply:
     model: str | None = None  # the name that the server gives the model that answered
     error: str | None = None  # what went wrong, in one line
     retry_after: float | None = None  # seconds that the server asks to wait before the next request
+    # how many further requests the server takes, and the seconds until there are more, as far as it announces them
+    room: tuple[int, float] | None = None
+    foreign: bool = False  # whether it is no JSON, and so of something else than a chat server
+    lasting: bool = False  # of a malformed one: whether it is whole, so that it will hardly be another the next time
     reached: bool = True  # whether there was a connection at all; a server that drops connections is there
     # seconds by name; "total_s" from sending to the end of the reply
     timings: dict[str, float] = field(default_factory=dict)
@@ -157,18 +160,14 @@ def redact_reply(reply: Reply, mask: Redactor) -> None:
         reply.error = clean_text(" ".join(text.split()), LONGEST_ERROR)
 
 
-def parse_retry_after(header: str | None) -> float | None:
-    """The seconds from now that a Retry-After header (a number or an HTTP date) asks for; None if it is neither."""
-    if not header:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+def note_limits(reply: Reply, headers: Mapping[str, str]) -> Reply:
+    """The reply, with what the headers of the response say of rate limits; their names are in lower case."""
+    if reply.status in SPOKEN:
+        used = (reply.usage or {}).get("prompt", 0) + (reply.usage or {}).get("completion", 0)
+        reply.room = announced_room(headers, used)
+    else:
+        reply.retry_after = asked_wait(headers, reply.error)
+    return reply
 
 
 EVERY = 0.25  # seconds between two looks at most

@@ -33,9 +33,10 @@ from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.records import CLOSES, Row, build_row, reuse_row
 from tomserve.engine.redact import Redactor
+from tomserve.engine.refusals import Refusals, is_refusal
 from tomserve.engine.replies import error_text, read_reply
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import FirstRefusals, ModelGuard
+from tomserve.engine.retry import ModelGuard
 from tomserve.engine.transport import Reply, redact_reply
 from tomserve.errors import ConfigError
 from tomserve.runs import runfolder
@@ -614,7 +615,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self._mask = Redactor(keys.api_key())
-        self._refusals = FirstRefusals(decided=bool(len(self.evaluation.journal.final)))
+        self._refusals = Refusals(begun=bool(len(self.evaluation.journal.final)))
 
     def row(self, request: Request) -> Row | None:
         """The row of the result of a request; None where there is none, or one that the journal has already."""
@@ -631,11 +632,17 @@ class _Reader:
 
     def write(self, row: Row) -> None:
         """Write a row, unless it may be the beginning of refusals of all requests."""
-        self._append(self._refusals.take(row))
+        refusals = self._refusals
+        refused = is_refusal(row)
+        self._append(refusals.take(row, refusals.note_sent(), refused=refused))
+        if refused and refusals.suspected():
+            self._append(refusals.believe() if refusals.needs_probe else refusals.judge_beginning())
 
     def finish(self) -> None:
         """Write what was held back. Raises ServerError where all requests were refused for the same reason."""
-        self._append(self._refusals.finish())
+        if not self._refusals.answered and self._refusals.suspected(last=True):
+            self._append(self._refusals.judge_beginning(last=True))
+        self._append(self._refusals.believe())
 
     def _append(self, rows: Sequence[Row]) -> None:
         for row in rows:

@@ -18,6 +18,7 @@ import orjson
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
+from tomserve.engine.rate_limits import parse_retry_after
 from tomserve.engine.redact import MASKED, Redactor, clean_text
 from tomserve.engine.replies import MOST_TOKENS, error_text, read_json
 from tomserve.engine.retry import RetryPolicy, announced_wait
@@ -26,7 +27,6 @@ from tomserve.engine.transport import (
     UNENCODED,
     Reply,
     decompress,
-    parse_retry_after,
     secret_headers,
     secret_values,
 )

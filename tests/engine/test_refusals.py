@@ -1,0 +1,189 @@
+"""What a refusal means, by what the run has just seen: on virtual time, against scripted servers."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tenacity import wait_fixed
+
+from tests.helpers.asking import request, rows
+from tests.helpers.virtual import Scripted, virtually
+from tomserve.engine.replies import read_reply
+from tomserve.engine.retry import RetryPolicy
+from tomserve.engine.transport import Reply
+from tomserve.errors import ServerError, ServerLostError
+from tomserve.runs.journal import Journal
+
+TEA = Reply("ok", '{"answer":"tea"}')
+PROBE = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1})
+POLICY = RetryPolicy(attempts=3, wait=wait_fixed(0.5), lost_after=60.0)
+ACCOUNT = Reply("http_400", error="This organisation may not be served")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "responses.jsonl") as opened:
+        yield opened
+
+
+def run(
+    journal: Journal, behave: Callable[[str, int], Reply], count: int = 200, seconds: float = 0.01, **options: Any
+) -> list[str]:
+    """Ask so many questions; the texts of what was sent."""
+    server = Scripted(lambda question, number, endpoint: (seconds, behave(question, number)))
+    asked = (request(number) for number in range(count))
+    assert virtually(server, journal, asked, **{"policy": POLICY, "probe": PROBE, **options})[0]
+    return [question for _, _, question in server.sent]
+
+
+def statuses(journal: Journal) -> set[str]:
+    return {row["status"] for row in rows(journal)}
+
+
+@pytest.mark.parametrize("concurrency", [1, 16, None])
+def test_equal_refusals_in_mid_run_end_it_and_leave_their_questions_open(
+    concurrency: int | None, journal: Journal
+) -> None:
+    with pytest.raises(
+        ServerError, match=r"questions in a row were refused, with http_400 \(This organisation.*stay open"
+    ):
+        run(journal, lambda question, number: TEA if number <= 21 else ACCOUNT, concurrency=concurrency)
+    assert (len(rows(journal)), statuses(journal)) == (21, {"ok"})
+    assert len(run(journal, lambda question, number: TEA)) == 179
+
+
+def test_the_last_questions_refused_alike_are_final_only_if_another_one_is_answered(journal: Journal) -> None:
+    with pytest.raises(ServerError, match="stay open"):
+        run(journal, lambda question, number: TEA if number <= 5 else ACCOUNT, 7, concurrency=1)
+    assert len(rows(journal)) == 5
+    sent = run(journal, lambda question, number: ACCOUNT if question[-1] in "56" else TEA, 7, concurrency=1)
+    assert sent == ["question 5", "question 6", "hi"]
+    assert [row["status"] for row in rows(journal)] == ["ok"] * 5 + ["http_400"] * 2
+
+
+def test_a_row_of_refusals_is_about_their_questions_where_others_are_answered(journal: Journal) -> None:
+    """Twenty in a row of one kind: two probes, each by a question that was answered before."""
+    long = {f"question {number}" for number in range(40, 60)}
+    sent = run(journal, lambda question, number: ACCOUNT if question in long else TEA, 100, concurrency=1)
+    assert len(rows(journal)) == 100
+    assert sum(row["status"] == "http_400" for row in rows(journal)) == 20
+    assert len(sent) == 102
+    assert sent.count("question 39") == 3
+
+
+def test_an_answer_to_a_request_sent_before_the_refusal_shows_nothing(journal: Journal) -> None:
+    """The account runs dry while slow answers are under way."""
+
+    def behave(question: str, number: int, endpoint: str) -> tuple[float, Reply]:
+        return (0.01 if number <= 4 else 1.0, TEA) if number <= 12 else (0.01, ACCOUNT)
+
+    asked = [request(number) for number in range(200)]
+    with pytest.raises(ServerError, match="stay open"):
+        virtually(Scripted(behave), journal, asked, policy=POLICY, probe=PROBE, concurrency=12)
+    assert statuses(journal) <= {"ok"}
+
+
+def test_an_account_without_credit_ends_the_run_at_the_first_reply_that_says_so(journal: Journal) -> None:
+    body = {"error": {"message": "You exceeded your current quota.", "code": "insufficient_quota"}}
+    empty = read_reply(429, orjson.dumps(body))
+    with pytest.raises(ServerError, match=r"no credit left, says the server \(You exceeded.*pay, or set the key"):
+        run(journal, lambda question, number: TEA if number <= 5 else empty, concurrency=1)
+    assert len(rows(journal)) == 5
+
+
+def test_a_404_after_answers_is_a_server_that_is_away(journal: Journal) -> None:
+    away = Reply("http_404", error="not JSON: '404 page not found'", foreign=True)
+    with pytest.raises(ServerLostError, match=r"nothing but .*404 page not found") as error:
+        run(journal, lambda question, number: TEA if number <= 21 else away)
+    assert error.value.exit_code == 3
+    assert statuses(journal) == {"ok"}
+    run(journal, lambda question, number: away if number < 20 else TEA)
+    assert (len(rows(journal)), statuses(journal)) == (200, {"ok"})
+
+
+def test_one_question_that_alone_gives_404_ends_as_a_row_that_is_asked_again(journal: Journal) -> None:
+    sent = run(journal, lambda question, number: Reply("http_404", error="x") if question[-1] == "7" else TEA, 10)
+    assert (len(rows(journal)), statuses(journal)) == (10, {"ok", "http_404"})
+    assert len(sent) < 20
+    assert run(journal, lambda question, number: TEA, 10) == ["question 7"]
+
+
+def test_a_403_is_a_refusal_of_the_question_unless_another_one_is_refused_too(journal: Journal) -> None:
+    filtered = Reply("http_403", error="blocked by policy")
+    run(journal, lambda question, number: filtered if question.endswith("3") else TEA, 20)
+    found = {row["item"]: row for row in rows(journal) if row["status"] != "ok"}
+    assert {item: (row["status"], row["text"], row["error"]) for item, row in found.items()} == {
+        "i3": ("refusal", "", "blocked by policy"),
+        "i13": ("refusal", "", "blocked by policy"),
+    }
+    with pytest.raises(ServerError, match=r"the API key was refused in mid-run \(blocked by policy\)"):
+        run(journal, lambda question, number: TEA if number < 5 else filtered, 40)
+    assert statuses(journal) == {"ok", "refusal"}
+
+
+def test_a_key_that_expires_is_read_anew_once(journal: Journal) -> None:
+    keys, renewals = ["old"], []
+
+    def renew() -> bool:
+        renewals.append(keys[0])
+        keys[0] = "new"
+        return len(renewals) == 1
+
+    expired = Reply("http_401", error="token expired")
+    server = Scripted(lambda question, number, endpoint: (0.01, TEA if number < 10 or keys[0] == "new" else expired))
+    asked = [request(number) for number in range(40)]
+    assert virtually(server, journal, asked, policy=POLICY, probe=PROBE, renew=renew)[0]
+    assert (renewals, len(rows(journal)), statuses(journal)) == (["old"], 40, {"ok"})
+
+
+def test_a_reply_that_will_be_the_same_again_is_asked_for_twice(journal: Journal) -> None:
+    odd = read_reply(200, b'{"choices": [{"message": {"content": null}, "finish_reason": "stop"}]}')
+    sent = run(journal, lambda question, number: odd if question.endswith("3") else TEA, 20)
+    assert (sent.count("question 3"), sent.count("question 13")) == (2, 2)
+    assert {row["error"] for row in rows(journal) if row["status"] == "malformed"} == {
+        "the message has no text content"
+    }
+    with pytest.raises(ServerError, match=r"questions in a row were refused, with malformed \(the message has no text"):
+        run(journal, lambda question, number: odd)
+
+
+SAID = [
+    (429, {"error": {"message": "Rate limit; add a payment method", "code": "rate_limit_exceeded"}}, "http_429"),
+    (429, {"error": {"message": "You exceeded your current quota. * Quota exceeded for metric: x"}}, "http_429"),
+    (400, {"error": {"message": "Your credit balance is too low to access the API."}}, "http_402"),
+    (403, {"error": {"message": "Insufficient credits"}}, "http_402"),
+    (400, [{"error": {"message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}}], "http_401"),
+    (400, {"error": {"message": "filtered", "code": "content_filter"}}, "refusal"),
+    (400, {"error": {"message": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, "refusal"),
+    (403, {"error": {"message": "requires moderation and your input was flagged for \"x\""}}, "refusal"),
+    (500, {"error": {"message": "the request exceeds the available context size"}}, "http_400"),
+    (400, {"error": {"message": "no such field", "code": "unknown_field"}}, "http_400"),
+    (200, {"object": "error", "message": "busy", "code": 503}, "http_503"),
+    (200, {"error": {"type": "overloaded_error", "message": "x"}}, "http_503"),
+    (200, {"error": {"code": "rate_limit_exceeded", "message": "slower"}}, "http_429"),
+    (200, {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}, "http_502"),
+    (200, {"detail": "Not Found"}, "malformed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "body", "status"), SAID)
+def test_the_words_of_an_error_decide_where_they_are_known(code: int, body: Any, status: str) -> None:
+    assert read_reply(code, orjson.dumps(body)).status == status
+
+
+def test_an_error_keeps_its_code_and_what_the_provider_behind_a_gateway_said() -> None:
+    body = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "no such field"}}}
+    assert read_reply(400, orjson.dumps(body)).error == "Provider returned error: no such field"
+    body = {"error": {"message": "Not supported.", "code": "unsupported_parameter"}}
+    assert read_reply(400, orjson.dumps(body)).error == "Not supported. (unsupported_parameter)"
+
+
+def test_what_could_not_be_validated_is_read_as_it_was_written() -> None:
+    body = {"error": {"message": "Failed", "code": "json_validate_failed", "failed_generation": '{"answer": "tea"}'}}
+    reply = read_reply(400, orjson.dumps(body))
+    assert (reply.status, reply.text, reply.finish_reason) == ("ok", '{"answer": "tea"}', "json_validate_failed")
+    body["error"]["failed_generation"] = ""
+    reply = read_reply(400, orjson.dumps(body))
+    assert (reply.status, reply.lasting, reply.error) == ("malformed", True, "Failed (json_validate_failed)")
