@@ -21,8 +21,6 @@ from tomserve.runs.planning import EvalOptions
 
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
 PENDING: dict[str, str] = {
-    "a page with status 200": "C, D",
-    "no text at all": "B, D",
     "max_tokens refused": "adaptations",
     "temperature refused": "adaptations",
     "seed refused": "adaptations",
@@ -33,16 +31,6 @@ PENDING: dict[str, str] = {
     "a lasting HTTP 500 for a schema": "adaptations",
     "OpenAI's rules for schemas": "adaptations",
     "only guided_json": "adaptations",
-    "one question refused by a filter (400)": "B",
-    "one question refused by a filter (403)": "B",
-    "JSON that could not be validated": "B",
-    "an account that runs dry (400)": "B",
-    "an account that runs dry (402)": "B",
-    "an account without quota (429)": "B",
-    "a model that is away (404)": "B",
-    "a model that stays away (404)": "B",
-    "passing refusals": "B",
-    "a gateway's time is over": "B, D",
     "further fields wanted": "C",
     "an effort of reasoning": "C",
     "llama.cpp": "adaptations",

@@ -446,7 +446,7 @@ REPLIES: dict[str, Behaviour] = {
         most=3 * ALL,
     ),
     "an empty text": Behaviour(always(chat("")), right=0, code=1, says=["12 of 12", "empty"], most=3 * ALL),
-    "no text at all": Behaviour(always(chat(None)), right=0, code=1, says=["12", "no text"], most=3 * ALL),
+    "no text at all": Behaviour(always(chat(None)), right=0, code=2, says=["first 8", "no text"], most=3 * ALL),
     "blanks to the end": Behaviour(
         always(chat(GOOD[:10] + "\n" * 500, "length")),
         right=0,

@@ -70,7 +70,7 @@ class EndpointPool:
         self.down: dict[str, float] = {}
         self._good = self._reached = self._answered_at = clock()
         self._refused, self._announced = 0, 0.0
-        self._failing: dict[Identity, tuple[str, str]] = {}  # with the status and the words of the failure
+        self._failing: dict[Identity, list[tuple[str, str]]] = {}  # with status and words of each failure
         self._began_failing = 0.0
         self._bad: set[Identity] = set()
         self._strikes: dict[str, int] = dict.fromkeys(self.endpoints, 0)
@@ -179,17 +179,19 @@ class EndpointPool:
             self._failing.clear()
         elif identity not in self._bad:
             self._began_failing = self._began_failing if self._failing else now
-            self._failing[identity] = (reply.status, same_words(reply.error))
+            self._failing.setdefault(identity, []).append((reply.status, same_words(reply.error)))
             self._last = _in_words(endpoint, reply)
 
-    def common_failure(self) -> tuple[str, str] | None:
-        """Status and words of the error that a server gives to all questions that fail, where they are the same and no
-        older request is still being answered; None for a failure on the way, or of a server that is only busy."""
-        if len(found := set(self._failing.values())) != 1:
+    def common_failure(self) -> tuple[str, str, bool] | None:
+        """Status and words of the error that a server gives to all questions that fail, and whether it gave it to many
+        of them again, where no older request is still being answered; None for a failure on the way, or of a server
+        that is only busy."""
+        found = {one for said in self._failing.values() for one in said}
+        if len(found) != 1 or not failed_inside((said := found.pop())[0]):
             return None
-        ((status, words),) = found
-        older = any(start < self._began_failing for out in self.out.values() for start in out.values())
-        return (status, words) if failed_inside(status) and not older else None
+        if any(start < self._began_failing for out in self.out.values() for start in out.values()):
+            return None
+        return *said, sum(len(times) > 1 for times in self._failing.values()) >= SUSPECT
 
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
         if reply.room is not None:

@@ -14,7 +14,17 @@ from collections.abc import Iterable
 from tomserve.engine.records import Row
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
-from tomserve.status import FORBIDDEN, GATEWAY_TIMEOUTS, KEY_REFUSED, MALFORMED, NO_CREDIT, REFUSAL, SPOKEN, transient
+from tomserve.status import (
+    FORBIDDEN,
+    GATEWAY_TIMEOUTS,
+    KEY_REFUSED,
+    MALFORMED,
+    NO_CREDIT,
+    NOT_FOUND,
+    REFUSAL,
+    SPOKEN,
+    transient,
+)
 
 LIMIT = 8  # how many different questions in a row must be refused alike before something else than them is suspected
 HELD = 64  # how many refused questions are held back at most before that is found out, whatever their reasons are
@@ -28,6 +38,14 @@ def is_refusal(row: Row, *, lasting: bool = False) -> bool:
     if status == REFUSAL:  # with a reason why it ended it is a reply of the model
         return row["error"] is not None and row["finish_reason"] is None
     return lasting or (status not in SPOKEN and not transient(status))
+
+
+def is_foreign(reply: Reply, *, answered: bool) -> bool:
+    """Whether something else answers in the server's place for a while, as a router or a proxy does: the model is not
+    found any more, after it has `answered`, or what comes can be of no chat server."""
+    if reply.status == NOT_FOUND:
+        return reply.foreign or answered
+    return reply.foreign and reply.status == MALFORMED and answered
 
 
 class Refusals:

@@ -27,7 +27,9 @@ def read_reply(code: int, raw: bytes) -> Reply:
         try:
             data = _read_strange(raw)
         except ValueError as error:
-            return Reply(http(code) if code != 200 else MALFORMED, error=str(error), foreign=True)
+            begun = raw.lstrip(_BLANK)
+            foreign = bool(begun) and not begun.startswith((b"{", b"[", *_EVENTS))  # else it was broken off
+            return Reply(http(code) if code != 200 else MALFORMED, error=str(error), foreign=foreign)
     if code != 200:
         return _read_error(code, data)
     try:
@@ -51,8 +53,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
         reply.status, reply.text = REFUSAL, _text(text) or refusal or ""
         if not refusal:
             reply.error = f"held back by the server (finish_reason {finish!r})"
-    elif ended == MALFORMED and isinstance(error := choice.get("error"), dict):  # as OpenRouter says it
-        return _read_error(200, error)
+    elif ended == MALFORMED and isinstance(told := choice.get("error"), dict):  # as OpenRouter says it
+        return _read_error(200, told)
     elif ended == MALFORMED:
         reply.status, reply.error = MALFORMED, f"the server broke the reply off (finish_reason {finish!r})"
     elif isinstance(text, str):
@@ -77,6 +79,7 @@ def _read_error(code: int, data: Any) -> Reply:
     return Reply(status, "" if status == REFUSAL else None, error=words)
 
 
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")  # how lines of server-sent events begin
 _HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
@@ -84,7 +87,7 @@ _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
 
 def _read_strange(raw: bytes) -> Any:
     """The data of a body that the fast reader refuses and other clients read; ValueError says what it is instead."""
-    body = raw.lstrip(b"\xef\xbb\xbf \t\r\n")
+    body = raw.lstrip(_BLANK)
     if body.startswith(_EVENTS):
         return _join_events(body)
     if body[:15].lower().startswith((b"<!doctype html", b"<html")):

@@ -17,7 +17,7 @@ from tomserve.engine.concurrency import MOST, ServerLoad, read_load
 from tomserve.engine.endpoints import EndpointPool, send_hedged
 from tomserve.engine.prompt_tokens import PrefixMeter
 from tomserve.engine.records import CLOSES, Row, Rows, build_row, reuse_row
-from tomserve.engine.refusals import Refusals, explain_hopeless, gateway_advice, in_words, is_refusal
+from tomserve.engine.refusals import Refusals, explain_hopeless, gateway_advice, in_words, is_foreign, is_refusal
 from tomserve.engine.request import Identity, Request, build_ahead
 from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.transport import Reply, Transport
@@ -25,9 +25,11 @@ from tomserve.errors import ConfigError, ServerLostError
 from tomserve.status import (
     ANSWERS,
     BUSY,
+    CONNECTION,
     FINAL,
     FORBIDDEN,
     KEY_REFUSED,
+    MALFORMED,
     MAYBE_GONE,
     NOT_FOUND,
     REFUSAL,
@@ -494,8 +496,9 @@ class Runner:
             self._raise_if_hopeless(reply, endpoint)
             if reply.final:
                 return reply, endpoint, sent, number
-            lost = reply.status == NOT_FOUND
-            if lost and reply.reached and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
+            away = not reply.reached and reply.status != CONNECTION
+            others = endpoint not in missing and len(missing) + 1 < len(self.endpoints)
+            if reply.status == NOT_FOUND and not away and others:
                 missing.add(endpoint)  # one replica may have lost its model; 404 counts once all replicas say it
                 continue
             outage = not reply.reached or (self._pool.suspected and transient(reply.status) and not reply.lasting)
@@ -505,7 +508,7 @@ class Runner:
                 return reply, endpoint, sent, number
             if not reply.reached and self._pool.others_up and len(self.endpoints) > 1:
                 continue  # another replica is asked without waiting
-            if lost and sent % self.policy.attempts == 0 and await self._is_about_question(endpoint):
+            if away and sent % self.policy.attempts == 0 and await self._is_about_question(endpoint):
                 if doubted:
                     return reply, endpoint, sent, number
                 doubted = True  # the server may be back since then
@@ -543,13 +546,22 @@ class Runner:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
                 if (await self.transport.send(endpoint, self.probe)).status in FINAL:
-                    if not self._refusals.answered and (found := self._pool.common_failure()) is not None:
-                        raise self._refusals.end(
-                            f"{endpoint}: the first questions all failed alike, with {found[0]} ({found[1]}), where a "
-                            "simple one is answered; nothing was written: mend the request (strategy, options, preset) "
-                            "or the server, then repeat the command"
-                        )
-                    self._pool.suspect_items()
+                    self._suspect_items(endpoint)
+
+    def _suspect_items(self, endpoint: str) -> None:
+        """Give items up that fail where a simple question is answered. Raises ServerError where nothing else was ever
+        answered and all fail alike again and again, as where a server cannot do what every request asks of it."""
+        alike = None if self._refusals.answered else self._pool.common_failure()
+        if alike is None:
+            self._pool.suspect_items()
+        elif alike[2]:
+            raise self._refusals.end(
+                f"{endpoint}: the first questions all failed alike, with {alike[0]} ({alike[1]}), where a simple one "
+                "is answered; nothing was written: mend the request (strategy, options, preset) or the server, then "
+                "repeat the command"
+            )
+        else:
+            self._probed = -PROBE_EVERY  # they are asked once more first
 
     async def _judge_refusals(self, endpoint: str, *, last: bool = False) -> None:
         """Find out what the refusals mean that are held back, where they give reason to. last: after the last question.
@@ -608,8 +620,10 @@ class Runner:
             began = self._pool.note_return(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
-        if reply.status == NOT_FOUND and (self._refusals.answered or reply.foreign):
-            reply.reached = False  # something else answers in its place, as a proxy does
+        if is_foreign(reply, answered=self._refusals.answered):
+            reply.reached = False
+        elif reply.foreign:
+            reply.lasting = reply.status == MALFORMED  # from the start on, as a page to log in is
         self._pool.note_reply(endpoint, reply, request.identity, began)
         return reply
 

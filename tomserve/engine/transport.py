@@ -92,7 +92,7 @@ class Reply:
     retry_after: float | None = None  # seconds that the server asks to wait before the next request
     # how many further requests the server takes, and the seconds until there are more, as far as it announces them
     room: tuple[int, float] | None = None
-    foreign: bool = False  # whether it is no JSON, and so of something else than a chat server
+    foreign: bool = False  # whether it is a page or a text that no chat server can have sent
     lasting: bool = False  # of a malformed one: whether it is whole, so that it will hardly be another the next time
     reached: bool = True  # whether there was a connection at all; a server that drops connections is there
     # seconds by name; "total_s" from sending to the end of the reply
