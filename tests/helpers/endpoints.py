@@ -429,7 +429,7 @@ REPLIES: dict[str, Behaviour] = {
         hides=["secret"],
     ),
     "a page with status 200": Behaviour(
-        lambda asked: (200, HTML % b"Sign in to Corp", PAGE), right=None, code=2, says=["Sign in to Corp"]
+        lambda asked: (200, HTML % b"Sign in to Corp", PAGE), right=None, code=2, says=["Sign in to Corp"], most=3 * ALL
     ),
     "everything in the thoughts, cut off": Behaviour(
         always(chat(None, "length", reasoning_content="Hm. " * 99, usage=(50, 256))),
