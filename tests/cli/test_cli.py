@@ -298,6 +298,33 @@ def test_not_openai_compatible(endpoint: Endpoint, cli) -> None:
         )
 
 
+def test_further_fields_of_a_request_are_sent_recorded_and_checked(
+    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "experiment.yaml"
+    config.write_text("schema: 1\nextra-body: {top_p: 0.5}\nreasoning-effort: low\n")
+    line = ("eval", "--base-url", endpoint.url, "--limit", 1)
+    for more in ((*line, "--extra-body", '{"top_p": 0.5}', "--reasoning-effort", "low"), (*line, "--config", config)):
+        done = cli(*more)
+        assert done.code == 0, done.err
+    sent = endpoint.requests[0]
+    assert (sent["top_p"], sent["reasoning_effort"]) == (0.5, "low")
+    (folder,) = (tmp_path / "runs").glob("*-effort-low")
+    sampling = orjson.loads((folder / "manifest.json").read_bytes())["sampling"]
+    assert sampling == {"temperature": 0.0, "seed": 0, "top_p": 0.5, "reasoning_effort": "low"}
+    assert "nothing left to ask" in done.out
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
+    for given, said in {
+        '{"max_tokens": 3}': "tomserve sets 'max_tokens' itself; give it by --max-tokens",
+        '{"user": "sk-0123456789"}': "holds an API key",
+        "[1]": "expected an object of JSON",
+        '{"reasoning_effort": "high"}': "another 'reasoning_effort' than --reasoning-effort",
+    }.items():
+        refused = cli(*line, "--reasoning-effort", "low", "--extra-body", given)
+        assert_refused(refused, said)
+        assert "sk-0" not in refused.err
+
+
 def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     endpoint.key = "sk-right"
     assert_refused(

@@ -205,7 +205,7 @@ def make_options(
         strategies=tuple(questions.strategy or ()),
         base_urls=tuple(base_url or ()),
         variants=tuple(variants or ()),
-        **vars(sampling),
+        **{**vars(sampling), "extra_body": sampling.extra_body or {}},
         **options,
     )
     if config is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import typer
 from tomserve import content as contents
 from tomserve.cli import exit_codes
 from tomserve.content.text import say
-from tomserve.errors import Interrupted
+from tomserve.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,6 +192,34 @@ ThinkingOption = Annotated[
     str | None,
     typer.Option(help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."),
 ]
+EffortOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD", help="How much a hosted reasoning model is to think, as its provider says: low, medium, high."
+    ),
+]
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    """What --extra-body says, as an object. Raises ConfigError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--extra-body: not JSON ({error}); expected an object, such as '{_EXAMPLE}'") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"--extra-body: expected an object of JSON, such as '{_EXAMPLE}'")
+    return found
+
+
+_EXAMPLE = '{"top_p": 0.9}'
+ExtraBodyOption = Annotated[
+    dict[str, Any] | None,
+    typer.Option(
+        parser=_read_object,
+        metavar="JSON",
+        help="Further fields of every request, as a JSON object; they are recorded and shape what is asked.",
+    ),
+]
 TemperatureOption = Annotated[
     float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
 ]
@@ -335,6 +364,8 @@ class Sampling:
     revision: RevisionOption = None
     max_tokens: MaxTokensOption = None
     thinking: ThinkingOption = None
+    reasoning_effort: EffortOption = None
+    extra_body: ExtraBodyOption = None
     temperature: TemperatureOption = 0.0
     seed: SeedOption = 0
     repeats: RepeatsOption = 1

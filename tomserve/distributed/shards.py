@@ -62,6 +62,8 @@ class ShardOptions(pydantic.BaseModel):
     revision: str | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
     thinking: str | None = None
+    reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
+    extra_body: dict[str, Any] = {}
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
     seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
     repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1

@@ -7,6 +7,7 @@ describes the whole evaluation, so that the manifests of the shards agree and th
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
 from tomserve.content.validation import strategy_name
 from tomserve.engine import transports
+from tomserve.engine.redact import Redactor
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, RunMismatchError, one_of
@@ -32,9 +34,9 @@ from tomserve.runs.conversations import Questions
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, short_text
 from tomserve.runs.noise_check import NoiseSample
-from tomserve.serving import endpoint
+from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import RESERVED, Preset, merge_fields
 from tomserve.serving.probe import WaitPolicy
 from tomserve.variants import Dropped, Kind, Retell
 
@@ -62,11 +64,41 @@ def check_options(options: EvalOptions) -> None:
         raise ConfigError(f"seed is {seed!r:.40}; expected a whole number from 0 to {SEEDS - 1}")
     if type(repeats) is not int or not 1 <= repeats <= MOST_REPEATS:
         raise ConfigError(f"repeats is {repeats!r:.40}; expected a whole number from 1 to {MOST_REPEATS}")
+    check_extra_body(options)
     if repeats > 1 and not temperature:
         raise ConfigError(
             f"--repeats {repeats}: at temperature 0 all samples of a question are the same; add a temperature, such as "
             "--temperature 0.7, or use --noise-check SHARE to see how often an answer changes by chance"
         )
+
+
+def check_extra_body(options: EvalOptions) -> None:
+    """Raise ConfigError where the further fields of a request are no JSON object, are set elsewhere, or hold a key."""
+    extra, effort = options.extra_body, options.reasoning_effort
+    try:
+        if not isinstance(extra, Mapping):
+            raise TypeError
+        orjson.dumps(dict(extra))
+    except TypeError:
+        said = 'expected an object of JSON, such as {"top_p": 0.9}'
+        raise ConfigError(f"--extra-body: {type(extra).__name__!r:.40} cannot be sent; {said}") from None
+    if taken := sorted(set(extra) & RESERVED.keys()):
+        raise ConfigError(f"--extra-body: tomserve sets {taken[0]!r} itself; {RESERVED[taken[0]]}")
+    if effort is not None and not (isinstance(effort, str) and re.fullmatch("[a-z]{1,20}", effort)):
+        raise ConfigError(f"--reasoning-effort {effort!r:.40}: expected a word such as low, medium or high")
+    if effort is not None and extra.get("reasoning_effort", effort) != effort:
+        raise ConfigError("--extra-body holds another 'reasoning_effort' than --reasoning-effort; leave one out")
+    if Redactor(*keys.all_keys()).redact_json(dict(extra)) != extra:
+        raise ConfigError(
+            "--extra-body holds an API key, which the run's records would show; leave it out: keys are sent by "
+            "TOMSERVE_API_KEY, or in a header by --header NAME=VARIABLE"
+        )
+
+
+def request_fields(options: EvalOptions, preset: Preset | None) -> dict[str, Any]:
+    """The fields of every request beside those that tomserve sets itself: the preset's, then the user's own."""
+    effort = {} if options.reasoning_effort is None else {"reasoning_effort": options.reasoning_effort}
+    return merge_fields(preset.extra(options.thinking) if preset else {}, options.extra_body, effort)
 
 
 WAY_OUT = "ask with what the evaluation was divided with, or divide it again under another name"
@@ -337,6 +369,8 @@ class EvalOptions:
     revision: str | None = None
     max_tokens: int | None = None  # how many tokens a reply may have
     thinking: str | None = None  # "on", "off" or a number of tokens
+    reasoning_effort: str | None = None  # how much a hosted reasoning model is to think: "low", "medium", "high", ...
+    extra_body: Mapping[str, Any] = field(default_factory=dict)  # further fields of every request
     timeout: float = 600.0  # seconds that one request may take
     concurrency: int | None = None  # how many requests are in flight; None to find it out
     transport: str = transports.DEFAULT  # how requests are sent, one of tomserve.engine.transports.TRANSPORTS
@@ -456,9 +490,7 @@ def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: T
         chosen,
         Questions(varied.items, strategies, options.repeats),
         Questions(_noise_items(options, varied), strategies, options.repeats),
-        Sampling(
-            float(options.temperature), options.seed, preset.extra(options.thinking) if preset else {}, options.repeats
-        ),
+        Sampling(float(options.temperature), options.seed, request_fields(options, preset), options.repeats),
         _run_suffix(options, chosen, thinking),
     )
     if options.whole is not None:
@@ -508,6 +540,8 @@ def _run_suffix(options: EvalOptions, chosen: Target, thinking: int) -> str:
     preset, name = chosen.preset, chosen.model
     if preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens():
         name += f"-thinking-{thinking or 'off'}"
+    if options.reasoning_effort:
+        name += f"-effort-{options.reasoning_effort}"
     if options.temperature:
         name += f"-temperature-{options.temperature:g}"
     return f"{name}-x{options.repeats}" if options.repeats > 1 else name

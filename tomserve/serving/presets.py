@@ -20,20 +20,25 @@ Verified = Literal["yes", "documented", "unverified"]
 """What is known of a preset. yes: seen running with its weights; documented: by the publisher; unverified: neither."""
 
 
-_RESERVED = {"model", "messages", "max_tokens", "response_format", "temperature", "seed", "stream", "n", "api_key"} | {
-    "thinking_token_budget",
-    "max_completion_tokens",
+RESERVED: Mapping[str, str] = {
+    **{name: f"give it by --{name}" for name in ("model", "temperature", "seed")},
+    **dict.fromkeys(("max_tokens", "max_completion_tokens"), "give it by --max-tokens"),
+    "messages": "what is asked is chosen by --strategy",
+    "response_format": "a strategy says whether there is a schema",
+    "n": "ask for several samples by --repeats",
+    "api_key": "put it into TOMSERVE_API_KEY",
+    "thinking_token_budget": "give it by --thinking",
 }
-"""Fields of a request that tomserve sets itself, so that a preset may not."""
+"""Fields of a request that tomserve sets itself, so that neither a preset nor --extra-body may, with what to do."""
 
 
-def _merge(*parts: Mapping[str, Any]) -> dict[str, Any]:
+def merge_fields(*parts: Mapping[str, Any]) -> dict[str, Any]:
     """All mappings in one. Of two values the later is kept, but mappings are merged and lists are joined."""
     merged: dict[str, Any] = {}
     for name, value in (pair for part in parts for pair in part.items()):
         old = merged.get(name)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            merged[name] = _merge(old, value)
+            merged[name] = merge_fields(old, value)
         elif isinstance(old, list) and isinstance(value, list):
             merged[name] = [*old, *(entry for entry in value if entry not in old)]
         else:
@@ -127,7 +132,7 @@ class Preset(_Part):
         for name in self.flags:
             if (reason := keys.explain_refused_flag(f"--{name}")) is not None:
                 raise ValueError(f"flags: {name}: {reason}")
-        if taken := sorted(set(self.request) & _RESERVED):
+        if taken := sorted(set(self.request) & {*RESERVED, "stream"}):
             raise ValueError(f"request: {taken[0]} is tomserve's own to set; remove it from the preset")
         return self
 
@@ -147,14 +152,14 @@ class Preset(_Part):
         that."""
         # Many stop strings are special tokens, which vLLM finds in the text only where it does not leave them out.
         stop = {"stop": list(self.stop), "skip_special_tokens": False} if self.stop else {}
-        fields = _merge(self.request, stop)
+        fields = merge_fields(self.request, stop)
         budget = self.thinking_tokens(thinking)
         if self.reasoning is None:
             return fields
         if not budget:
-            return _merge(fields, self.reasoning.disable or {})
+            return merge_fields(fields, self.reasoning.disable or {})
         limit = {"thinking_token_budget": budget} if self.reasoning.enforced else {}
-        return _merge(fields, self.reasoning.enable, limit)
+        return merge_fields(fields, self.reasoning.enable, limit)
 
     def thinking_tokens(self, thinking: str | None = None) -> int:
         """How many tokens a reply may take for thinking, in addition to those of its answer; 0 where it does not think.

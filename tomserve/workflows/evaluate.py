@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
+import orjson
 import pydantic
 import yaml
 
@@ -67,6 +68,10 @@ class AskOptions(TypedDict, total=False):
         How many tokens a reply may have [what the strategy says].
     thinking
         "on", "off" or a number of tokens, for a model whose preset says how it thinks [the preset's].
+    reasoning_effort
+        How much a hosted reasoning model is to think, as its provider calls it: "low", "medium", "high" [unsaid].
+    extra_body
+        Further fields of every request, such as {"top_p": 0.9} [none].
     temperature
         How much chance there is in the choice of each token; 0 takes the likeliest one always [0].
     seed
@@ -111,6 +116,8 @@ class AskOptions(TypedDict, total=False):
     limit: int | None
     max_tokens: int | None
     thinking: str | None
+    reasoning_effort: str | None
+    extra_body: Mapping[str, Any]
     temperature: float
     seed: int
     repeats: int
@@ -325,6 +332,8 @@ class Experiment(pydantic.BaseModel):
     revision: str | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
     thinking: str | None = None
+    reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
+    extra_body: dict[str, Any] = {}
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
     seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
     repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1
@@ -343,6 +352,12 @@ class Experiment(pydantic.BaseModel):
     def _several(cls, given: Any) -> Any:
         """One text stands for a list of one."""
         return (given,) if isinstance(given, str) else given
+
+    @pydantic.field_validator("extra_body", mode="before")
+    @classmethod
+    def _as_object(cls, given: Any) -> Any:
+        """A form gives it as text."""
+        return orjson.loads(given) if isinstance(given, str) else given
 
     @pydantic.field_validator("thinking", mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
+import orjson
 import pydantic
 from fastapi import APIRouter, Request, UploadFile
 from fastapi import Form as Field
@@ -66,6 +67,8 @@ _ABOUT = {
     "noise_check": ("--noise-check", "noise check"),
     **{name: (name,) for name in ("repeats", "temperature", "seed", "run", "key", "transport", "limit")},
     "thinking": ("--thinking",),
+    "reasoning_effort": ("--reasoning-effort",),
+    "extra_body": ("--extra-body",),
     "model": ("model", "preset"),
 }
 """What stands in the first words of the sentences that are about a field."""
@@ -169,6 +172,8 @@ def form_of_experiment(experiment: Experiment, *, private: bool = False) -> Form
             values[name] = [str(one) for one in value]
         elif name in SWITCHES:
             values[name] = ["yes"]
+        elif name == "extra_body":
+            values[name] = [orjson.dumps(value).decode()]
         elif name in ONES:
             values[name] = [f"{value:g}" if isinstance(value, float) else str(value)]
     if experiment.base_url:
@@ -189,6 +194,9 @@ def form_of_text(text: str) -> Form:
             return form_of_experiment(evaluate.read_experiment(path))
         except ConfigError as error:
             raise ConfigError(str(error).replace(str(path), evaluate.EXPERIMENT_FILE)) from None
+
+
+_OWN = ("temperature", "seed", "repeats", "reasoning_effort")  # what else a manifest's sampling holds
 
 
 def form_like_run(line: RunEntry) -> Form:
@@ -218,6 +226,8 @@ def form_like_run(line: RunEntry) -> Form:
         "where": next((one["where"] for one in sessions if one.get("where")), []),
         "strategy": list(record.get("strategies") or ()),
         "limit": record.get("limit"),
+        "reasoning-effort": sampling.get("reasoning_effort"),
+        "extra-body": {} if record.get("preset") else {name: sampling[name] for name in sampling if name not in _OWN},
         "temperature": sampling.get("temperature", 0.0),
         "seed": sampling.get("seed", 0),
         "repeats": sampling.get("repeats") or 1,
@@ -332,7 +342,7 @@ FIELDS = ("", "server", "preset", *ONES, *LISTS, *BOXES)
 
 MORE = (
     *("temperature", "seed", "repeats", "thinking", "max_tokens", "revision", "path", "gold", "concurrency", "timeout"),
-    *("patience", "hedge", "transport", "accept_change"),
+    *("patience", "hedge", "transport", "accept_change", "reasoning_effort", "extra_body"),
 )
 """The fields that are shown once somebody wants more, or where one of them is filled in."""
 
