@@ -81,7 +81,8 @@ def score_row(
         reading = reading._replace(parse=PARSE_CHOICE, answer=choice, reason=None)
     grade = grades.grade_of(row) if row["status"] in ANSWERS else None
     if grade is not None and grade.counts:
-        reason = grade.unread or (None if grade.correct is not None else "not graded by the tool that asked")
+        unread = reading.reason if grade.unread and reading.reason in _SILENT else grade.unread
+        reason = unread or (None if grade.correct is not None else "not graded by the tool that asked")
         reading = reading._replace(parse=None if reason else grades.PARSE_GRADE, answer=grade.answer, reason=reason)
         status = INVALID if reason else status
     elif reading.answer is None and status == OK:
@@ -151,6 +152,9 @@ of it."""
 BLANKS = "the reply was cut off in blanks without end"
 """Why a reply says nothing whose grammar lets the model write blanks instead of going on."""
 MANY_BLANKS = 20  # so many at the end of a reply that was cut off are no layout
+
+_SILENT = (CUT, ONLY_THOUGHTS, BLANKS)
+"""Reasons that say more of a reply without a text than that it is empty."""
 
 DECLINED = "the model declined: "
 """How the reason of a refusal begins that is told in the model's own words, and in no error of the server's."""

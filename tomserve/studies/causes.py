@@ -20,7 +20,22 @@ from tomserve.scoring.answers import EMPTY
 from tomserve.scoring.grades import UNREAD_EMPTY
 from tomserve.scoring.score import BLANKS, DECLINED, ONLY_THOUGHTS
 from tomserve.scoring.thoughts import CUT
-from tomserve.status import CONNECTION, HTTP, LENGTH, MALFORMED, REFUSAL, TIMEOUT, UNANSWERED, UNFINISHED, http, inert
+from tomserve.status import (
+    CONNECTION,
+    FORBIDDEN,
+    GATEWAY_TIMEOUTS,
+    HTTP,
+    KEY_REFUSED,
+    LENGTH,
+    MALFORMED,
+    NO_CREDIT,
+    REFUSAL,
+    TIMEOUT,
+    TOO_MANY,
+    UNANSWERED,
+    UNFINISHED,
+    inert,
+)
 from tomserve.studies.answer_rows import UNREADABLE, is_answered, with_columns
 
 LONGEST = 120
@@ -127,20 +142,20 @@ _KINDS = (
     _Kind("filter", _STATUS.eq(REFUSAL), "met a filter before the model"),
     _Kind(
         "account",
-        _STATUS.eq(http(402)) | _says("insufficient_quota|exceeded your current quota|credit balance|billing"),
+        _STATUS.eq(NO_CREDIT) | _says("insufficient_quota|exceeded your current quota|credit balance|billing"),
         "met an account without credit",
         "top it up, and ask again by the same command with --again STATUS",
     ),
-    _Kind("rate", _STATUS.eq(http(429)), "met the server's rate limit", "a lower --concurrency, or ask again later"),
+    _Kind("rate", _STATUS.eq(TOO_MANY), "met the server's rate limit", "a lower --concurrency, or ask again later"),
     _Kind(
         "key",
-        _STATUS.is_in([http(401), http(403)]),
+        _STATUS.is_in([KEY_REFUSED, FORBIDDEN]),
         "met a server that wants another key",
         "TOMSERVE_API_KEY, or another header by --header NAME=ENV",
     ),
     _Kind(
         "gateway",
-        _STATUS.is_in([http(504), http(522), http(524)]),
+        _STATUS.is_in(GATEWAY_TIMEOUTS),
         "met the time limit of a gateway before the server",
         "fewer tokens by --max-tokens, or the address of the server itself",
     ),
