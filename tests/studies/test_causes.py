@@ -29,7 +29,7 @@ def table(*fields: dict) -> pl.DataFrame:
         ),
         (
             {"text": "<think>Hm", "status": "length"},
-            "the budget of 256 tokens ended in thinking: --max-tokens with more, ",
+            "the budget of 256 tokens ended in thinking: --max-tokens with more, or --th",
         ),
         ({"text": "", "reasoning": "Hm"}, "server's parser of reasoning took the answer: serve without that parser"),
         ({"text": '{"answer": ' + "\n" * 90, "status": "length"}, "allows blanks without end: --structured-outputs"),

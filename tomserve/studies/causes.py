@@ -95,7 +95,7 @@ _KINDS = (
         "thinking",
         _REASON.eq(CUT),
         "had no text: everything is in their reasoning, and {budget} ended in thinking",
-        f"{_LESS}, or --thinking off",
+        f"{_LESS}, or --thinking off, or --reasoning-effort low",
         of_replies=True,
         quoted=False,
     ),
