@@ -242,7 +242,7 @@ class Endpoint:
         if (refused := self._refused(request)) is not None:
             return refused
         body = await request.json()
-        if "response_format" not in body and body["messages"][0]["content"] in ("Hello.", "hi"):  # the preflight's own
+        if any(one["content"] in ("Hello.", "hi") for one in body["messages"]):  # the preflight's own
             own = self.script({**body, "preflight": True}, 0)
             return own if isinstance(own, web.StreamResponse) else web.json_response(free(body) if own is None else own)
         self.requests.append(body)

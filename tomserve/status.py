@@ -108,25 +108,26 @@ KINDS = 12
 screen."""
 
 
-def _code(status: str) -> int | None:
+def http_code(status: str) -> int | None:
+    """The HTTP status code of a status; None of one that names none."""
     digits = status[len(HTTP) :] if status.startswith(HTTP) else ""
     return int(digits) if digits.isascii() and digits.isdigit() and len(status) <= LONGEST else None
 
 
 def known(status: str) -> bool:
-    return status in _NAMED or _code(status) is not None
+    return status in _NAMED or http_code(status) is not None
 
 
 def transient(status: str) -> bool:
     """Whether a failure may go away by itself: connection, timeout, garbled reply, HTTP 408, 409, 429 and the like, or
     500 to 599."""
-    return status in _TRANSIENT or 500 <= (_code(status) or 0) < 600
+    return status in _TRANSIENT or 500 <= (http_code(status) or 0) < 600
 
 
 def failed_inside(status: str) -> bool:
     """Whether a server failed at a request that it had read: HTTP 500 to 599, but for one that is busy, and for a
     gateway that did not wait."""
-    return 500 <= (_code(status) or 0) < 600 and status not in BUSY | GATEWAY_TIMEOUTS
+    return 500 <= (http_code(status) or 0) < 600 and status not in BUSY | GATEWAY_TIMEOUTS
 
 
 def inert(status: str) -> str:

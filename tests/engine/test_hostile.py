@@ -171,7 +171,7 @@ def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
         with Hostile(behaviour.saying) as server:
             probe = Probe(server.url, KEY, timeout=seconds)
             said = []
-            for ask in (probe.models, lambda: probe.check_fields("tiny", "s", {"prompt_logprobs": 1})):
+            for ask in (probe.models, lambda: learn_adaptations([probe], "tiny", [("", PLAIN)], Sampling(), "on")):
                 with pytest.raises(ServerError) as error:
                     ask()
                 said.append(str(error.value))

@@ -52,7 +52,7 @@ class Answerer:
         """The completion of a request."""
         begun = bool(body.get("continue_final_message")) and self.begins
         messages = body["messages"]
-        if messages[0]["content"] == "Hello.":
+        if any(message["content"] == "Hello." for message in messages):
             held = body.get("structured_outputs", {}).get("choice", ["Hello"]) if self.holds else ["Hello"]
             return self._said(held[0], messages, begun)
         self.seen.append(body)

@@ -220,6 +220,14 @@ ExtraBodyOption = Annotated[
         help="Further fields of every request, as a JSON object; they are recorded and shape what is asked.",
     ),
 ]
+SchemaOption = Annotated[
+    str,
+    typer.Option(
+        "--schema",
+        metavar="on|auto|off",
+        help="Hold replies to their JSON schema: always, as far as the server can, or never.",
+    ),
+]
 TemperatureOption = Annotated[
     float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
 ]
@@ -366,6 +374,9 @@ class Sampling:
     thinking: ThinkingOption = None
     reasoning_effort: EffortOption = None
     extra_body: ExtraBodyOption = None
+    ),
+]
+    answer_schema: SchemaOption = "on"
     temperature: TemperatureOption = 0.0
     seed: SeedOption = 0
     repeats: RepeatsOption = 1

@@ -78,7 +78,7 @@ def check_same_evaluation(runs: Sequence[_Source], shards: Shards | None) -> Non
         if one.manifest.measured:
             raise RunMismatchError(f"{one.folder}: holds a measurement and no answers, so it cannot be merged")
         first = runs[0]
-        for name in FIXED:
+        for name in (*FIXED, "adaptations"):
             there, here = getattr(first.manifest, name), getattr(one.manifest, name)
             if there != here:
                 raise _differs(one, f"{name} is {short_text(here)}, in {first.folder} it is {short_text(there)}")
@@ -147,7 +147,7 @@ def _merge_settings(runs: Sequence[_Source], shards: Shards | None) -> dict[str,
             strategies[name] = always | one.model_dump(exclude_defaults=True)
     for run in runs:
         there = run.manifest.to_dict()
-        for name in (*names, "benchmark_file", *model):
+        for name in (*names, "benchmark_file", *model, "adaptations"):
             if name in there:
                 found.setdefault(name, there[name])
         for name, strategy in there["strategies"].items():

@@ -21,6 +21,7 @@ from tomserve.content import digest_of, files
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.content.validation import CODE, ModelName, Name, RunName, check_part, read_record, strategy_name
 from tomserve.engine import transports
+from tomserve.engine.adaptations import SchemaPolicy
 from tomserve.errors import ConfigError
 from tomserve.runs import progress, runfolder
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, check_strategy_names
@@ -64,6 +65,7 @@ class ShardOptions(pydantic.BaseModel):
     thinking: str | None = None
     reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
     extra_body: dict[str, Any] = {}
+    answer_schema: SchemaPolicy = "on"
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
     seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
     repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1

@@ -6,15 +6,16 @@ Requests with equal keys say the same to the same model, so that only one of the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
 
+from tomserve.engine.adaptations import adapt
 from tomserve.errors import ConfigError
-from tomserve.prompting.conversation import Turn
+from tomserve.prompting.conversation import Message, Turn
 
 AHEAD = 32
 """How many requests are rendered in one go. One after the other they cost a third less CPU time than when each is
@@ -45,6 +46,7 @@ class Sampling:
     # fields of every request body (chat_template_kwargs, stop, ...)
     extra: dict[str, Any] = field(default_factory=dict)
     repeats: int = 1  # how many samples there are of each question
+    adaptations: tuple[str, ...] = ()  # how the server wants to be asked (see tomserve.engine.adaptations)
 
     def to_dict(self) -> dict[str, Any]:
         return {"temperature": self.temperature, "seed": self.seed, **self.extra}
@@ -82,13 +84,17 @@ class Request(NamedTuple):
 
     @classmethod
     def _built(cls, identity: Identity, turn: Turn, model: str, revision: str | None, sampling: Sampling) -> Request:
-        messages = b'{"messages":' + orjson.dumps(turn.messages)
+        said: Sequence[Message] = turn.messages
         rest: dict[str, Any] = {"model": model, **sampling.to_dict(), **turn.fields, "max_tokens": turn.max_tokens}
         if identity.sample:  # also where the turn has a seed of its own, so that samples always differ
             rest["seed"] = int(rest["seed"]) + identity.sample
         if turn.schema is not None:
             answer = {"name": "answer", "schema": turn.schema}
             rest["response_format"] = {"type": "json_schema", "json_schema": answer}
+        if sampling.adaptations:
+            rest = adapt({"messages": said, **rest}, sampling.adaptations)
+            said = rest.pop("messages")
+        messages = b'{"messages":' + orjson.dumps(said)
         body = b"%b,%b" % (messages, orjson.dumps(rest)[1:])
         # blake2b takes a quarter of the time of sha256, which was a tenth of all CPU time that a request costs
         digest = hashlib.blake2b(body + orjson.dumps(revision), digest_size=16)

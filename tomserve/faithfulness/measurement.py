@@ -64,7 +64,7 @@ from tomserve.runs import journal
 from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, is_finished
 from tomserve.runs.cost import Figure
 from tomserve.runs.evaluation import Servers
-from tomserve.runs.grader import Reader, check_chat, find_reader
+from tomserve.runs.grader import Reader, adapt_reader, find_reader
 from tomserve.runs.journal import Journal, read_rows, row_identity
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.measurement import MeasuredRun
@@ -170,7 +170,7 @@ class AskingSession:
                 return [one for one in shown if Identity(one, name, 0) not in journal.final]
 
             if left():
-                check_chat(who)
+                who = adapt_reader(who, next(iter(shown.values())))
             phase = Phase(
                 journal,
                 lambda: (Question(one, who.strategy) for one in shown),

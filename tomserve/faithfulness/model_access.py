@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -39,6 +39,7 @@ from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
+from tomserve.serving.preflight import PLAIN, learn_adaptations
 from tomserve.serving.probe import CHOICE_FIELDS, PrefillProbe, WaitPolicy
 from tomserve.status import OK
 
@@ -245,12 +246,18 @@ class ModelAccess:
         preset, own = self.source.preset, self.source.sampling
         if preset is None or preset.reasoning is None:
             return own
-        return Sampling(own.temperature, own.seed, preset.extra("off"))
+        return replace(own, extra=preset.extra("off"))
+
+    def probe(self, waiting: WaitPolicy | None = None) -> PrefillProbe:
+        """A probe of the first endpoint, which asks as the run did."""
+        probe = PrefillProbe(self.target.endpoints[0], keys.api_key(), waiting=waiting, headers=keys.headers())
+        probe.adaptations = self.source.sampling.adaptations
+        return probe
 
     @contextlib.contextmanager
     def counting(self, listener: Listener) -> Iterator[Count]:
         """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
-        probe = PrefillProbe(self.target.endpoints[0], keys.api_key(), headers=keys.headers())
+        probe = self.probe()
         if probe.count_text_tokens(self.target.model, "one two three") is None:
             listener.message("the server counts no tokens, so that the length of filler is estimated")
             yield estimate_tokens
@@ -313,10 +320,15 @@ def reach_model(
         evaluation.ensure_engine(listener, setup=connection.setup)
         server, started = servers.of(chosen, run.path, note)
         found = ModelAccess(started, source, server.gone)
-    for address in found.target.endpoints:
-        probe = PrefillProbe(address, keys.api_key(), connection.timeout, waiting, headers=keys.headers())
-        probe.check_chat(found.target.model, source.sampling.extra)
-    probe = PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting, headers=keys.headers())
+    known = (keys.api_key(), connection.timeout, waiting, keys.headers())
+    probes = [PrefillProbe(address, *known) for address in found.target.endpoints]
+    names = learn_adaptations(probes, found.target.model, [("", PLAIN)], source.sampling, "on")
+    if names != source.sampling.adaptations:
+        raise RunMismatchError(
+            f"{source.folder}: the server takes requests in another way ({', '.join(names)}) than when its chains were "
+            "written; ask the run again under another name, and edit the chains of that one"
+        )
+    probe = probes[0]
     found.prefill_support = probe.choice_field(found.target.model, found.answering.extra)
     return found
 
@@ -324,7 +336,7 @@ def reach_model(
 def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: WaitPolicy) -> None:
     """Raise RunMismatchError where the server continues replies otherwise than when the measurement was begun, holding
     them by the field `held_by`."""
-    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting, headers=keys.headers())
+    probe = reached.probe(waiting)
     reason = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     if reason is None and reached.prefill_support != held_by:
         reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.prefill_support or 'a schema'}"
@@ -349,7 +361,7 @@ def find_ways(
     if settings.shown == CALL or (all(found[0] == CALL for found in able.values()) and settings.shown == AUTO):
         return lambda chain: (CALL,)
     refused: dict[str, str] = {}
-    probe = PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting, headers=keys.headers())
+    probe = reached.probe(waiting)
     general = probe.explain_no_prefill(reached.target.model, reached.answering.extra)
     for name, chain in first.items():
         reason = general or _refusal(probe, reached, chain)

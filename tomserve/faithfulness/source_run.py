@@ -15,6 +15,7 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve.content.paths import run_name
+from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
@@ -50,7 +51,7 @@ def sampling_of(folder: Path, manifest: Manifest) -> Sampling:
             "temperature 0 (tomserve eval without --temperature)"
         )
     extra = {name: value for name, value in manifest.sampling.items() if name not in _SAMPLED}
-    return Sampling(0.0, int(seed), extra)
+    return Sampling(0.0, int(seed), extra, adaptations=check_names(manifest.adaptations or ()))
 
 
 def check_texts(path: Path, row: Mapping[str, Any]) -> None:

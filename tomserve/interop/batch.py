@@ -31,6 +31,7 @@ from tomserve.content import files, output_path
 from tomserve.content.validation import Name, read_record, strategy_name
 from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
+from tomserve.engine.adaptations import SchemaPolicy
 from tomserve.engine.records import CLOSES, Row, build_row, reuse_row
 from tomserve.engine.redact import Redactor
 from tomserve.engine.refusals import Refusals, is_refusal
@@ -307,6 +308,7 @@ class Export(_Record):
     limit: Annotated[int, pydantic.Field(ge=1)] | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1)] | None = None
     thinking: str | None = None
+    answer_schema: SchemaPolicy = "on"
     temperature: float = 0.0
     seed: int = 0
     repeats: int = 1

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tomserve.content import files
 from tomserve.content.paths import runs_root
+from tomserve.engine import adaptations
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError
 from tomserve.reporting.table_layout import print_entry, print_prose, print_table
@@ -96,6 +97,8 @@ def show_run(name: str, console: Console) -> None:
         tell(field, _value_text(manifest.get(field)))
     for field, text in origin(manifest):
         tell(field, text)
+    for sentence in adaptations.describe(manifest.get("adaptations") or ()):
+        tell("adapted", sentence)
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
         tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {_value_text(spec.get('digest'))[:19]}")

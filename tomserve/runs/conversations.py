@@ -15,8 +15,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
 from tomserve.engine import transports
 from tomserve.engine.concurrency import MOST
 from tomserve.engine.records import CLOSES, CONCLUSION, Row
@@ -452,7 +450,7 @@ class PhaseRunner:
         self, phase: Phase, counter: RowCounter, transport: Transport, conversations: Conversations | None
     ) -> Runner:
         """The engine's runner for a phase."""
-        probe = {"model": self.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        probe = phase.build(Identity("", "", 0), Turn([{"role": "user", "content": "hi"}], max_tokens=1))
         return Runner(
             list(self.endpoints),
             transport,
@@ -466,7 +464,7 @@ class PhaseRunner:
             hedge=phase.hedge,
             model_guard=self.answering,
             follower=conversations,
-            probe=orjson.dumps(probe),
+            probe=probe.body,
         )
 
     def _limit_in_flight(self, wanted: int | None) -> int | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tomserve.engine.adaptations import NO_SCHEMA, STRICT, SchemaPolicy, check_names, describe
 from tomserve.engine.redact import Redactor, clean_text
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import ModelGuard
@@ -44,6 +45,7 @@ from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
 from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
+from tomserve.serving.preflight import learn_adaptations
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, CHECKED_PROMPTS, Probe, WaitPolicy
 from tomserve.serving.server import Server, free_port, wait_healthy
@@ -131,24 +133,20 @@ def check_endpoints(
     timeout: float,
     waiting: WaitPolicy | None = None,
     note: Callable[[str], None] = lambda message: None,
-) -> int | None:
+    policy: SchemaPolicy = "on",
+) -> tuple[int | None, tuple[str, ...]]:
     """Ask every endpoint something small, and check that the longest prompts fit into the model's context. timeout:
     seconds of one request. waiting: how to wait where an endpoint is busy; None for not at all. note: is warned where a
-    server cuts the longest prompt off. Returns the tokens of the longest prompt, None where the server counts none.
-    Raises ServerError where an endpoint does not answer as it should, ConfigError where a prompt and its reply do not
-    fit."""
-    longest = None
-    for address in chosen.endpoints:
-        probe = Probe(address, keys.api_key(), timeout, waiting, headers=keys.headers())
-        probe.check_chat(chosen.model, sampling.extra)
-        for strategy, fields in _own_fields(questions):
-            probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
-        if address == chosen.endpoints[0]:
-            prompts = _longest_prompts(questions)
-            longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
-            if longest is None and (cut := _find_cut(probe, chosen.model, _longest_prompts(questions), sampling)):
-                note(f"warning: {cut}")
-    return longest
+    server cuts the longest prompt off. policy: whether replies must be held to a schema. Returns the tokens of the
+    longest prompt (None where the server counts none), and the adaptations by which the endpoints take requests. Raises
+    ServerError where an endpoint does not answer as it should, ConfigError where a prompt and its reply do not fit."""
+    headers = keys.headers()
+    probes = [Probe(one, keys.api_key(), timeout, waiting, headers=headers) for one in chosen.endpoints]
+    names = learn_adaptations(probes, chosen.model, _first_turns(questions), sampling, policy)
+    longest = probes[0].check_context(chosen.model, chosen.context, _longest_prompts(questions), sampling.extra)
+    if longest is None and (cut := _find_cut(probes[0], chosen.model, _longest_prompts(questions), sampling)):
+        note(f"warning: {cut}")
+    return longest, names
 
 
 SHORT = 8000  # characters of a prompt that every server takes whole: about 2,000 tokens
@@ -182,11 +180,10 @@ def _longest_prompts(questions: Questions) -> Iterator[Prompt]:
     )
 
 
-def _own_fields(questions: Questions) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The strategies whose first requests hold fields of their own, each with its name and these fields."""
+def _first_turns(questions: Questions) -> Iterator[tuple[str, Turn]]:
+    """The first turn of each strategy about the first item, with the strategy's name."""
     for strategy in questions.strategies if len(questions.items) else ():
-        if fields := strategy.turn(questions.items[0]).fields:
-            yield strategy.name, fields
+        yield strategy.name, strategy.turn(questions.items[0])
 
 
 @dataclass
@@ -277,6 +274,7 @@ class Evaluation:
     began: float  # when the evaluation began, in seconds of the monotonic clock
     target: Target  # the server and model that are asked; once it runs, the embedded server
     alive: Callable[[], str | None] = lambda: None
+    sampling: Sampling = field(default_factory=Sampling)  # the plan's, with the adaptations to the server
     added: int = 0  # how many rows were added
     session: Session = field(default_factory=Session)  # the record of this session in the manifest
 
@@ -358,10 +356,25 @@ class Evaluation:
             session=session,
         )
 
+    def adapt_requests(self, names: tuple[str, ...]) -> None:
+        """Send all requests with these adaptations, which the manifest keeps, and say what follows from them. Raises
+        RunMismatchError where earlier answers of the run were asked for in another way."""
+        if self.journal.asked and names != self.sampling.adaptations:
+            was, now = (", ".join(one) or "none" for one in (self.sampling.adaptations, names))
+            raise RunMismatchError(
+                f"{self.folder.path}: its requests were sent with other adaptations to the server ({was}) than this "
+                f"server wants ({now}); use --run NEW (make: RUN=NEW)"
+            )
+        self.sampling = replace(self.sampling, adaptations=names)
+        if not self.journal.asked:
+            self.manifest.adaptations = list(names) or None
+            for sentence in describe(names):
+                self.listener.message(f"adapted to this server: {sentence}")
+
     def request(self, identity: Identity, turn: Turn) -> Request:
         """The request of a turn to the target."""
         target = self.target
-        return Request.build(identity, turn, model=target.model, revision=target.revision, sampling=self.plan.sampling)
+        return Request.build(identity, turn, model=target.model, revision=target.revision, sampling=self.sampling)
 
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""
@@ -469,7 +482,17 @@ def resume_evaluation(
     manifest.note_variants(plan.variants)
     for message in filter(None, (plan.selection, plan.varied.describe())):
         listener.message(message)
-    return Evaluation(plan, folder, journal, manifest, known, listener, stop, began, plan.target)
+    if not journal.asked and (names := first_adaptations(plan)):
+        manifest.adaptations = list(names)
+    sampling = replace(plan.sampling, adaptations=check_names(manifest.adaptations or ()))
+    return Evaluation(plan, folder, journal, manifest, known, listener, stop, began, plan.target, sampling=sampling)
+
+
+def first_adaptations(plan: Plan) -> tuple[str, ...]:
+    """The adaptations with which a run begins, before its server was asked: none for vLLM."""
+    if plan.options.answer_schema == "off":
+        return (NO_SCHEMA,)
+    return (STRICT,) if plan.target.endpoints and plan.target.server.get("engine_version") is None else ()
 
 
 def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> None:
@@ -485,9 +508,11 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> Non
         server, evaluation.target = servers.of(plan.target, folder.path, note)
         evaluation.alive = server.gone
     evaluation.check_server()
-    longest = check_endpoints(
-        evaluation.target, plan.questions, plan.sampling, plan.options.timeout, waiting, listener.message
-    )
+    longest, adaptations = check_endpoints(
+        evaluation.target, plan.questions, evaluation.sampling, plan.options.timeout, waiting, listener.message,
+        plan.options.answer_schema,
+    )  # fmt: skip
+    evaluation.adapt_requests(adaptations)
     what = "first prompt" if any(one.is_multi_turn for one in plan.questions.strategies) else "prompt"
     folder.log(f"longest {what}: {longest or 'not counted by this server, so unknown'} tokens")
 

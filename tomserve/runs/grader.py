@@ -16,7 +16,7 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -56,6 +56,7 @@ from tomserve.scoring.score import is_unread, read_response
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
+from tomserve.serving.preflight import learn_adaptations
 from tomserve.serving.probe import Probe, WaitPolicy
 from tomserve.stats.proportions import wilson
 from tomserve.status import FINAL, listed
@@ -387,7 +388,10 @@ def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = run_aski
     with _Journal(job.place.journal, job.reader.mark, job.survey.wanted) as journal:
         job.journal, job.named = journal, set(journal.models)
         if any(choice_identity(name) not in journal.final for name in job.survey.wanted):
-            check_chat(job.reader)
+            example = Item(
+                id="example", story=["Hello."], question="Hello?", choices=("yes", "no"), answer="no", cluster="example"
+            )
+            job.reader = adapt_reader(job.reader, make_reader_item("example", example, "yes", example.choices))
             drive(job)
         job.check()
         failed = {one.item: status for one, status in journal.failed.items()}
@@ -422,11 +426,13 @@ def read_run(
         return read_replies(job, drive)
 
 
-def check_chat(reader: Reader) -> None:
-    """Raise ServerError where a server of the reader refuses to chat, before it is asked hundreds of times."""
-    for address in reader.target.endpoints:
-        probe = Probe(address, keys.api_key(), 60.0, headers=keys.headers())
-        probe.check_chat(reader.target.model, reader.sampling.extra)
+def adapt_reader(reader: Reader, shown: Item) -> Reader:
+    """The reader as its servers want to be asked, before they are asked hundreds of times. shown: one of the items that
+    it is to read. Raises ServerError where a server refuses to chat."""
+    probes = [Probe(address, keys.api_key(), 60.0, headers=keys.headers()) for address in reader.target.endpoints]
+    asked = [(reader.strategy.name, reader.strategy.turn(shown))]
+    names = learn_adaptations(probes, reader.target.model, asked, reader.sampling, "auto")
+    return replace(reader, sampling=replace(reader.sampling, adaptations=names))
 
 
 class _Journal(Journal):

@@ -184,7 +184,7 @@ FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
 
 HISTORY = (
     *("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise", "variants"),
-    "parts",
+    *("adaptations", "parts"),
 )
 """Fields that say who answered, and when. They are taken over when a run is resumed in which something was asked."""
 
@@ -253,7 +253,8 @@ class Manifest(ManifestPart):
     or, where `kind` is "measured", a table that was measured inside of it (see tomserve.runs.measurement). Only such a
     run has a `study` (that reads its table), a `command` (that made it), `settings` (what was measured how) and a
     `table` (which file holds it). `parts` are the runs it was merged from. `foreign` says which tool's files it was
-    made from, where another tool asked."""
+    made from, where another tool asked. `adaptations` names how requests were changed for a server that refused part of
+    them (see tomserve.engine.adaptations)."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str | None = None
@@ -270,6 +271,7 @@ class Manifest(ManifestPart):
     revision: str | None = None
     preset: str | None = None
     sampling: dict[str, Any] = pydantic.Field(default_factory=dict)
+    adaptations: list[str] | None = None
     strategies: dict[str, AskedStrategy]
     content: dict[str, str] = pydantic.Field(default_factory=dict)
     endpoints: list[str] = pydantic.Field(default_factory=list)

@@ -23,6 +23,7 @@ from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
 from tomserve.content.validation import strategy_name
 from tomserve.engine import transports
+from tomserve.engine.adaptations import POLICIES, SchemaPolicy
 from tomserve.engine.redact import Redactor
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
@@ -57,6 +58,8 @@ def check_options(options: EvalOptions) -> None:
         seconds = getattr(options, name)
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
             raise ConfigError(f"{said} is {seconds!r:.40}; expected seconds, at least 1")
+    if options.answer_schema not in POLICIES:
+        raise ConfigError(one_of("--schema", options.answer_schema, POLICIES))
     temperature, seed, repeats = options.temperature, options.seed, options.repeats
     if not isinstance(temperature, int | float) or isinstance(temperature, bool) or not 0 <= temperature <= HOTTEST:
         raise ConfigError(f"temperature is {temperature!r:.40}; expected a number from 0 (greedy) to {HOTTEST}")
@@ -371,6 +374,7 @@ class EvalOptions:
     thinking: str | None = None  # "on", "off" or a number of tokens
     reasoning_effort: str | None = None  # how much a hosted reasoning model is to think: "low", "medium", "high", ...
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # further fields of every request
+    answer_schema: SchemaPolicy = "on"  # whether replies must be held to a schema, as far as the server can, or never
     timeout: float = 600.0  # seconds that one request may take
     concurrency: int | None = None  # how many requests are in flight; None to find it out
     transport: str = transports.DEFAULT  # how requests are sent, one of tomserve.engine.transports.TRANSPORTS

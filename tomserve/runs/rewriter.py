@@ -22,7 +22,7 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, run_asking
-from tomserve.runs.grader import Reader, check_chat, reader_at
+from tomserve.runs.grader import Reader, adapt_reader, reader_at
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.scoring.score import read_response
@@ -137,7 +137,7 @@ class RewritingJob:
 
         with Journal(self.journal, {REWRITER: who.mark}) as journal:
             if any(_identity(name, who) not in journal.final for name in shown):
-                await asyncio.to_thread(check_chat, who)
+                who = await asyncio.to_thread(adapt_reader, who, next(iter(shown.values())))
             phase = Phase(
                 journal,
                 lambda: (Question(name, strategy) for name in shown),

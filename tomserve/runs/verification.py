@@ -35,6 +35,7 @@ from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_bytes, digest_file, one_line
 from tomserve.content.paths import run_name
 from tomserve.content.validation import read_record
+from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import utc_now
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError
@@ -353,7 +354,7 @@ def recorded_sampling(manifest: Manifest) -> Sampling:
     fields: dict[str, Any] = dict(manifest.sampling)
     temperature, seed = fields.pop("temperature", 0.0), fields.pop("seed", 0)
     fields.pop("repeats", None)
-    return Sampling(temperature, seed, fields, manifest.repeats)
+    return Sampling(temperature, seed, fields, manifest.repeats, check_names(manifest.adaptations or ()))
 
 
 def find_same_strategy(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = None) -> Strategy | None:

@@ -15,18 +15,20 @@ from typing import Any
 import httpx
 import orjson
 
+from tomserve.engine.adaptations import adapt
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
 from tomserve.engine.rate_limits import parse_retry_after
 from tomserve.engine.redact import MASKED, Redactor, clean_text
-from tomserve.engine.replies import MOST_TOKENS, error_text, read_json
+from tomserve.engine.replies import MOST_TOKENS, error_text, read_json, read_reply
 from tomserve.engine.retry import RetryPolicy, announced_wait
 from tomserve.engine.transport import (
     MAX_HEAD,
     UNENCODED,
     Reply,
     decompress,
+    redact_reply,
     secret_headers,
     secret_values,
 )
@@ -267,6 +269,7 @@ class Probe:
         self._key, self._timeout, self._waiting, self._headers = api_key, timeout, waiting, headers
         self._mask = Redactor(*secret_values(api_key, headers))
         self.unlisted = ""  # why no list of models shows that the chosen one is served, after `choose`
+        self.adaptations: tuple[str, ...] = ()  # by which its chat requests are sent
 
     def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         """The response to a request; a redirect on the same host is followed once."""
@@ -288,7 +291,7 @@ class Probe:
         return response
 
     def _chat(self, body: Mapping[str, Any]) -> httpx.Response:
-        return self._ask("POST", url_of(self.endpoint, "/chat/completions"), body)
+        return self._ask("POST", url_of(self.endpoint, "/chat/completions"), adapt(dict(body), self.adaptations))
 
     def _data(self, answer: httpx.Response) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
@@ -297,9 +300,12 @@ class Probe:
         return data
 
     def _refused(self, response: httpx.Response) -> ServerError:
-        """The error for a key that is missing or that the server refuses, in the server's own words."""
+        """The error for a response that refuses the key."""
+        return self.key_error(f"HTTP {response.status_code}: {self._reason(response) or 'no reason given'}")
+
+    def key_error(self, said: str) -> ServerError:
+        """The error for a key that is missing or that the server refuses in these words of its own."""
         how = "was refused" if self._key or self._headers else "is missing"
-        said = f"HTTP {response.status_code}: {self._reason(response) or 'no reason given'}"
         ways = "set TOMSERVE_API_KEY (or OPENAI_API_KEY), or send a header of another name by --header NAME=VARIABLE"
         return ServerError(f"{self.endpoint}: the API key {how} ({said}); {ways}")
 
@@ -398,49 +404,13 @@ class Probe:
             return None
         return clean_text(told, LONGEST_TOLD) if isinstance(told, str) and told else None
 
-    def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
-        """Send a chat request for one token, with the fields that every later request will hold besides its messages.
-        Raises ServerError where the server does not answer by HTTP 200."""
-        body = {"model": model, "messages": _BEGUN[:1], "max_tokens": 1, "temperature": 0}
-        response = self._chat({**body, **(extra or {})})
-        if response.status_code == 200:
-            return
-        reason = self._reason(response)
-        if response.status_code in (401, 403):
-            raise self._refused(response)
-        if "chat template" in reason.lower():
-            raise ServerError(
-                f"{self.endpoint}: model {model!r} has no chat template; serve it with --chat-template FILE, or set "
-                "chat_template in its preset"
-            )
-        if extra and "thinking_token_budget" in reason:
-            raise ServerError(
-                f"{self.endpoint}: model {model!r} thinks, and its server cannot end that at a budget; serve it by "
-                "`tomserve serve`, add --reasoning-parser to its vLLM, or give --thinking off"
-            )
-        hint = "; a base URL usually ends in /v1" if response.status_code in (404, 405) else ""
-        raise ServerError(
-            f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}"
-            f"{self.served(model) or hint}"
-        )
-
-    def check_fields(self, model: str, strategy: str, fields: Mapping[str, Any]) -> None:
-        """Send a chat request for one token with the fields that a strategy adds. Raises ServerError where the server
-        refuses them, or leaves out what it was asked for."""
-        messages = _BEGUN if fields.get("continue_final_message") else _BEGUN[:1]
-        body = {"model": model, "messages": messages, "temperature": 0, **fields, "max_tokens": 1}
-        response = self._chat(body)
-        if response.status_code != 200:
-            raise ServerError(
-                f"{self.endpoint}: does not take the fields of strategy {strategy!r} ({', '.join(fields)}), HTTP "
-                f"{response.status_code}: {self._reason(response)}; use another server or another strategy"
-            )
-        wanted, answer = "prompt_logprobs", _parse(response)
-        if wanted in fields and not (isinstance(answer, dict) and answer.get(wanted)):
-            raise ServerError(
-                f"{self.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
-                f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
-            )
+    def exchange(self, body: Mapping[str, Any]) -> tuple[Reply, Any]:
+        """The reply to a chat request that is sent as it is, and its body as data (None where it is no JSON), without
+        the key. Raises ServerError where no whole response comes."""
+        response = self._ask("POST", url_of(self.endpoint, "/chat/completions"), body)
+        reply = read_reply(response.status_code, response.content)
+        redact_reply(reply, self._mask)
+        return reply, self._mask.redact_json(_parse(response))
 
     def _reason(self, response: httpx.Response) -> str:
         if 300 <= response.status_code < 400:
@@ -536,7 +506,7 @@ _BEGUN = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content"
 _CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
 """Messages whose last is a begun reply, and the fields by which vLLM continues it."""
 
-_UNLIKELY = "zqxj vwkp"  # A text that no model says by itself
+UNLIKELY = "zqxj vwkp"  # A text that no model says by itself
 
 
 class PrefillProbe(Probe):
@@ -582,9 +552,9 @@ class PrefillProbe(Probe):
         server that takes the field without a word is found out by a text that no model would say by itself."""
         body = {**(extra or {}), "model": model, "messages": _BEGUN, "temperature": 0, "max_tokens": 16, **_CONTINUED}
         for name, value in CHOICE_FIELDS.items():
-            _, reply = self._small({**body, **value([_UNLIKELY])})
+            _, reply = self._small({**body, **value([UNLIKELY])})
             with contextlib.suppress(KeyError, TypeError, IndexError):
-                if _UNLIKELY in reply["choices"][0]["message"]["content"]:
+                if UNLIKELY in reply["choices"][0]["message"]["content"]:
                     return name
         return None
 

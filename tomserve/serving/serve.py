@@ -20,11 +20,13 @@ from rich.table import Table
 from tomserve import content
 from tomserve.content import files
 from tomserve.content.text import say
+from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.serving import auto_preset, checkpoint, install, keys, provenance, registry, sizing
 from tomserve.serving.auto_preset import resolve_preset
 from tomserve.serving.command import BACKENDS, Backend, Command, node_script, spread_over_nodes, vllm_command
 from tomserve.serving.endpoint import REFERENCE
+from tomserve.serving.preflight import PLAIN, learn_adaptations
 from tomserve.serving.presets import Preset, Verified
 from tomserve.serving.probe import Probe, is_healthy
 from tomserve.serving.server import Server, check_port, reserve_port, wait_healthy
@@ -244,7 +246,7 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
             wait_healthy([one.server for one in started], tell)
             for one in started:
                 probe = Probe(one.server.url, keys.server_key(wanted.host, insecure=True))
-                probe.check_chat(preset.served_name)
+                learn_adaptations([probe], preset.served_name, [("", PLAIN)], Sampling(), "on")
             for one in started:
                 one.write_record(tell)
                 tell(f"serving {preset.served_name} at {one.server.url}")

@@ -12,8 +12,11 @@ import polars as pl
 
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, Outcomes
 from tomserve.content import digest
+from tomserve.engine import adaptations
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring import grades
+
+NONE = "no adaptation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,7 @@ class AnswerConditions:
     temperature: float = 0.0
     repeats: int = 1
     seed: int | None = None  # The seed of sampling where there is chance in it
+    adaptations: str = NONE  # How its server had to be asked otherwise, as far as that changes what is asked
     scoring: str = ""  # What the replies were read by, besides the rules of this version
 
     @property
@@ -53,6 +57,7 @@ class AnswerConditions:
             prompt=(strategy.digest or "") if strategy is not None else "",
             temperature=temperature,
             repeats=manifest.repeats,
+            adaptations=adaptations.list_changing(manifest.adaptations or ()) or NONE,
             seed=seed if temperature and type(seed) is int else None,
             scoring=", ".join(rules),
         )
@@ -146,6 +151,7 @@ _ANSWERS: Sequence[Mapping[str, str]] = (
     {
         "temperature": "was sampled at temperature {one} instead of {other}: repeat with the same",
         "seed": "was sampled with another seed: repeat with the same",
+        "adaptations": "was asked otherwise, for its server ({one} instead of {other}): ask both the same way",
     },
     {"repeats": "was sampled {one} times instead of {other}: repeat with the same number"},
     {"scoring": "was read by other rules: score it again by the same"},

@@ -256,6 +256,7 @@ def _options(trial: Mapping[str, Any], item: Item, run: Path) -> EvalOptions:
         run=str(run),
         max_tokens=how["max_tokens"] or None,
         thinking=how["thinking"] or None,
+        answer_schema="auto",
         temperature=how["temperature"],
         seed=how["seed"],
         timeout=trial["seconds"],

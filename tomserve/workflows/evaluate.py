@@ -28,6 +28,7 @@ import yaml
 from tomserve.content import validation
 from tomserve.content.validation import ModelName, Name, RunName
 from tomserve.engine import transports
+from tomserve.engine.adaptations import SchemaPolicy
 from tomserve.errors import ConfigError, ContentError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
@@ -72,6 +73,9 @@ class AskOptions(TypedDict, total=False):
         How much a hosted reasoning model is to think, as its provider calls it: "low", "medium", "high" [unsaid].
     extra_body
         Further fields of every request, such as {"top_p": 0.9} [none].
+    answer_schema
+        Whether replies are held to their JSON schema: always ("on"), as far as the server can ("auto"), or never
+        ("off") ["on"].
     temperature
         How much chance there is in the choice of each token; 0 takes the likeliest one always [0].
     seed
@@ -118,6 +122,7 @@ class AskOptions(TypedDict, total=False):
     thinking: str | None
     reasoning_effort: str | None
     extra_body: Mapping[str, Any]
+    answer_schema: Literal["on", "auto", "off"]
     temperature: float
     seed: int
     repeats: int
@@ -334,6 +339,7 @@ class Experiment(pydantic.BaseModel):
     thinking: str | None = None
     reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
     extra_body: dict[str, Any] = {}
+    answer_schema: SchemaPolicy = "on"
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
     seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
     repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1

@@ -15,6 +15,7 @@ import polars as pl
 
 from tomserve._version import __version__
 from tomserve.content import files, output_path
+from tomserve.engine import adaptations
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html import charts, measurement
 from tomserve.reporting.html import page as pages
@@ -259,6 +260,13 @@ def _facts(
         ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
     for source in sources:
+        if adapted := adaptations.describe(source.manifest.get("adaptations") or ()):
+            facts.append(
+                (
+                    f"adapted to the server of {source.run}" if len(sources) > 1 else "adapted to the server",
+                    "; ".join(adapted),
+                )
+            )
         if flags := describe_flags(source.manifest.get("server") or {}):
             facts.append((f"server flags of {source.run}" if len(sources) > 1 else "server flags", flags))
     if (floor := noise.noise_line(scores)) is not None:

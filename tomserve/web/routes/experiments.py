@@ -25,6 +25,7 @@ from tomserve import benchmarks, content, variants
 from tomserve.content import files, validation
 from tomserve.content.validation import explain
 from tomserve.engine import transports
+from tomserve.engine.adaptations import POLICIES
 from tomserve.engine.addresses import normalize_url
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
@@ -69,6 +70,7 @@ _ABOUT = {
     "thinking": ("--thinking",),
     "reasoning_effort": ("--reasoning-effort",),
     "extra_body": ("--extra-body",),
+    "answer_schema": ("--schema",),
     "model": ("model", "preset"),
 }
 """What stands in the first words of the sentences that are about a field."""
@@ -342,7 +344,7 @@ FIELDS = ("", "server", "preset", *ONES, *LISTS, *BOXES)
 
 MORE = (
     *("temperature", "seed", "repeats", "thinking", "max_tokens", "revision", "path", "gold", "concurrency", "timeout"),
-    *("patience", "hedge", "transport", "accept_change", "reasoning_effort", "extra_body"),
+    *("patience", "hedge", "transport", "answer_schema", "accept_change", "reasoning_effort", "extra_body"),
 )
 """The fields that are shown once somebody wants more, or where one of them is filled in."""
 
@@ -521,6 +523,7 @@ def _page(
         kinds=variants.KINDS,
         keys=[name for name, _ in settings.keys],
         transports=transports.TRANSPORTS,
+        policies=POLICIES,
         usual=usual_of(form.one("benchmark")),
         servers=_servers() if ask_servers else None,
         auth=settings.auth,

@@ -1,0 +1,214 @@
+"""The preflight: before the first question each server is sent small requests that hold all that the real ones will
+hold, and what it refuses is asked otherwise, if that is known to help (see tomserve.engine.adaptations)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from tomserve.engine.adaptations import STRICT, Body, SchemaPolicy, adapt, find_helpful, with_one
+from tomserve.engine.redact import clean_text
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.transport import Reply
+from tomserve.errors import ServerError
+from tomserve.prompting.conversation import Turn
+from tomserve.serving.probe import LONGEST_TOLD, UNLIKELY, Probe
+from tomserve.status import KEY_REFUSED, MALFORMED, http_code
+
+QUESTION = "Hello."  # what the preflight asks in place of the question
+SMALL = 16  # most tokens of a reply to the preflight
+
+_RAN_OUT = ("max_tokens or model output limit", "json_validate_failed", "max completion tokens reached")
+"""What servers say that took a request, and then had too few tokens for its reply."""
+
+
+@dataclass
+class Preflight:
+    """Finds out how the endpoint of a probe, whose adaptations it sets, wants to be asked. policy: whether replies must
+    be held to a schema."""
+
+    probe: Probe
+    model: str  # as the server names it
+    policy: SchemaPolicy = "on"
+
+    def learn(self, strategy: str, turn: Turn, sampling: Sampling) -> tuple[str, ...]:
+        """The adaptations by which the endpoint takes requests such as that of a turn, those of `sampling` among them.
+        Raises ServerError, with the server's words and a way out, where it takes them in no known way."""
+        names = sampling.adaptations
+        body = compose_preflight(self.model, strategy, turn, sampling)
+        first = refusal = self._refusal(body, names)
+        if refusal is not None and STRICT in names:  # not every server knows its strict mode
+            names = tuple(name for name in names if name != STRICT)
+            first = refusal = self._refusal(body, names)
+        while refusal is not None:
+            for one in find_helpful(body, names, refusal, self.policy):
+                tried = with_one(names, one)
+                said = self._refusal(body, tried)
+                if said is None and (one.name not in _IGNORED or self.holds_schema(tried)):
+                    names, refusal = tried, None
+                    break
+                if said is not None and not one.refusal.search(said):  # now it refuses something else
+                    names, refusal = tried, said
+                    break
+            else:
+                raise self._error(first or refusal, strategy, turn, sampling)
+        self._check_fields(strategy, turn, names, body)
+        return names
+
+    def _send(self, body: Body, names: Iterable[str]) -> tuple[Reply, Any]:
+        """The reply to a request with these adaptations, and its body as data (None where that is no JSON)."""
+        return self.probe.exchange(adapt(body, names))
+
+    def _refusal(self, body: Body, names: Iterable[str]) -> str | None:
+        """The server's words where it refuses a request, with the parameter that it names; None where it takes it.
+        Raises ServerError for a refused key."""
+        reply, data = self._send(body, names)
+        if reply.status in KEY_REFUSED:
+            raise self.probe.key_error(f"HTTP {http_code(reply.status)}: {reply.error or 'no reason given'}")
+        if reply.status == MALFORMED and not (isinstance(data, dict) and "choices" in data):
+            raise ServerError(f"{self.probe.endpoint}: a small chat request got no chat completion ({reply.error})")
+        if (http := http_code(reply.status)) is None:
+            return None
+        said = f"{reply.error or ''} {_parameters(data)}".strip()
+        code = data["error"].get("code") if isinstance(data, dict) and isinstance(data.get("error"), dict) else None
+        if any(words in f"{said} {code}" for words in _RAN_OUT):
+            return None
+        return f"HTTP {http}: {said}"
+
+    def holds_schema(self, names: Sequence[str]) -> bool:
+        """Whether the server, asked with these adaptations, holds replies to a schema, and does not ignore a field that
+        it does not know: a schema that allows one text alone is kept."""
+        schema = {
+            "type": "object",
+            "properties": {"answer": {"type": "string", "enum": [UNLIKELY]}},
+            "required": ["answer"],
+            "additionalProperties": False,
+        }
+        turn = Turn([{"role": "user", "content": QUESTION}], schema, max_tokens=2 * SMALL)
+        reply, _ = self._send(compose_preflight(self.model, "", turn, Sampling(), most=2 * SMALL), names)
+        return UNLIKELY in (reply.text or "")
+
+    def _check_fields(self, strategy: str, turn: Turn, names: Sequence[str], body: Body) -> None:
+        """Raise ServerError where the server left out what the strategy needs, without a word."""
+        wanted = "prompt_logprobs"
+        if wanted in turn.fields:
+            _, data = self._send(body, names)
+            if not (isinstance(data, dict) and data.get(wanted)):
+                raise ServerError(
+                    f"{self.probe.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
+                    f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
+                )
+
+    def _error(self, refusal: str, strategy: str, turn: Turn, sampling: Sampling) -> ServerError:
+        """The error for a refusal that no adaptation helps against, with a way out."""
+        said, where = clean_text(refusal, LONGEST_TOLD), self.probe.endpoint
+        words = refusal.lower()
+        if "chat template" in words:
+            return ServerError(
+                f"{where}: model {self.model!r} has no chat template; serve it with --chat-template FILE, or set "
+                "chat_template in its preset"
+            )
+        if "thinking_token_budget" in words and "thinking_token_budget" in sampling.extra:
+            return ServerError(
+                f"{where}: model {self.model!r} thinks, and its server cannot end that at a budget; serve it by "
+                "`tomserve serve`, add --reasoning-parser to its vLLM, or give --thinking off"
+            )
+        if turn.fields:
+            return ServerError(
+                f"{where}: does not take the fields of strategy {strategy!r} ({', '.join(turn.fields)}), {said}; use "
+                "another server or another strategy"
+            )
+        if turn.schema is not None and any(find_helpful(*self._schema_only(turn), refusal, "auto")):
+            return ServerError(
+                f"{where}: takes no schema in any known way, {said}; ask without one by --schema off, or by a strategy "
+                "that has none, such as --strategy vanilla_free"
+            )
+        own = next((name for name in sampling.extra if name in refusal), None)
+        hint = f"; the field {own!r} comes from the model's preset or --extra-body: leave it out there" if own else ""
+        if refusal.startswith(("HTTP 404", "HTTP 405")):
+            hint = self.probe.served(self.model) or "; a base URL usually ends in /v1"
+        return ServerError(f"{where}: a small chat request was refused with {said}{hint}")
+
+    def _schema_only(self, turn: Turn) -> tuple[Body, tuple[str, ...]]:
+        return compose_preflight(self.model, "", Turn(turn.messages, turn.schema), Sampling()), ()
+
+
+_IGNORED = ("structured_outputs", "guided_json", "json_object_schema", "json_schema", "format")
+"""Adaptations by fields that a server which does not know them may take without a word."""
+
+
+def compose_preflight(model: str, strategy: str, turn: Turn, sampling: Sampling, most: int = SMALL) -> Body:
+    """The body of the preflight for a turn, without adaptations: all that its request holds but for the question, and
+    with few tokens for the reply."""
+    request = Request.build(
+        Identity("preflight", strategy, 0), turn, model=model, revision=None, sampling=replace(sampling, adaptations=())
+    )
+    body: Body = orjson.loads(request.body)
+    asked = [place for place, message in enumerate(body["messages"]) if message["role"] == "user"]
+    if asked:
+        body["messages"][asked[-1]] = {"role": "user", "content": QUESTION}
+    return {**body, "max_tokens": min(turn.max_tokens, most) or most}
+
+
+def _parameters(data: Any) -> str:
+    """The parameters that an error object names beside its message: OpenAI's `param`, or FastAPI's `loc`."""
+    found: list[str] = []
+    if isinstance(data, dict):
+        with contextlib.suppress(RecursionError):
+            for name in ("param", "loc"):
+                found += [" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in _values(data, name)]
+    return clean_text(" ".join(found), LONGEST_TOLD)
+
+
+def _values(data: Any, name: str) -> Iterator[Any]:
+    """The values of all fields of that name, however deep."""
+    if isinstance(data, dict):
+        if data.get(name) is not None:
+            yield data[name]
+        data = list(data.values())
+    for inner in data if isinstance(data, list) else ():
+        yield from _values(inner, name)
+
+
+def find_shapes(asked: Iterable[tuple[str, Turn]]) -> Iterator[tuple[str, Turn]]:
+    """Of the first turns of strategies those that differ in what a server may refuse: roles, fields, and the words of
+    their schemas."""
+    seen: set[str] = set()
+    for strategy, turn in asked:
+        roles = [message["role"] for message in turn.messages]
+        shape = str((roles, sorted(turn.fields), turn.schema is not None, sorted(_keywords(turn.schema))))
+        if shape not in seen:
+            seen.add(shape)
+            yield strategy, turn
+
+
+def _keywords(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return set().union(*map(_keywords, schema))
+    if not isinstance(schema, dict):
+        return set()
+    inner = (_keywords(value) for name, value in schema.items() if name not in ("enum", "const", "required"))
+    return set(schema).union(*inner)
+
+
+PLAIN = Turn([{"role": "user", "content": QUESTION}], max_tokens=1)
+"""A turn that asks for nothing but a reply."""
+
+
+def learn_adaptations(
+    probes: Sequence[Probe], model: str, asked: Iterable[tuple[str, Turn]], sampling: Sampling, policy: SchemaPolicy
+) -> tuple[str, ...]:
+    """The adaptations by which all endpoints take the requests of these first turns of strategies, those of `sampling`
+    among them. Raises ServerError."""
+    names = sampling.adaptations
+    shapes = list(find_shapes(asked))
+    for probe in probes:
+        for strategy, turn in shapes:
+            names = Preflight(probe, model, policy).learn(strategy, turn, replace(sampling, adaptations=names))
+    for probe in probes:
+        probe.adaptations = names
+    return names
