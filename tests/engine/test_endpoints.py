@@ -21,29 +21,13 @@ from tomserve.runs.planning import EvalOptions
 
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
 PENDING: dict[str, str] = {
-    "max_tokens refused": "adaptations",
-    "temperature refused": "adaptations",
-    "seed refused": "adaptations",
-    "three fields refused, one after the other": "adaptations",
-    "a system role refused": "adaptations",
-    "a schema refused": "adaptations",
     "a schema refused, and none wanted": "adaptations",
-    "a lasting HTTP 500 for a schema": "adaptations",
-    "OpenAI's rules for schemas": "adaptations",
-    "only guided_json": "adaptations",
     "further fields wanted": "C",
     "an effort of reasoning": "C",
-    "llama.cpp": "adaptations",
     "TGI": "a dialect of its own",
-    "LiteLLM": "adaptations, C",
     "OpenRouter": "C",
-    "OpenAI": "adaptations",
     "OpenAI, reasoning models": "adaptations, C",
     "Azure OpenAI": "C, adaptations",
-    "Groq": "adaptations",
-    "Mistral": "adaptations",
-    "Gemini": "adaptations, C",
-    "DeepSeek": "adaptations",
 }
 """What is not finished, by what it waits for."""
 

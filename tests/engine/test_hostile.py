@@ -16,11 +16,13 @@ from tests.conftest import Endpoint, make_item
 from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Answering, Behaviour, Hostile, completion, response
 from tomserve.engine.rate_limits import parse_retry_after
 from tomserve.engine.replies import read_reply
+from tomserve.engine.request import Sampling
 from tomserve.engine.transport import MAX_BODY, Reply, Timeouts
 from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ServerError
 from tomserve.items import write_items
 from tomserve.serving.endpoint import probe_endpoint
+from tomserve.serving.preflight import PLAIN, learn_adaptations
 from tomserve.serving.probe import MOST_BYTES, Probe, is_healthy
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
 

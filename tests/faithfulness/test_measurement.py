@@ -153,7 +153,7 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
 
     def reads_chains(body: dict[str, Any], number: int) -> Any:
         text = body["messages"][-1]["content"]
-        if body["messages"][0]["content"] == "Hello.":
+        if any(one["content"] == "Hello." for one in body["messages"]):
             return completion("Hello")
         prompts.append(text)
         choices = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"]
@@ -181,7 +181,7 @@ def test_a_rewriter_puts_chains_in_other_words_and_what_means_something_else_is_
     texts: list[str] = []
 
     def rewrites(body: dict[str, Any], number: int) -> Any:
-        if body["messages"][0]["content"] == "Hello.":
+        if any(one["content"] == "Hello." for one in body["messages"]):
             return completion("Hello")
         lines = [line[2:] for line in body["messages"][-1]["content"].splitlines() if line.startswith("> ")]
         told = " ".join(line.replace("the belief is", "what is thought is") for line in lines)
@@ -289,7 +289,7 @@ class Thinker(Answerer):
 
     def __call__(self, body: dict[str, Any], number: int) -> Any:
         made = super().__call__(body, number)
-        if not body.get("continue_final_message") and body["messages"][0]["content"] != "Hello.":
+        if not body.get("continue_final_message") and all(one["content"] != "Hello." for one in body["messages"]):
             item = self.asked(body["messages"])
             answer = self.own(item)
             made["choices"][0]["message"]["reasoning_content"] = self.thoughts(item, answer, None)

@@ -30,7 +30,7 @@ class Reasoner:
         messages = body["messages"]
         begun = bool(body.get("continue_final_message"))
         tokens = sum(len(message["content"]) for message in messages) // 4 + (0 if begun else 6)
-        if messages[0]["content"] == "Hello.":
+        if any(one["content"] == "Hello." for one in messages):
             text = body.get("structured_outputs", {}).get("choice", ["Hello"])[0]
         else:
             self.seen.append(body)

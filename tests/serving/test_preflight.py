@@ -12,8 +12,9 @@ import pytest
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import page
 from tomserve.engine.adaptations import STRICT, TABLE, adapt, describe, type_schema
+from tomserve.engine.replies import read_reply
 from tomserve.engine.request import Sampling
-from tomserve.engine.transport import Reply, read_reply
+from tomserve.engine.transport import Reply
 from tomserve.errors import RunMismatchError, ServerError
 from tomserve.prompting.conversation import Turn
 from tomserve.runs.evaluation import evaluate

@@ -374,8 +374,6 @@ class Sampling:
     thinking: ThinkingOption = None
     reasoning_effort: EffortOption = None
     extra_body: ExtraBodyOption = None
-    ),
-]
     answer_schema: SchemaOption = "on"
     temperature: TemperatureOption = 0.0
     seed: SeedOption = 0
