@@ -88,7 +88,7 @@ def test_letters_are_shown_where_the_model_saw_them() -> None:
         ('{"answer": "salt"}', "salt"),
         ("", None),
         ('{"answer": "pepper"}', None),
-        ('{"answer": ["salt"]}', None),
+        ('{"answer": ["salt", "tea"]}', None),
         ('{"ans', None),
     ],
 )

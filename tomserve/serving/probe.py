@@ -409,6 +409,8 @@ class Probe:
         the key. Raises ServerError where no whole response comes."""
         response = self._ask("POST", url_of(self.endpoint, "/chat/completions"), body)
         reply = read_reply(response.status_code, response.content)
+        if response.status_code != 200:
+            reply.error = self._reason(response)
         redact_reply(reply, self._mask)
         return reply, self._mask.redact_json(_parse(response))
 
