@@ -22,12 +22,7 @@ from tomserve.runs.planning import EvalOptions
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
 PENDING: dict[str, str] = {
     "a schema refused, and none wanted": "adaptations",
-    "further fields wanted": "C",
-    "an effort of reasoning": "C",
     "TGI": "a dialect of its own",
-    "OpenRouter": "C",
-    "OpenAI, reasoning models": "adaptations, C",
-    "Azure OpenAI": "C, adaptations",
 }
 """What is not finished, by what it waits for."""
 
