@@ -86,6 +86,13 @@ def test_the_end_and_the_tokens_of_a_stream_are_kept() -> None:
     assert (reply.status, reply.usage, reply.model) == (LENGTH, {"prompt": 9, "completion": 2}, "m")
 
 
+def test_tokens_of_thinking_are_kept() -> None:
+    for spent, kept in ((3, {"reasoning": 3}), ("3", {"reasoning": 3}), (6, {}), (-1, {}), (None, {})):
+        usage = {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": spent}}
+        reply = read_reply(200, orjson.dumps({**orjson.loads(whole("tea")), "usage": usage}))
+        assert reply.usage == {"completion": 5, **kept}
+
+
 def test_a_row_keeps_who_answered() -> None:
     named = orjson.loads(whole("tea")) | {"provider": "Azure", "system_fingerprint": "fp_1"}
     request = Request(Identity("i", "s", 0), "0" * 32, b"")

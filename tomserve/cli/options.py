@@ -70,7 +70,7 @@ HeaderOption = Annotated[
         "request; repeat it for several. OPENAI_API_KEY is not sent then.",
     ),
 ]
-"""What every command with --base-url takes, by `with_content`."""
+"""What every command takes that is given the address of an endpoint, by `with_content`."""
 
 
 PLACEHOLDERS = {"base_url": "URL", "run": "RUN", "first": "RUN_A", "second": "RUN_B", "path": "PATH"} | {
@@ -125,7 +125,7 @@ def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
 
     own = inspect.signature(command, eval_str=True)  # typer evaluates no texts of a signature that is given
     more: list[inspect.Parameter] = []
-    if "base_url" in own.parameters:
+    if own.parameters.keys() & {"base_url", "reader", "rewriter"}:
         more.append(inspect.Parameter("header", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=HeaderOption))
     content = inspect.Parameter("content", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContentOption)
     wrapped.__signature__ = own.replace(parameters=[*map(_name_value, own.parameters.values()), *more, content])  # type: ignore[attr-defined]

@@ -38,14 +38,18 @@ def read_reply(code: int, raw: bytes) -> Reply:
         text, finish = message.get("content"), choice.get("finish_reason")
         reasoning, refusal = message.get("reasoning"), message.get("refusal")
         if type(reasoning) is not str or not reasoning:
-            reasoning = _text(message.get("reasoning_content")) or _thoughts(message)
+            reasoning = message.get("reasoning_content")
+            if type(reasoning) is not str or not reasoning:
+                strange = "thinking" in message or "reasoning_details" in message
+                reasoning = _thoughts(message) if strange else None
         if type(text) is not str or not text:
             text, reasoning = _odd_text(message, text, reasoning)
     except (TypeError, KeyError, IndexError, AttributeError):
         return _read_error(200, data)
     finish, refusal = _text(finish), _text(refusal)
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
-    reply.provider, reply.fingerprint = _text(data.get("provider")), _text(data.get("system_fingerprint"))
+    if "provider" in data or "system_fingerprint" in data:
+        reply.provider, reply.fingerprint = _text(data.get("provider")), _text(data.get("system_fingerprint"))
     if data.get("prompt_logprobs"):
         reply.tokens, reply.skipped = read_prompt_logprobs(data["prompt_logprobs"])
     ended = OK if finish == "stop" else finished(finish)
@@ -264,6 +268,10 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     counts = {name: count for name, count in reported.items() if type(count) is int and 0 <= count < MOST_TOKENS}
     if counts.get("cached", 0) > counts.get("prompt", 0):
         del counts["cached"]
+    if isinstance(spent := usage.get("completion_tokens_details"), dict):
+        thought = _number(spent.get("reasoning_tokens"))
+        if type(thought) is int and 0 <= thought <= counts.get("completion", 0):
+            counts["reasoning"] = thought
     return counts
 
 

@@ -85,7 +85,7 @@ class Reply:
     text: str | None = None  # the model's answer
     reasoning: str | None = None  # its thinking, where the server returns it apart from the answer
     finish_reason: str | None = None  # why the model ended, as the server says it ("stop", "length", ...)
-    # tokens under "prompt", "completion" and "cached", as far as the server reports them
+    # tokens under "prompt", "completion", "cached" and "reasoning", as far as the server reports them
     usage: dict[str, int] | None = None
     model: str | None = None  # the name that the server gives the model that answered
     error: str | None = None  # what went wrong, in one line
