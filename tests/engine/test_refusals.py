@@ -126,10 +126,10 @@ def test_a_403_is_a_refusal_of_the_question_unless_another_one_is_refused_too(jo
 def test_a_key_that_expires_is_read_anew_once(journal: Journal) -> None:
     keys, renewals = ["old"], []
 
-    def renew() -> bool:
+    def renew() -> Scripted | None:
         renewals.append(keys[0])
         keys[0] = "new"
-        return len(renewals) == 1
+        return server if len(renewals) == 1 else None
 
     expired = Reply("http_401", error="token expired")
     server = Scripted(lambda question, number, endpoint: (0.01, TEA if number < 10 or keys[0] == "new" else expired))

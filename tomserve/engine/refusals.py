@@ -9,14 +9,12 @@ was answered before is asked again: if it is refused, too, the run ends, and the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from tomserve.engine.records import Row
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.status import (
     FORBIDDEN,
-    GATEWAY_TIMEOUTS,
     KEY_REFUSED,
     MALFORMED,
     NO_CREDIT,
@@ -28,6 +26,10 @@ from tomserve.status import (
 
 LIMIT = 8  # how many different questions in a row must be refused alike before something else than them is suspected
 HELD = 64  # how many refused questions are held back at most before that is found out, whatever their reasons are
+GATEWAY_ADVICE = (
+    "a gateway before it gives up waiting, though the model may go on: ask for fewer tokens (--max-tokens), or use an "
+    "address that leads to the server directly; "
+)
 WAY_ON = "then repeat the command, which goes on where it was"
 
 
@@ -169,14 +171,3 @@ def explain_hopeless(reply: Reply) -> str | None:
     if reply.status in (KEY_REFUSED, FORBIDDEN):
         return f"the API key was refused in mid-run ({reply.error}); set a valid key and resume"
     return None
-
-
-def gateway_advice(statuses: Iterable[str]) -> str | None:
-    """What to say where replies are missing because a gateway did not wait for the server; None where it waited."""
-    codes = sorted(GATEWAY_TIMEOUTS.intersection(statuses))
-    if not codes:
-        return None
-    return (
-        f"{', '.join(codes)}: a gateway before the server gave up waiting, though the model may have gone on; ask for "
-        "fewer tokens (--max-tokens), or use an address that leads to the server directly"
-    )

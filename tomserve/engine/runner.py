@@ -17,7 +17,7 @@ from tomserve.engine.concurrency import MOST, ServerLoad, read_load
 from tomserve.engine.endpoints import EndpointPool, send_hedged
 from tomserve.engine.prompt_tokens import PrefixMeter
 from tomserve.engine.records import CLOSES, Row, Rows, build_row, reuse_row
-from tomserve.engine.refusals import Refusals, explain_hopeless, gateway_advice, in_words, is_foreign, is_refusal
+from tomserve.engine.refusals import GATEWAY_ADVICE, Refusals, explain_hopeless, in_words, is_foreign, is_refusal
 from tomserve.engine.request import Identity, Request, build_ahead
 from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.transport import Reply, Transport
@@ -28,6 +28,7 @@ from tomserve.status import (
     CONNECTION,
     FINAL,
     FORBIDDEN,
+    GATEWAY_TIMEOUTS,
     KEY_REFUSED,
     MALFORMED,
     MAYBE_GONE,
@@ -298,8 +299,8 @@ class Runner:
     # seconds after which a second endpoint is asked, too, and the first answer counts; None for never
     hedge: float | None = None
     probe: bytes | None = None  # the body of a simple request that tells a failing server from failing items
-    # reads the API key anew where it is refused; returns whether it is another one, which the transport sends then
-    renew: Callable[[], bool] = lambda: False
+    # reads the API key anew where it is refused; returns a transport that sends it, None where it is the same
+    renew: Callable[[], Transport | None] = lambda: None
     model_guard: ModelGuard = field(default_factory=ModelGuard)
     follower: Follower | None = None  # holds the conversations of several turns, if there are any
     clock: Callable[[], float] = time.monotonic
@@ -607,8 +608,8 @@ class Runner:
 
     def _renew_key(self, number: int) -> bool:
         """Whether the request of that number was sent with an API key that is no longer in use."""
-        if number > self._renewed and self.renew():
-            self._renewed = self._refusals.sent
+        if number > self._renewed and (renewed := self.renew()) is not None:
+            self.transport, self._renewed = renewed, self._refusals.sent
         return number <= self._renewed
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
@@ -632,6 +633,5 @@ class Runner:
             raise self._refusals.end(f"{endpoint}: {hopeless}")
         gone = self.alive() if reply.status in MAYBE_GONE else None
         if reason := gone or (self._pool.explain_loss() if not reply.final else None):
-            advice = gateway_advice([reply.status])
-            reason += f"; {advice}" if advice else ""
-            raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")
+            advice = GATEWAY_ADVICE if reply.status in GATEWAY_TIMEOUTS else ""
+            raise ServerLostError(f"{endpoint}: server lost ({reason}); {advice}repeat the command to resume")

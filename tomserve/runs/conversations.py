@@ -23,7 +23,7 @@ from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Timeouts, Transport
 from tomserve.engine.transports import limit_in_flight
-from tomserve.errors import JournalError, ServerLostError, StoppedError
+from tomserve.errors import ConfigError, JournalError, ServerLostError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Asker, Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
@@ -397,9 +397,19 @@ class PhaseRunner:
     async def _run(self, phase: Phase, counter: RowCounter, count: RequestCount) -> None:
         """Ask what is left of a phase, and note in its session what was found out."""
         timeouts = Timeouts(stall=self.timeout, total=self.timeout)
-        transport = transports.make_transport(self.transport, keys.api_key(), timeouts, keys.headers())
+        sending = [(self._secrets(), self._make_transport(timeouts))]
+
+        def renew() -> Transport | None:
+            with contextlib.suppress(ConfigError):  # a file with the key that is being written, perhaps
+                if (now := self._secrets()) != sending[-1][0]:
+                    sending.append((now, self._make_transport(timeouts)))
+                    self.log("the API key was refused, and is another one by now, which is sent from now on")
+                    return sending[-1][1]
+            return None
+
         conversations = phase.open_conversations(count)
-        runner = self._runner(phase, counter, transport, conversations if count.several else None)
+        runner = self._runner(phase, counter, sending[0][1], conversations if count.several else None)
+        runner.renew = renew
         try:
             done = await self._ask_and_watch(runner.run(phase.requests(conversations)))
         except ServerLostError as error:
@@ -414,11 +424,21 @@ class PhaseRunner:
                 if (cut := runner.prefix.truncation.summarize()) is not None or counter.strange or providers:
                     noted = {"cut": cut, "strange": dict(counter.strange), "providers": providers}
                     phase.session.doubts = Doubts.model_validate(noted)
-            await transport.close()
+            for _, transport in sending:
+                await transport.close()
         if not done:
             raise StoppedError(
                 f"stopped; {self._left(phase)}, everything else is kept; repeat the command to resume", INTERRUPTED
             )
+
+    @staticmethod
+    def _secrets() -> tuple[str | None, dict[str, str]]:
+        """By what the servers know who asks: the API key and further headers, as they are now."""
+        return keys.api_key(), keys.headers()
+
+    def _make_transport(self, timeouts: Timeouts) -> Transport:
+        key, headers = self._secrets()
+        return transports.make_transport(self.transport, key, timeouts, headers)
 
     async def _ask_and_watch(self, asking: Coroutine[Any, Any, bool]) -> bool:
         """Ask, and check meanwhile and at the end that the server is still the same. Returns whether all was asked."""
