@@ -134,7 +134,7 @@ def test_prompts_that_this_version_does_not_have_are_said_not_to_be_compared(run
         ({"item": "no such item"}, "1 about an item that the run does not hold"),
         ({"strategy": "other"}, "1 of a strategy that the manifest does not name"),
         ({"turn": "first"}, "responses.jsonl:81: not a response row"),
-        ({"text": '{"answer": "better"}'}, "1 to a question that had its final reply"),
+        ({"text": '{"answer": "better"}'}, "1 to a question that had its answer"),
     ],
 )
 def test_rows_that_belong_to_nothing_are_found(run: Path, changes: dict[str, Any], said: str) -> None:

@@ -15,6 +15,7 @@ import typer
 from tomserve.cli import interrupts
 from tomserve.cli.options import (
     AcceptChangeOption,
+    AgainOption,
     BaseUrlOption,
     ConcurrencyOption,
     ModelOption,
@@ -158,6 +159,7 @@ def evaluate_command(
             help="Seconds to wait for a server that still loads, or that only refuses. If left out: 1800 and 60.",
         ),
     ] = None,
+    again: AgainOption = None,
     accept_change: AcceptChangeOption = False,
     setup: SetupOption = False,
     report: ReportOption = True,
@@ -173,7 +175,7 @@ def evaluate_command(
     options, experiment = make_options(
         config, questions, sampling, model=model, base_url=base_url, run=run, timeout=timeout, concurrency=concurrency,
         transport=transport, hedge=hedge, noise_check=noise_check, variants=variants, setup=setup,
-        accept_change=accept_change, patience=patience,
+        again=again, accept_change=accept_change, patience=patience,
     )  # fmt: skip
     return run_and_report(options, experiment, report=report, opened=opened, quiet=quiet)
 
@@ -185,6 +187,7 @@ def make_options(
     *,
     base_url: Sequence[str] | None,
     variants: Sequence[str] | None = None,
+    again: Sequence[str] | None = None,
     **options: Any,
 ) -> tuple[planning.EvalOptions, Experiment | None]:
     """The options of an evaluation: those of the command line, over those of the file where one is given.
@@ -205,6 +208,7 @@ def make_options(
         strategies=tuple(questions.strategy or ()),
         base_urls=tuple(base_url or ()),
         variants=tuple(variants or ()),
+        again=tuple(again or ()),
         **{**vars(sampling), "extra_body": sampling.extra_body or {}},
         **options,
     )

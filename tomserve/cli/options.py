@@ -256,6 +256,14 @@ ConcurrencyOption = Annotated[
     int | None,
     typer.Option(min=1, max=65536, help="Requests that are out at once. If left out: found while running."),
 ]
+AgainOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STATUS",
+        help="Ask questions again that ended with this status, such as refusal or http_400, although it is final; "
+        "repeat it for several.",
+    ),
+]
 AcceptChangeOption = Annotated[
     bool,
     typer.Option(

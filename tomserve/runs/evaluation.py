@@ -41,6 +41,7 @@ from tomserve.runs.conversations import (
 from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
+from tomserve.runs.open_again import OpenAgain
 from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
 from tomserve.serving import endpoint, install, keys, provenance
@@ -449,7 +450,10 @@ def open_evaluation(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
         restore_journal(folder.path, listener.message)
-        journal = stack.enter_context(Journal(folder.path / JOURNAL))
+        again = OpenAgain(options.again, Manifest.read(path), plan.target.context, accepted=options.accept_change)
+        journal = stack.enter_context(Journal(folder.path / JOURNAL, again=again))
+        if (said := again.describe()) is not None:
+            listener.message(said)
         evaluation = resume_evaluation(
             plan, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began
         )

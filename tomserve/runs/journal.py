@@ -92,9 +92,15 @@ def row_identity(row: Row) -> Identity:
 class Journal:
     """A journal that is open for appending; it is made where it does not exist. marks: fields that every row of this
     journal carries. Rows of the file with other values belong to another journal in the same file, and are neither
-    counted nor reused here. Raises ConfigError as `read_rows` does, and where the file cannot be written."""
+    counted nor reused here. again: tells of each final row without an answer that stands there whether its question is
+    open again. Raises ConfigError as `read_rows` does, and where the file cannot be written."""
 
-    def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        marks: Mapping[str, Any] | None = None,
+        again: Callable[[Row], bool] = lambda row: False,
+    ) -> None:
         self.path = path
         self._marks = dict(marks or {})
         self.final = Index()  # the identities that are never asked again
@@ -109,7 +115,7 @@ class Journal:
         own = self._marks.items()
         for offset, row in read_rows(path):
             if not own or all(row.get(name) == value for name, value in own):
-                self._index(row, offset)
+                self._index(row, offset, again)
                 self._note_model(row)
         self._move_torn_line()
         try:
@@ -130,12 +136,15 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _index(self, row: Row, offset: int) -> None:
-        """Take note of a row that stands at that byte offset of the file."""
+    def _index(self, row: Row, offset: int, again: Callable[[Row], bool] | None = None) -> None:
+        """Take note of a row that stands at that byte offset of the file. again: as of the class, for a row that stood
+        there before."""
         identity, status = row_identity(row), row["status"]
         self.asked.add(identity.strategy)
         if status not in ANSWERS:
             self.failed[identity] = status
+            if again is not None and status in FINAL and again(row):
+                return
         elif self.failed:
             self.failed.pop(identity, None)
         if status in FINAL:

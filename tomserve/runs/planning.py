@@ -35,6 +35,7 @@ from tomserve.runs.conversations import Questions
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, short_text
 from tomserve.runs.noise_check import NoiseSample
+from tomserve.runs.open_again import parse_statuses
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import RESERVED, Preset, merge_fields
@@ -48,9 +49,10 @@ MOST_REPEATS = 1000  # how many samples of a question there may be at most
 
 def check_options(options: EvalOptions) -> None:
     """Raise ConfigError where a list, a number, the temperature, the seed or the number of samples cannot be."""
-    for name in ("base_urls", "strategies", "variants", "where"):
+    for name in ("base_urls", "strategies", "variants", "where", "again"):
         if isinstance(given := getattr(options, name), str):  # it would be taken letter by letter
             raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
+    parse_statuses(options.again)
     for name in ("limit", "max_tokens", "concurrency"):
         if (count := getattr(options, name)) is not None and (type(count) is not int or count < 1):
             raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
@@ -383,6 +385,7 @@ class EvalOptions:
     variants: tuple[str, ...] = ()
     setup: bool = False  # whether vLLM may be installed where it is needed and missing
     start: bool = False
+    again: tuple[str, ...] = ()  # statuses of final rows without an answer whose questions are asked again
     accept_change: bool = False  # whether to go on where another server or model answers than before
     temperature: float = 0.0  # how much chance there is in the choice of a token; 0 for the likeliest token always
     seed: int = 0  # the seed of the first sample; each further one has the next number

@@ -54,7 +54,7 @@ from tomserve.runs.scores import score_run
 from tomserve.scoring import grades
 from tomserve.scoring.responses import NOISE
 from tomserve.serving.presets import Preset
-from tomserve.status import FINAL
+from tomserve.status import ANSWERS, FINAL
 
 SEAL_FILE = "seal.json"
 
@@ -469,7 +469,7 @@ def _table(folder: Path, manifest: Manifest) -> Finding:
 
 
 def _rows(folder: Path, manifest: Manifest) -> Finding:
-    """Whether every line is a row about an item and a strategy of the run, and no question has two final replies."""
+    """Whether every line is a row about an item and a strategy of the run, and nothing was asked after its answer."""
     strange: Counter[str] = Counter()
     try:
         items = {item.id for item in read_items(folder / runfolder.ITEMS)}
@@ -480,8 +480,8 @@ def _rows(folder: Path, manifest: Manifest) -> Finding:
             statuses[row["status"]] += not final
             strange["about an item that the run does not hold"] += row["item"] not in items
             strange["of a strategy that the manifest does not name"] += row["strategy"] not in manifest.strategies
-            strange["to a question that had its final reply"] += identity in seen
-            if final:
+            strange["to a question that had its answer"] += identity in seen
+            if row["status"] in ANSWERS:  # a failure that is final may have been asked again (`--again`)
                 seen.add(identity)
         for _, row in read_rows(folder / NOISE):
             strange[f"of {NOISE} about an item that the run does not hold"] += row["item"] not in items

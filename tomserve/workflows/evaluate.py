@@ -100,6 +100,8 @@ class AskOptions(TypedDict, total=False):
         How many requests are in flight at the same time [found out while running].
     hedge
         Seconds after which a question that is not answered yet is also sent to a second server [never].
+    again
+        Statuses of failures that are final, such as "refusal" or ["http_400"], whose questions are asked again [none].
     accept_change
         True to go on with a run although another server or model answers now; the manifest records the change [False].
     patience
@@ -132,6 +134,7 @@ class AskOptions(TypedDict, total=False):
     timeout: float
     concurrency: int | None
     hedge: float | None
+    again: str | Sequence[str] | None
     accept_change: bool
     patience: float | None
     setup: bool
@@ -242,6 +245,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
     base_urls = as_texts(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
     variants = as_texts(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
     where = as_texts(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
+    again = as_texts(options_given.pop("again", ()), "again", "a status such as 'refusal'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = ItemStore() if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
@@ -253,6 +257,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         base_urls=base_urls,
         variants=variants,
         where=where,
+        again=again,
         path=None if path is None else Path(path).expanduser(),
         run=as_name(run),
         **options_given,  # these options have the names of the fields
