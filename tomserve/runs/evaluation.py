@@ -452,7 +452,7 @@ def open_evaluation(
         restore_journal(folder.path, listener.message)
         again = OpenAgain(options.again, Manifest.read(path), plan.target.context, accepted=options.accept_change)
         journal = stack.enter_context(Journal(folder.path / JOURNAL, again=again))
-        if (said := again.describe()) is not None:
+        if (said := again.describe(journal.failed)) is not None:
             listener.message(said)
         evaluation = resume_evaluation(
             plan, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began

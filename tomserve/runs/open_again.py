@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tomserve import status
 from tomserve.engine.error_objects import is_too_long
@@ -59,11 +59,12 @@ class OpenAgain:
         self._too_long.add(row_identity(row))
         return self._accepted
 
-    def describe(self) -> str | None:
-        """What to say where questions were too long for a context that is longer now; None where none were."""
-        if not self._too_long or self.context is None:
+    def describe(self, failed: Collection[Identity]) -> str | None:
+        """What to say where questions were too long for a context that is longer now; None where none were. failed:
+        those that have no answer yet."""
+        count = len(self._too_long.intersection(failed))
+        if not count or self.context is None:
             return None
-        count = len(self._too_long)
         were = "1 question was" if count == 1 else f"{count:,} questions were"
         them = "it is" if count == 1 else "they are"
         said = f"{were} refused as too long before the server's context was raised to {self.context:,} tokens"
