@@ -113,7 +113,10 @@ def test_why_a_run_ended_early_is_told_until_it_is_complete(
     manifest = (tmp_path / "runs/r/manifest.json").read_text("utf-8")
     assert "*** has expired" in manifest
     assert "sk-0123456789abcdef" not in manifest
-    assert "The last session ended early: " in cli("score", "r").err
+    assert "It ended early: " in cli("score", "r").err
+    endpoint.script = lambda body, n: web.json_response({"error": "no room"}, status=400)
+    assert cli(*ask).code == 2
+    assert "no room" in cli("runs", "r").out, "of the check before the questions, too"
     endpoint.script = lambda body, n: None
     assert cli(*ask).code == 0
     assert "expired" not in cli("runs", "r").out

@@ -303,10 +303,6 @@ class Evaluation:
             with contextlib.closing(self.phases()) as phases:
                 for phase in phases:
                     await runner.ask(phase)
-        except ServerError as error:
-            self.session.stopped = clean_text(Redactor(*keys.all_keys())(str(error)), LONGEST_ERROR)
-            self.save()
-            raise
         finally:
             self.added += runner.added
 
@@ -458,10 +454,16 @@ def open_evaluation(
             plan, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began
         )
         stop.check()
-        if evaluation.anything_left():
+        try:
+            if evaluation.anything_left():
+                evaluation.save()
+                _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
+            yield evaluation
+        except ServerError as error:
+            told = Redactor(*keys.all_keys())(str(error)).replace(f"{Path.home()}/", "~/")
+            evaluation.manifest.stopped = clean_text(told, LONGEST_ERROR)
             evaluation.save()
-            _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
-        yield evaluation
+            raise
         evaluation.save()
 
 

@@ -212,7 +212,6 @@ class Session(ManifestPart):
     answers: int | None = None  # how many replies held something that the model said
     served_models: list[str] | None = None  # the models that these replies named
     doubts: Doubts | None = None  # what makes its replies doubtful
-    stopped: str | None = None  # why it ended early, where the server was the reason
     changes: list[dict[str, Any]] | None = None
     measured_on: dict[str, Any] | None = None
 
@@ -288,6 +287,7 @@ class Manifest(ManifestPart):
     table: TableRecord | None = None
     parts: list[MergedPart] | None = None
     foreign: ForeignRecord | None = None
+    stopped: str | None = None  # why the last call of the command ended early, where the server was the reason
     complete: bool = False
 
     _named = pydantic.field_validator("strategies")(check_strategy_names)

@@ -71,11 +71,8 @@ def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def last_stop(manifest: Mapping[str, Any] | None) -> str:
-    """Why the last session of a run that is not complete ended early, inert and in one line; empty where nothing was
-    recorded."""
-    sessions = (manifest or {}).get("sessions")
-    last = sessions[-1] if isinstance(sessions, list) and sessions else None
-    why = last.get("stopped") if isinstance(last, dict) and not (manifest or {}).get("complete") else None
+    """Why a run that is not complete ended early, inert and in one line; empty where nothing was recorded."""
+    why = manifest.get("stopped") if manifest is not None and not manifest.get("complete") else None
     return files.one_line(why[:LONGEST_ERROR]) if isinstance(why, str) else ""
 
 
@@ -105,7 +102,7 @@ class Gaps:
     tool: str = ""  # Another tool that collected the replies
     agreement: Agreement = field(default_factory=Agreement)  # Of our reading with the tool's grades
     causes: tuple[Cause, ...] = ()  # Why replies hold no answer, or did not come, the most frequent cause first
-    stopped: str = ""  # Why the last session of a run that is not complete ended early
+    stopped: str = ""  # Why a run that is not complete ended early
     tokens: int | None = None  # How many tokens a reply might have, where that is known and the same for all
     doubts: tuple[str, ...] = ()  # What the run noted that makes its replies doubtful (see `session_doubts`)
 
@@ -209,7 +206,7 @@ class Gaps:
             told = "is incomplete: its record says that not everything was asked"
         else:
             return ""
-        why = f" The last session ended early: {self.stopped.rstrip('.')}." if self.stopped else ""
+        why = f" It ended early: {self.stopped.rstrip('.')}." if self.stopped else ""
         return f" {told}, and those that are there may not be typical.{why}{self._again('finish it')}"
 
     def _again(self, what: str) -> str:
