@@ -20,10 +20,7 @@ from tomserve.errors import TomserveError
 from tomserve.runs.planning import EvalOptions
 
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
-PENDING: dict[str, str] = {
-    "a schema refused, and none wanted": "adaptations",
-    "TGI": "a dialect of its own",
-}
+PENDING: dict[str, str] = {}
 """What is not finished, by what it waits for."""
 
 EACH = [

@@ -194,6 +194,13 @@ TABLE: Mapping[str, Adaptation] = {
             holds=True,
         ),
         Adaptation(
+            "json_object_value",
+            f"{_HELD} response_format json_object with the schema as its value, as TGI names it",
+            _instead_of_format(lambda schema: {RESPONSE_FORMAT: {"type": "json_object", "value": schema}}),
+            _OF_SCHEMA,
+            holds=True,
+        ),
+        Adaptation(
             "json_schema",
             f"{_HELD} the field json_schema of llama.cpp's server",
             _instead_of_format(lambda schema: {"json_schema": schema}),

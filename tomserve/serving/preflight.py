@@ -47,11 +47,10 @@ class Preflight:
         while refusal is not None:
             for one in find_helpful(body, names, refusal, self.policy):
                 tried = with_one(names, one)
+                if one.name in _IGNORED and not self.holds_schema(tried):
+                    continue
                 said = self._refusal(body, tried)
-                if said is None and (one.name not in _IGNORED or self.holds_schema(tried)):
-                    names, refusal = tried, None
-                    break
-                if said is not None and not one.refusal.search(said):  # now it refuses something else
+                if said is None or not one.refusal.search(said):  # it takes the request, or refuses something else now
                     names, refusal = tried, said
                     break
             else:
@@ -137,7 +136,7 @@ class Preflight:
         return compose_preflight(self.model, "", Turn(turn.messages, turn.schema), Sampling()), ()
 
 
-_IGNORED = ("structured_outputs", "guided_json", "json_object_schema", "json_schema", "format")
+_IGNORED = ("structured_outputs", "guided_json", "json_object_schema", "json_object_value", "json_schema", "format")
 """Adaptations by fields that a server which does not know them may take without a word."""
 
 
