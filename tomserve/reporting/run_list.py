@@ -82,7 +82,8 @@ def show_run(name: str, console: Console) -> None:
     if manifest.get("kind") == MEASURED:
         _show_measurement(manifest, console)
         return
-    final, failed = {}, dict[Identity, str]()
+    final: dict[Identity, str] = {}
+    failed: dict[Identity, str] = {}
     for _, row in read_rows(journal.journal_path(folder)):
         final[one := row_identity(row)] = row["status"]
         if row["status"] in ANSWERS:
