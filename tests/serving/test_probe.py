@@ -4,7 +4,9 @@ import orjson
 import pytest
 
 from tests.helpers.hostile import Answering, completion, response
+from tomserve.engine.request import Sampling
 from tomserve.errors import ServerError
+from tomserve.serving.preflight import PLAIN, learn_adaptations
 from tomserve.serving.probe import Probe
 
 
@@ -75,6 +77,6 @@ def test_a_refusal_holds_the_words_of_the_server_and_the_names_that_it_serves() 
         Probe(server.url).models()
     with listing({"data": [{"id": "x"}]}, serves="") as server:
         probe = Probe(server.url)
-        probe.check_chat("x")
+        learn_adaptations([probe], "x", [("", PLAIN)], Sampling(), "on")
         with pytest.raises(ServerError, match="no such model; served there: x"):
-            probe.check_chat("m")
+            learn_adaptations([probe], "m", [("", PLAIN)], Sampling(), "on")

@@ -86,6 +86,7 @@ def _read_error(code: int, data: Any) -> Reply:
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")  # how lines of server-sent events begin
 _HALF = re.compile("[\ud800-\udfff]")
+LONGEST_PAGE = 300  # characters that are told of a page
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
 
 
@@ -94,12 +95,19 @@ def _read_strange(raw: bytes) -> Any:
     body = raw.lstrip(_BLANK)
     if body.startswith(_EVENTS):
         return _join_events(body)
-    if body[:15].lower().startswith((b"<!doctype html", b"<html")):
-        page = body[:20_000].decode("utf-8", "replace")
-        title = _TITLE.search(page)
-        said = html.unescape(title[1] if title else re.sub("<[^>]*>", " ", page))
-        raise ValueError(f"a page of HTML, as a proxy or a login sends it, and no JSON: {' '.join(said.split())!r}")
+    if (page := describe_page(body)) is not None:
+        raise ValueError(page)
     return read_json(raw)
+
+
+def describe_page(body: bytes) -> str | None:
+    """What to say of a page of HTML in place of JSON; None of anything else."""
+    if not body.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
+        return None
+    page = body[:20_000].decode("utf-8", "replace")
+    title = _TITLE.search(page)
+    said = html.unescape(title[1] if title else re.sub("<[^>]*>", " ", page))
+    return f"a page of HTML, as a proxy or a login sends it: {' '.join(said.split())[:LONGEST_PAGE]!r}"
 
 
 def read_json(raw: bytes) -> Any:

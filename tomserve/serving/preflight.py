@@ -129,7 +129,7 @@ class Preflight:
         own = next((name for name in sampling.extra if name in refusal), None)
         hint = f"; the field {own!r} comes from the model's preset or --extra-body: leave it out there" if own else ""
         if refusal.startswith(("HTTP 404", "HTTP 405")):
-            hint = self.probe.served(self.model) or "; a base URL usually ends in /v1"
+            hint = self.probe.served(self.model) or f"; {self.probe.path_hint}"
         return ServerError(f"{where}: a small chat request was refused with {said}{hint}")
 
     def _schema_only(self, turn: Turn) -> tuple[Body, tuple[str, ...]]:

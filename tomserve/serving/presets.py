@@ -24,7 +24,7 @@ RESERVED: Mapping[str, str] = {
     **{name: f"give it by --{name}" for name in ("model", "temperature", "seed")},
     **dict.fromkeys(("max_tokens", "max_completion_tokens"), "give it by --max-tokens"),
     "messages": "what is asked is chosen by --strategy",
-    "response_format": "a strategy says whether there is a schema",
+    "response_format": "whether replies are held to a schema is said by --schema and the strategy",
     "n": "ask for several samples by --repeats",
     "api_key": "put it into TOMSERVE_API_KEY",
     "thinking_token_budget": "give it by --thinking",

@@ -21,7 +21,7 @@ from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
 from tomserve.engine.rate_limits import parse_retry_after
 from tomserve.engine.redact import MASKED, Redactor, clean_text
-from tomserve.engine.replies import MOST_TOKENS, error_text, read_json, read_reply
+from tomserve.engine.replies import MOST_TOKENS, describe_page, error_text, read_json, read_reply
 from tomserve.engine.retry import RetryPolicy, announced_wait
 from tomserve.engine.transport import (
     MAX_HEAD,
@@ -331,8 +331,8 @@ class Probe:
             if 300 <= response.status_code < 400:
                 said += f": {self._reason(response)}"
             raise NoListError(
-                f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave {said}); a base URL usually "
-                "ends in /v1; where a server has no list of models, give the model by --model",
+                f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave {said}); {self.path_hint}; "
+                "where a server has no list of models, give the model by --model",
                 said,
             ) from None
         if not names:
@@ -388,6 +388,12 @@ class Probe:
                 return by not in listed and self._chat({**body, "model": _NO_MODEL}).status_code != 200
         return False
 
+    @property
+    def path_hint(self) -> str:
+        """What may be wrong with an address at which there is nothing."""
+        whole = self.endpoint.partition("?")[0].endswith("/v1")
+        return "check the base URL and its path" if whole else "a base URL usually ends in /v1"
+
     def served(self, model: str) -> str:
         """The models that the endpoint lists, as the end of a sentence on one that it refuses; "" where it has no list,
         or where that holds the model."""
@@ -418,7 +424,7 @@ class Probe:
         if 300 <= response.status_code < 400:
             return self._mask(explain_redirect(str(response.request.url), response.headers.get("location")))
         data = _parse(response)
-        reason = response.text if data is None else error_text(data)
+        reason = describe_page(response.content) or response.text if data is None else error_text(data)
         return clean_text(" ".join(self._mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
