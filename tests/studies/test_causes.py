@@ -62,12 +62,12 @@ def test_equal_words_are_one_whatever_their_numbers_and_the_most_frequent_kind_i
     limit = [{"status": "http_429", "error": f"request {number}f00ba12: wait {number} s"} for number in range(3)]
     mixed = [{"status": "http_500", "error": one} for one in ("bad", "worse", "worse", "bad", "bad")]
     found = find_causes(table(*limit, *mixed, {"text": '{"answer": "tea"}'}))
-    assert [(one.kind, one.count, one.words, one.mixed) for one in found] == [
+    assert [(one.kind, one.rows, one.words, one.mixed) for one in found] == [
         ("http", 5, "bad", True),
         ("rate", 3, "request 0f00ba12: wait 0 s", False),
     ]
     assert '("bad", among others)' in found[0].sentence(1, 9)
-    assert [(one.kind, one.count) for one in sum_causes([found, found[1:]])] == [("rate", 6), ("http", 5)]
+    assert [(one.kind, one.rows) for one in sum_causes([found, found[1:]])] == [("rate", 6), ("http", 5)]
 
 
 def test_a_run_names_its_first_cause_at_its_end_and_all_of_them_in_runs_and_in_the_report(cli, tmp_path: Path) -> None:

@@ -47,10 +47,10 @@ class Cause(NamedTuple):
     """One thing that kept questions from an answer."""
 
     kind: str  # its name in _KINDS
-    count: int  # how many rows it befell
-    status: str  # the most frequent status of these rows
-    words: str  # the most frequent reason of these rows, inert and short; empty where none is recorded
-    mixed: bool = False  # whether others of these rows have another reason
+    rows: int  # how many it befell
+    status: str  # the most frequent status of these
+    words: str  # the most frequent reason of these, inert and short; empty where none is recorded
+    mixed: bool = False  # whether others of these have another reason
 
     def sentence(self, replies: int, requests: int, tokens: int | None = None) -> str:
         """What befell how many of all replies or requests, and the way out. tokens: how many a reply may have."""
@@ -59,7 +59,7 @@ class Cause(NamedTuple):
         said = kind.said.format(budget=budget, status=inert(self.status).replace(HTTP, "HTTP "))
         words = f' ("{self.words}"{", among others" if self.mixed else ""})' if kind.quoted and self.words else ""
         total = f"{replies:,} replies" if kind.of_replies else f"{requests:,} requests"
-        return f"{self.count:,} of {total} {said}{words}" + (f": {kind.way_out}" if kind.way_out else "")
+        return f"{self.rows:,} of {total} {said}{words}" + (f": {kind.way_out}" if kind.way_out else "")
 
     @property
     def of_replies(self) -> bool:
@@ -212,7 +212,9 @@ def find_causes(scores: pl.DataFrame) -> tuple[Cause, ...]:
         mixed=pl.len() > 1,
     )
     told = causes.sort("len", descending=True, maintain_order=True).collect()
-    return tuple(Cause(kind, *row[:2], _short(row[2] or ""), mixed) for kind, *row, mixed in told.iter_rows())
+    return tuple(
+        Cause(name, rows, status, _short(why or ""), mixed) for name, rows, status, why, mixed in told.iter_rows()
+    )
 
 
 def _short(reason: str) -> str:
@@ -224,7 +226,7 @@ def sum_causes(some: Iterable[Sequence[Cause]]) -> tuple[Cause, ...]:
     """The causes of several tables of different questions, together."""
     found: dict[str, Cause] = {}
     for one in chain.from_iterable(some):
-        seen = found.setdefault(one.kind, one._replace(count=0))
+        seen = found.setdefault(one.kind, one._replace(rows=0))
         mixed = seen.mixed or one.mixed or seen.words != one.words
-        found[one.kind] = seen._replace(count=seen.count + one.count, mixed=mixed)
-    return tuple(sorted(found.values(), key=lambda one: -one.count))
+        found[one.kind] = seen._replace(rows=seen.rows + one.rows, mixed=mixed)
+    return tuple(sorted(found.values(), key=lambda one: -one.rows))
