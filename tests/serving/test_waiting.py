@@ -74,6 +74,21 @@ def test_retry_after_is_obeyed_and_said() -> None:
     assert 25 < other.now < 60
 
 
+def test_what_may_pass_is_asked_again_a_few_times_and_an_empty_account_never() -> None:
+    for statuses, asked, last in (((502, 409, 200), 3, 200), ((502,), 6, 502), ((500, 200), 1, 500), ((400,), 1, 400)):
+        clock, sent = Clock(), []
+        ask = answers(*statuses)
+        response = clock.waiting().ask("http://h/v1", lambda ask=ask, sent=sent: sent.append(1) or ask())
+        assert (response.status_code, len(sent)) == (last, asked)
+    empty = httpx.Response(429, json={"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
+    clock = Clock()
+    assert clock.waiting().ask("http://h/v1", lambda: empty).status_code == 429
+    assert clock.now == 0.0
+    within = [httpx.Response(200, json={"error": {"code": 429, "message": "slower"}}), httpx.Response(200, json={})]
+    clock.waiting().ask("http://h/v1", lambda: within.pop(0))
+    assert within == []
+
+
 @pytest.mark.parametrize(("patience", "busy", "loads"), [(None, 60.0, 1800.0), (5.0, 5.0, 5.0)])
 def test_patience_ends(endpoint: Endpoint, patience: float | None, busy: float, loads: float) -> None:
     clock = Clock()

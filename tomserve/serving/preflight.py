@@ -12,12 +12,13 @@ import orjson
 
 from tomserve.engine.adaptations import STRICT, Body, SchemaPolicy, adapt, find_helpful, with_one
 from tomserve.engine.redact import clean_text
+from tomserve.engine.refusals import explain_hopeless
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.prompting.conversation import Turn
 from tomserve.serving.probe import LONGEST_TOLD, UNLIKELY, Probe
-from tomserve.status import KEY_REFUSED, MALFORMED, http_code
+from tomserve.status import FORBIDDEN, KEY_REFUSED, MALFORMED, NO_CREDIT, http_code
 
 QUESTION = "Hello."  # what the preflight asks in place of the question
 SMALL = 16  # most tokens of a reply to the preflight
@@ -64,9 +65,11 @@ class Preflight:
 
     def _refusal(self, body: Body, names: Iterable[str]) -> str | None:
         """The server's words where it refuses a request, with the parameter that it names; None where it takes it.
-        Raises ServerError for a refused key."""
+        Raises ServerError for a refused key, and for an account without credit."""
         reply, data = self._send(body, names)
-        if reply.status in KEY_REFUSED:
+        if reply.status == NO_CREDIT:
+            raise ServerError(f"{self.probe.endpoint}: {explain_hopeless(reply)}")
+        if reply.status in (KEY_REFUSED, FORBIDDEN):
             raise self.probe.key_error(f"HTTP {http_code(reply.status)}: {reply.error or 'no reason given'}")
         if reply.status == MALFORMED and not (isinstance(data, dict) and "choices" in data):
             raise ServerError(f"{self.probe.endpoint}: a small chat request got no chat completion ({reply.error})")

@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import orjson
 
+from tomserve.engine import rate_limits
 from tomserve.engine.adaptations import adapt
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation, estimate_tokens
-from tomserve.engine.rate_limits import parse_retry_after
 from tomserve.engine.redact import MASKED, Redactor, clean_text
 from tomserve.engine.replies import MOST_TOKENS, describe_page, error_text, read_json, read_reply
 from tomserve.engine.retry import RetryPolicy, announced_wait
@@ -28,12 +28,13 @@ from tomserve.engine.transport import (
     UNENCODED,
     Reply,
     decompress,
+    note_limits,
     redact_reply,
     secret_headers,
     secret_values,
 )
 from tomserve.errors import ConfigError, ServerError, one_of
-from tomserve.status import BUSY, http
+from tomserve.status import BUSY, http_code
 
 LOADING = 1800.0  # seconds for which a server that loads is waited for, unless the user says otherwise
 ANSWER = 60.0  # seconds that a server may take to say what it serves, unless the user gave less to every request
@@ -72,20 +73,24 @@ class WaitPolicy:
         self.check()
 
     def ask(self, endpoint: str, ask: Callable[[], httpx.Response]) -> httpx.Response:
-        """Ask until the server refuses no longer with 429 or 503, and return its response. Raises ServerError where it
-        still refuses after the seconds allowed, or after a pause that it announces itself."""
+        """Ask until the server refuses no longer with 429 or 503, and return its response; what else may go away by
+        itself (502, 409, ...) is asked again a few times. Raises ServerError where it still refuses after the seconds
+        allowed, or after a pause that it announces itself."""
         began, attempt, longest = self.clock(), 0, 0.0
         while True:
             response = ask()
-            if http(response.status_code) not in BUSY:
-                return response
             attempt += 1
-            reply = Reply(
-                http(response.status_code), retry_after=parse_retry_after(response.headers.get("retry-after"))
-            )
+            reply = note_limits(read_reply(response.status_code, response.content), response.headers)
+            if reply.status not in BUSY:
+                lasting = response.status_code in (200, 500)  # 500 is also how servers refuse what they cannot do
+                if lasting or not self.policy.again(reply, attempt):
+                    return response
+                self.rest(self.policy.seconds(reply, attempt))
+                continue
             longest = max(longest, announced_wait(reply) or 0.0)
             most, passed = self.time_limit(self.policy.lost_after + longest), self.clock() - began
-            refused = f"HTTP {response.status_code} ({_MEANING[response.status_code]})"
+            code = http_code(reply.status) or 0
+            refused = f"HTTP {code} ({_MEANING[code]})"
             if passed >= most:
                 raise ServerError(
                     f"{endpoint}: the server still refuses every request with {refused} after {passed:.0f} s; repeat "
@@ -195,7 +200,7 @@ def _read_response(response: httpx.Response) -> httpx.Response:
         raise ValueError(f"its answer claims to be encoded as {str(error)!r}, which was not asked for") from None
     if whole is None:
         raise ValueError(too_long)
-    named = ("content-type", "retry-after", "location")
+    named = {"content-type", "location"} | rate_limits.HEADERS
     kept = {name: value for name, value in response.headers.items() if name in named}
     return httpx.Response(response.status_code, headers=kept, content=whole, request=response.request)
 
