@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 
 import orjson
 import pytest
@@ -19,7 +20,7 @@ def whole(content: object = None, **message: object) -> bytes:
     return json.dumps({"choices": [answer, {"message": {"content": "second"}}]}).encode()
 
 
-def stream(*deltas: dict[str, object], end: str = "data: [DONE]\n\n", finish: str | None = "stop") -> bytes:
+def stream(*deltas: Mapping[str, object], end: str = "data: [DONE]\n\n", finish: str | None = "stop") -> bytes:
     chunks = [{"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
     other = {"choices": [{"index": 1, "delta": {"content": "second"}}]}
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}

@@ -27,8 +27,8 @@ from tomserve.status import (
 LIMIT = 8  # how many different questions in a row must be refused alike before something else than them is suspected
 HELD = 64  # how many refused questions are held back at most before that is found out, whatever their reasons are
 GATEWAY_ADVICE = (
-    "a gateway before it gives up waiting, though the model may go on: ask for fewer tokens (--max-tokens), or use an "
-    "address that leads to the server directly; "
+    "a gateway before it gives up waiting, though the model may go on: ask for fewer tokens (--max-tokens), have "
+    "replies streamed (--extra-body '{\"stream\": true}'), or use an address that leads to the server directly; "
 )
 WAY_ON = "then repeat the command, which goes on where it was"
 

@@ -385,12 +385,13 @@ class Probe:
     def _answers_as(self, name: str, listed: Collection[str]) -> bool:
         """Whether chat requests reach a model that is not listed: they are answered for that name, by none of those
         that are listed, and not for any name whatever."""
-        body = {"messages": _BEGUN[:1], "max_tokens": 1}
         with contextlib.suppress(ServerError):
-            if (response := self._chat({**body, "model": name})).status_code == 200:
-                told = _parse(response)
-                by = told.get("model") if isinstance(told, dict) else None
-                return by not in listed and self._chat({**body, "model": _NO_MODEL}).status_code != 200
+            for most in ({"max_tokens": 1}, {"max_completion_tokens": 16}):
+                body = {"messages": _BEGUN[:1], **most}
+                reply, _ = self.exchange({**body, "model": name})
+                if http_code(reply.status) is None:
+                    another = reply.model in listed
+                    return not another and http_code(self.exchange({**body, "model": _NO_MODEL})[0].status) is not None
         return False
 
     @property
@@ -491,8 +492,7 @@ class Probe:
         body = {"model": model, "messages": list(messages), "temperature": 0, **(extra or {}), "max_tokens": 1}
         seen = Truncation()
         with contextlib.suppress(ServerError, ValueError, KeyError, TypeError):
-            tokens = orjson.loads(self._chat(body).content)["usage"]["prompt_tokens"]
-            if type(tokens) is int and 0 < tokens < MOST_TOKENS:
+            if tokens := (self.exchange(body)[0].usage or {}).get("prompt"):
                 seen.add("".join(message["content"] for message in messages), tokens)
         return describe_truncation(seen.summarize())
 
