@@ -96,6 +96,9 @@ def test_metrics_and_signs_of_life_are_bounded_too(name: str, monkeypatch: pytes
     with Hostile(lambda: [response(ANSWER)]) as server:
         assert asyncio.run(go(server.url)) == (True, ANSWER if name != "openai" else None)
     assert asyncio.run(go("http://127.0.0.1:1/v1")) == (False, None)
+    for code, alive in ((501, True), (404, True), (503, False)):
+        with Hostile(lambda code=code: [response(b"{}", code=code)]) as server:
+            assert asyncio.run(go(server.url)) == (alive, None)
 
 
 @every_transport

@@ -32,6 +32,7 @@ from tomserve.engine.transport import (
     Reply,
     Timeouts,
     decompress,
+    is_alive,
     note_limits,
     secret_headers,
     secret_values,
@@ -227,7 +228,6 @@ ATTEMPT = 0.25
 """Seconds after which the next address of a host is tried beside one that has not answered yet (RFC 8305)."""
 
 _OK = 200
-_SERVER_FAULT = 500
 
 
 @dataclass(slots=True)
@@ -343,7 +343,7 @@ class HttptoolsTransport:
 
     async def alive(self, endpoint: str) -> bool:
         response = await self._get(url_of(endpoint, "/models"))
-        return response is not None and response.code < _SERVER_FAULT
+        return response is not None and is_alive(response.code)
 
     async def metrics(self, endpoint: str) -> bytes | None:
         response = await self._get(url_of(root_of(endpoint), "/metrics"))

@@ -21,6 +21,7 @@ from tomserve.engine.transport import (
     Deadlines,
     Reply,
     Timeouts,
+    is_alive,
     note_limits,
     read_body,
     secret_headers,
@@ -170,7 +171,7 @@ class OpenAITransport:
             async with asyncio.timeout(SHORTLY):  # the SDK's own time limit is one for each piece
                 await self._client(endpoint).models.list()
         except self._openai.APIStatusError as error:
-            return bool(error.status_code < 500)
+            return is_alive(error.status_code)
         except (self._openai.OpenAIError, self._http.HTTPError, _UnreadError, OSError, ValueError):
             return False
         return True

@@ -123,6 +123,12 @@ def secret_values(key: str | None, headers: Mapping[str, str] | None) -> tuple[s
     return tuple(dict.fromkeys([*([key] if key else []), *given]))
 
 
+def is_alive(code: int) -> bool:
+    """Whether that HTTP status, in answer to a question for the models, comes from a server that works; one that has no
+    list of models may say so by 501."""
+    return code < 500 or code == 501
+
+
 class Transport(Protocol):
     """What the runner needs of a client."""
 
