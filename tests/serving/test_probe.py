@@ -66,6 +66,9 @@ def test_a_model_that_a_list_leaves_out_is_asked_for_where_requests_reach_it() -
         assert Probe(server.url).choose(["m"]) == {"id": "m"}
     with listing(others, serves="m-2024") as server:
         assert Probe(server.url).choose(["m"]) == {"id": "m"}
+    with listing(others, serves="") as server:
+        assert Probe(server.url).choose(["m"], answers=True) == {"id": "m"}
+        assert len(server.heard) == 1, "who watches it asks for nothing else"
     for serves in ("x", "any"):  # another one answers, or one that takes any name
         with listing(others, serves=serves) as server, pytest.raises(ServerError, match="Served there: x, y"):
             Probe(server.url).choose(["m"])

@@ -158,13 +158,18 @@ def ask_endpoints(
 
 
 def probe_endpoint(
-    endpoint: str, wanted: Sequence[str | None], timeout: float = ANSWER, waiting: WaitPolicy | None = None
+    endpoint: str,
+    wanted: Sequence[str | None],
+    timeout: float = ANSWER,
+    waiting: WaitPolicy | None = None,
+    *,
+    answers: bool = False,
 ) -> dict[str, Any]:
     """What one endpoint says of the model that any of `wanted` names: `model`, `engine_version`, `root`,
     `max_model_len`, None for what it does not say; `unlisted`: why its list of models does not show that it serves
-    the model, "" where it does. Raises ServerError."""
+    the model, "" where it does. answers: whether it is known to answer for that model. Raises ServerError."""
     probe = Probe(endpoint, keys.api_key(), timeout, waiting, headers=keys.headers())
-    served, version = probe.choose(wanted), probe.version()
+    served, version = probe.choose(wanted, answers=answers), probe.version()
     context, root = served.get("max_model_len"), served.get("root")
     return {
         "model": served["id"],
@@ -260,7 +265,7 @@ class ServerWatch:
         told = []
         for endpoint in self.endpoints:
             try:
-                told.append(probe_endpoint(endpoint, [self.model], WATCH_PATIENCE))
+                told.append(probe_endpoint(endpoint, [self.model], WATCH_PATIENCE, answers=True))
             except ServerError:
                 continue
         now = combine_descriptions(told)

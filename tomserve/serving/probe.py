@@ -353,12 +353,13 @@ class Probe:
             )
         return models
 
-    def choose(self, wanted: Sequence[str | None]) -> dict[str, Any]:
+    def choose(self, wanted: Sequence[str | None], *, answers: bool = False) -> dict[str, Any]:
         """The entry of the first wanted model that is served; without wanted names, the only model that is served.
 
         Where the endpoint has no list of models, or one that leaves the wanted model out although chat requests reach
-        it, an entry with the name alone. Raises ServerError where none of them is served, or where none is given and
-        several models are."""
+        it (or `answers` says so), an entry with the name alone. Raises ServerError where none of them is served, or
+        where none is given and several models are.
+        """
         names = [name for name in wanted if name]
         try:
             models = {model["id"]: model for model in self.models()}
@@ -371,7 +372,7 @@ class Probe:
             if (known := find_spelling(name, models)) is not None:
                 return models[known]
         if names:
-            if any("*" in name for name in models) or self._answers_as(names[0], models):
+            if answers or any("*" in name for name in models) or self._answers_as(names[0], models):
                 self.unlisted = "its list of models leaves the model out"
                 return {"id": names[0]}
             wrong, _, _ = one_of("model", names[0], list(models)[:1000]).partition("Known: ")
