@@ -10,25 +10,22 @@ import polars as pl
 import pytest
 from tenacity import wait_none
 
-from tests.conftest import Endpoint
+from tests.conftest import ROOT, Endpoint
 from tests.helpers.endpoints import FINE, REFUSED, REPLIES, STARTS, Behaviour, Server, items
 from tests.helpers.providers import PROVIDERS
 from tomserve.cli.evaluate import run_and_report
+from tomserve.engine.adaptations import TABLE
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.transports import TRANSPORTS
 from tomserve.errors import TomserveError
 from tomserve.runs.planning import EvalOptions
 
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
-PENDING: dict[str, str] = {}
-"""What is not finished, by what it waits for."""
-
 EACH = [
     pytest.param(
         one,
         transport,
         id=f"{kind}: {name}" + (f" ({transport})" if one.wire else ""),
-        marks=[pytest.mark.xfail(strict=True, raises=(AssertionError, TypeError))] if name in PENDING else [],
     )
     for kind, found in KINDS.items()
     for name, one in found.items()
@@ -76,6 +73,17 @@ def test_it_ends_as_it_should(
     for pattern in behaviour.hides:
         assert not re.search(pattern, shown), (pattern, shown)
     assert server.asked <= behaviour.most, shown
-    if behaviour.adaptations:
-        found = orjson.loads((folder / "manifest.json").read_bytes())["adaptations"]
-        assert set(behaviour.adaptations) <= set(found), found
+    if behaviour.adaptations is not None:
+        found = orjson.loads((folder / "manifest.json").read_bytes()).get("adaptations") or []
+        assert found == list(behaviour.adaptations)
+
+
+def test_every_row_of_the_page_has_its_copy() -> None:
+    page = (ROOT / "docs/how-to/endpoint.md").read_text().split("## Servers and providers")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:]] for line in page.splitlines() if line[:2] == "| "]
+    assert [name for name, *_ in rows[1:]] == list(PROVIDERS)
+    for name, options, adaptations, *_ in rows[1:]:
+        copy = PROVIDERS[name]
+        assert re.findall(r"`(\w+)`", adaptations) == sorted(copy.adaptations, key=list(TABLE).index), name
+        given = [one for one in copy.options if one != "base_urls"]
+        assert [f"--{one.replace('_', '-')}" for one in given] == re.findall(r"--(?!header)[\w-]+", options), name

@@ -45,13 +45,15 @@ def items(longer: int = 0) -> list[Item]:
 @dataclass(frozen=True)
 class Asked:
     """A chat request as a server sees it. name: the person of its question, "" for other requests. times: how many
-    requests about that person there were, with this one. persons: about how many persons there were any."""
+    requests about that person there were, with this one. persons: about how many persons there were any. number: how
+    many requests there were at all."""
 
     body: Mapping[str, Any]
     request: web.Request
     name: str
     times: int
     persons: int
+    number: int
 
     @property
     def text(self) -> str:
@@ -73,18 +75,19 @@ Said = dict[str, Any] | list[Any] | bytes | tuple[Any, ...] | None
 
 @dataclass(frozen=True)
 class Behaviour:
-    """answer: to a chat request. models: to GET /models, the list of one model `m` unless given. options, environment:
+    """answer: to a chat request. models: to GET /models, the list of one model `m` unless given. version: what vLLM's /version tells. options, environment:
     by which tomserve is to be asked. url: the address, whose ROOT is scheme, host and port. path: where chat requests
     are taken. schemas: the dialects by which it is held to a schema (see `given_schema`).
 
     right: how many of the questions are right in the end, None where that is not told. code: the exit code. says, hides:
     what the terminal shows and what it does not, regular expressions. most: how many chat requests may be sent at most.
-    adaptations: those of the manifest. longer: see `items`. wire: whether it
+    adaptations: those of the manifest, where that is looked at. longer: see `items`. wire: whether it
     is about what goes over the wire, and so tried by both transports.
     """
 
     answer: Callable[[Asked], Said] = lambda asked: None
     models: Said | Callable[[web.Request], Said] = None
+    version: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     url: str = "ROOT/v1"
@@ -94,7 +97,7 @@ class Behaviour:
     code: int | tuple[int, ...] = 0
     says: Sequence[str] = ()
     most: int = 2 * ALL
-    adaptations: Sequence[str] = ()
+    adaptations: Sequence[str] | None = None
     hides: Sequence[str] = ()
     longer: int = 0
     wire: bool = False
@@ -203,6 +206,8 @@ class Server:
     def __call__(self, request: web.Request, raw: bytes) -> web.StreamResponse:
         behaviour = self.behaviour
         if request.method == "GET":
+            if request.path == "/version" and behaviour.version:
+                return _response({"version": behaviour.version})
             own = behaviour.models(request) if callable(behaviour.models) else behaviour.models
             own = models("m") if own is None else own
             return _response(own if request.path == f"{behaviour.path}/models" else (404, error("Not Found")))
@@ -213,7 +218,7 @@ class Server:
         self.asked += 1
         self._times[name] += 1
         persons = sum(one in self._times for one in NAMES)
-        asked = Asked(body, request, name, self._times[name], persons)
+        asked = Asked(body, request, name, self._times[name], persons, self.asked)
         said = behaviour.answer(asked)
         return _response(good(asked, behaviour.schemas) if said is None else said)
 
@@ -381,6 +386,14 @@ FINE: dict[str, Behaviour] = {
         once((429, RATE, {"Retry-After": email.utils.formatdate(0, usegmt=True)})), most=4 * ALL, wire=True
     ),
     "once a bad gateway": Behaviour(once((502, HTML % b"502 Bad Gateway", PAGE)), most=4 * ALL),
+    "once broken off by name": Behaviour(once(chat(GOOD[:9], "insufficient_system_resource")), most=4 * ALL),
+    "a bad gateway at first": Behaviour(
+        lambda asked: (502, HTML % b"502 Bad Gateway", PAGE) if asked.number == 1 else None
+    ),
+    "once still loading": Behaviour(
+        once((503, {"error": "Model m is currently loading", "estimated_time": 20.0})), most=4 * ALL
+    ),
+    "an error of one word": Behaviour(once((500, {"error": "overloaded"})), most=4 * ALL),
     "truncated prompts": Behaviour(always(chat(usage=(2050, 5))), longer=400, says=["2,050", "cut"]),
 }
 """What does no harm."""
@@ -453,6 +466,25 @@ REPLIES: dict[str, Behaviour] = {
         code=1,
         says=["12 of 12", "blank", "whitespace"],
     ),
+    "cut off inside the thoughts": Behaviour(
+        always(chat(f"<think>{THOUGHT}", "length", usage=(50, 256))), right=0, code=1, says=["12 of 12", "--max-tokens"]
+    ),
+    "cut off inside the answer": Behaviour(
+        always(chat(GOOD[:14], "length", usage=(50, 256))), right=0, code=1, says=["12 of 12", "--max-tokens"]
+    ),
+    "no choices for a schema": Behaviour(
+        lambda asked: {**chat(), "choices": None} if asked.format == "json_schema" else None,
+        schemas=(),
+        adaptations=["json_object"],
+        most=4 * ALL,
+    ),
+    "a completion that is no chat": Behaviour(
+        lambda asked: {"object": "text_completion", "choices": [{"text": GOOD}]},
+        right=None,
+        code=(2, 3),
+        says=["no(t a)? chat completion"],
+        most=9 * ALL,
+    ),
     "labels within": Behaviour(
         lambda q: (
             chat(
@@ -480,25 +512,27 @@ REPLIES: dict[str, Behaviour] = {
 REFUSED: dict[str, Behaviour] = {
     "max_tokens refused": Behaviour(
         refuses("max_tokens", (400, NO_MAX_TOKENS)),
-        adaptations=["max_completion_tokens"],
+        adaptations=["max_completion_tokens", "strict_schema"],
         says=["max_completion_tokens"],
         wire=True,
     ),
     "temperature refused": Behaviour(
         refuses("temperature", (400, NO_TEMPERATURE)),
-        adaptations=["no_temperature"],
+        adaptations=["no_temperature", "strict_schema"],
         says=["may differ between runs"],
     ),
-    "seed refused": Behaviour(refuses("seed", (422, NO_SEED)), adaptations=["no_seed"], says=["without a seed"]),
+    "seed refused": Behaviour(
+        refuses("seed", (422, NO_SEED)), adaptations=["no_seed", "strict_schema"], says=["without a seed"]
+    ),
     "three fields refused, one after the other": Behaviour(
         first_of(
             refuses("max_tokens", (400, NO_MAX_TOKENS)),
             refuses("temperature", (400, NO_TEMPERATURE)),
             refuses("seed", (400, error("Unsupported parameter: 'seed'", param="seed"))),
         ),
-        adaptations=["max_completion_tokens", "no_temperature", "no_seed"],
+        adaptations=["max_completion_tokens", "no_temperature", "no_seed", "strict_schema"],
     ),
-    "a system role refused": Behaviour(_alternating, adaptations=["system_in_user"], says=["system"]),
+    "a system role refused": Behaviour(_alternating, adaptations=["system_in_user", "strict_schema"], says=["system"]),
     "a schema refused": Behaviour(
         lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
         schemas=(),
@@ -512,6 +546,7 @@ REFUSED: dict[str, Behaviour] = {
         options={"answer_schema": "auto"},
         adaptations=["no_schema"],
         says=["no schema"],
+        most=3 * ALL,
     ),
     "a lasting HTTP 500 for a schema": Behaviour(
         lambda q: (
@@ -548,6 +583,19 @@ REFUSED: dict[str, Behaviour] = {
         right=9,
         code=1,
         says=["3 ", "maximum context length is 512"],
+    ),
+    "one request too large for a gateway (413)": Behaviour(
+        about(["Ann"], (413, HTML % b"413 Request Entity Too Large", PAGE)), right=11, code=1, says=["1 .*413"]
+    ),
+    "a gateway that keeps strangers out (403)": Behaviour(
+        lambda asked: (403, HTML % b"Attention Required!", PAGE), right=None, code=2, says=["Attention Required"]
+    ),
+    "a key that ends in mid-run (401)": Behaviour(
+        after(4, (401, error("The token has expired"))),
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["token has expired", "key"],
     ),
     "everything too long": Behaviour(always((400, TOO_LONG)), right=0, code=2, says=["maximum context length is 512"]),
     "an account that runs dry (400)": Behaviour(
@@ -640,6 +688,7 @@ STARTS: dict[str, Behaviour] = {
     "an empty list of models": Behaviour(models=models(), options={"model": "m"}),
     "a wildcard for models": Behaviour(models=models("openai/*"), options={"model": "openai/m"}),
     "another spelling of the model": Behaviour(models=models("models/m"), options={"model": "m"}),
+    "a list of models that fails": Behaviour(models=(500, error("boom")), options={"model": "m"}),
     "a wrong name": Behaviour(
         lambda q: (404, error("The model `x` does not exist")) if q.body["model"] == "x" else None,
         models=models("m", "n"),

@@ -25,6 +25,7 @@ from tests.helpers.endpoints import (
     chat,
     error,
     first_of,
+    good,
     lacks,
     models,
     once,
@@ -98,11 +99,18 @@ def _listed_by_own_key(request: web.Request) -> Said:
     return 401, {"type": "error", "error": {"type": "authentication_error", "message": "x-api-key header is required"}}
 
 
+def _cut(asked: Asked) -> Said:
+    """Ollama drops the beginning of a prompt that is longer than its context."""
+    return {**good(asked, ("response_format", "format")), "usage": {"prompt_tokens": min(2050, len(asked.text) // 4)}}
+
+
 PROVIDERS: dict[str, Behaviour] = {
     "vLLM": Behaviour(
+        version="0.31.0",
         models=models("org/m", max_model_len=8192, root="org/m", owned_by="vllm"),
         schemas=("response_format", "structured_outputs"),
         wire=True,
+        adaptations=[],
     ),
     "SGLang": Behaviour(
         lambda asked: (
@@ -111,6 +119,7 @@ PROVIDERS: dict[str, Behaviour] = {
             else None
         ),
         models=models("org/m", max_model_len=8192, owned_by="sglang"),
+        adaptations=["strict_schema"],
     ),
     "llama.cpp": Behaviour(
         first_of(
@@ -123,21 +132,22 @@ PROVIDERS: dict[str, Behaviour] = {
         ),
         models=models("m.gguf", meta={"n_ctx_train": 8192}),
         schemas=("response_format", "json_object", "json_schema"),
-        adaptations=["system_in_user"],
         most=4 * ALL,
+        adaptations=["system_in_user", "strict_schema"],
     ),
     "Ollama": Behaviour(
-        always(chat(usage=(2050, 5))),
+        _cut,
         models=models("m:latest", owned_by="library"),
         options={"model": "m:latest"},
-        schemas=("response_format", "format"),
         longer=400,
         says=["2,050"],
+        adaptations=["strict_schema"],
     ),
     "LM Studio": Behaviour(
         _format((400, {"error": "'response_format.type' must be 'json_schema' or 'text'"}), "json_object"),
         models=models("org/m", "text-embedding-nomic-embed-text-v1.5"),
         options=NAMED,
+        adaptations=["strict_schema"],
     ),
     "TGI": Behaviour(
         _guidance,
@@ -165,7 +175,7 @@ PROVIDERS: dict[str, Behaviour] = {
         models=models("bedrock/*"),
         options={"model": "bedrock/m"},
         environment=KEYS,
-        adaptations=["no_seed"],
+        adaptations=["no_seed", "strict_schema"],
     ),
     "OpenRouter": Behaviour(
         first_of(BEARER, _routed),
@@ -175,6 +185,7 @@ PROVIDERS: dict[str, Behaviour] = {
         options={**NAMED, "extra_body": {"provider": {"order": ["here"], "allow_fallbacks": False}}},
         environment=KEYS,
         most=4 * ALL,
+        adaptations=["strict_schema"],
     ),
     "OpenAI": Behaviour(
         first_of(
@@ -186,6 +197,7 @@ PROVIDERS: dict[str, Behaviour] = {
         options={"model": "m"},
         environment=KEYS,
         most=4 * ALL,
+        adaptations=["strict_schema"],
     ),
     "OpenAI, reasoning models": Behaviour(
         first_of(
@@ -194,7 +206,7 @@ PROVIDERS: dict[str, Behaviour] = {
         models=models("m", "n"),
         options={"model": "m", "reasoning_effort": "low"},
         environment=KEYS,
-        adaptations=["max_completion_tokens", "no_temperature"],
+        adaptations=["max_completion_tokens", "no_temperature", "strict_schema"],
     ),
     "Azure OpenAI": Behaviour(
         first_of(
@@ -214,6 +226,7 @@ PROVIDERS: dict[str, Behaviour] = {
         environment={"TOMSERVE_HEADERS": "api-key=AZURE_KEY", "AZURE_KEY": "wk-1"},
         right=ALL - 1,
         wire=True,
+        adaptations=["strict_schema"],
     ),
     "Groq": Behaviour(
         first_of(
@@ -235,15 +248,15 @@ PROVIDERS: dict[str, Behaviour] = {
         path="/openai/v1",
         environment=KEYS,
         schemas=(),
-        adaptations=["json_object"],
         most=4 * ALL,
+        adaptations=["json_object"],
     ),
     "Mistral": Behaviour(
         first_of(BEARER, refuses("seed", (422, NO_SEED)), always(chat(PARTS))),
         models=models("m", "n"),
         options={"model": "m"},
         environment=KEYS,
-        adaptations=["no_seed"],
+        adaptations=["no_seed", "strict_schema"],
     ),
     "Gemini": Behaviour(
         first_of(BEARER, _unknown_names("seed", "frequency_penalty", "skip_special_tokens"), strict),
@@ -252,7 +265,7 @@ PROVIDERS: dict[str, Behaviour] = {
         path="/v1beta/openai",
         options={"model": "m"},
         environment=KEYS,
-        adaptations=["no_seed"],
+        adaptations=["no_seed", "strict_schema"],
     ),
     "Anthropic": Behaviour(
         BEARER,
@@ -265,12 +278,14 @@ PROVIDERS: dict[str, Behaviour] = {
             "OWN_VERSION": "2023-06-01",
         },
         schemas=(),
+        adaptations=["strict_schema"],
     ),
     "Together": Behaviour(
         first_of(BEARER, always(chat(finish="eos"))),
         models=b'[{"id": "org/m", "object": "model", "context_length": 8192}, {"id": "org/n", "object": "model"}]',
         options=NAMED,
         environment=KEYS,
+        adaptations=["strict_schema"],
     ),
     "Fireworks": Behaviour(
         BEARER,
@@ -280,6 +295,7 @@ PROVIDERS: dict[str, Behaviour] = {
         options={"model": "accounts/fireworks/models/m"},
         environment=KEYS,
         schemas=("response_format", "json_object"),
+        adaptations=["strict_schema"],
     ),
     "DeepSeek": Behaviour(
         first_of(
@@ -302,7 +318,7 @@ PROVIDERS: dict[str, Behaviour] = {
         options={"model": "m"},
         environment=KEYS,
         schemas=(),
-        adaptations=["json_object"],
         most=4 * ALL,
+        adaptations=["json_object"],
     ),
 }

@@ -10,15 +10,15 @@ from typing import Any
 
 import orjson
 
-from tomserve.engine.adaptations import STRICT, Body, SchemaPolicy, adapt, find_helpful, with_one
+from tomserve.engine.adaptations import RESPONSE_FORMAT, STRICT, Body, SchemaPolicy, adapt, find_helpful, with_one
 from tomserve.engine.redact import clean_text
-from tomserve.engine.refusals import explain_hopeless
+from tomserve.engine.refusals import explain_hopeless, same_words
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.prompting.conversation import Turn
 from tomserve.serving.probe import LONGEST_TOLD, UNLIKELY, Probe
-from tomserve.status import FORBIDDEN, KEY_REFUSED, MALFORMED, NO_CREDIT, http_code
+from tomserve.status import FORBIDDEN, KEY_REFUSED, MALFORMED, NO_CREDIT, http_code, transient
 
 QUESTION = "Hello."  # what the preflight asks in place of the question
 SMALL = 16  # most tokens of a reply to the preflight
@@ -43,8 +43,10 @@ class Preflight:
         body = compose_preflight(self.model, strategy, turn, sampling)
         first = refusal = self._refusal(body, names)
         if refusal is not None and STRICT in names:  # not every server knows its strict mode
-            names = tuple(name for name in names if name != STRICT)
-            first = refusal = self._refusal(body, names)
+            loose = tuple(name for name in names if name != STRICT)
+            said = self._refusal(body, loose)
+            if said is None or same_words(said) != same_words(refusal):
+                names, first, refusal = loose, said, said
         while refusal is not None:
             for one in find_helpful(body, names, refusal, self.policy):
                 tried = with_one(names, one)
@@ -61,7 +63,9 @@ class Preflight:
 
     def _send(self, body: Body, names: Iterable[str]) -> tuple[Reply, Any]:
         """The reply to a request with these adaptations, and its body as data (None where that is no JSON)."""
-        return self.probe.exchange(adapt(body, names))
+        adapted = adapt(body, names)
+        reply, data = self.probe.exchange(adapted)
+        return self.probe.exchange(adapted) if transient(reply.status) else (reply, data)
 
     def _refusal(self, body: Body, names: Iterable[str]) -> str | None:
         """The server's words where it refuses a request, with the parameter that it names; None where it takes it.
@@ -73,6 +77,8 @@ class Preflight:
             raise self.probe.key_error(f"HTTP {http_code(reply.status)}: {reply.error or 'no reason given'}")
         if reply.status == MALFORMED and not (isinstance(data, dict) and "choices" in data):
             raise ServerError(f"{self.probe.endpoint}: a small chat request got no chat completion ({reply.error})")
+        if reply.status == MALFORMED and not data["choices"] and RESPONSE_FORMAT in adapt(body, names):
+            return f"HTTP 200: no choices where a {RESPONSE_FORMAT} is asked for"
         if (http := http_code(reply.status)) is None:
             return None
         said = f"{reply.error or ''} {_parameters(data)}".strip()
