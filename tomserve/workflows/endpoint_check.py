@@ -62,19 +62,22 @@ def check_endpoint(options: EvalOptions) -> Iterator[Finding]:
         plan = make_plan(options, waiting)
         probe = Probe(endpoint, keys.api_key(), options.timeout, waiting, keys.headers())
         yield Finding("model", True, _describe_server(plan))
-        yield _list_models(probe, endpoint)
+        yield _list_models(probe, plan.target.model)
         yield from _try_requests(plan, probe, waiting)
         yield from _ask(plan)
     except TomserveError as error:
         yield Finding("evaluation", False, _of(error, endpoint))
 
 
-def _list_models(probe: Probe, endpoint: str) -> Finding:
+def _list_models(probe: Probe, model: str) -> Finding:
+    """What the list of models holds, from which `model` was chosen."""
     try:
-        served = [model["id"] for model in probe.models()]
+        probe.choose([model])
+        served = [one["id"] for one in probe.models()]
     except TomserveError as error:
-        return Finding("models", None, _of(error, endpoint))
-    return Finding("models", True, f"serves {format_models(served)}")
+        return Finding("models", None, probe.unlisted or _of(error, probe.endpoint))
+    unlisted = f"; {probe.unlisted}" if probe.unlisted else ""
+    return Finding("models", None if unlisted else True, f"serves {format_models(served)}{unlisted}")
 
 
 def _of(error: TomserveError, endpoint: str) -> str:
@@ -97,8 +100,9 @@ def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Fin
         target, plan.questions, sampling, options.timeout, waiting, warnings.append, options.answer_schema
     )
     asked = ", ".join(strategy.name for strategy in plan.questions.strategies)
-    changes = "; ".join(f"{name}: {TABLE[name].says}" for name in names)
-    yield Finding("requests", True, f"of {asked}: {changes or 'taken as they are'}")
+    yield Finding("requests", True, f"of {asked}: taken{', if adapted' if names else ' as they are'}")
+    for name in names:
+        yield Finding("adapted", True, f"{name}: {TABLE[name].says}")
     yield _look_at_schema(plan, probe, names)
     limit = "not told" if target.context is None else f"{target.context:,} tokens"
     counted = "" if longest is None else f"; the longest first prompt of {plan.benchmark_name} has {longest:,}"
