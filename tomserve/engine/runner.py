@@ -488,15 +488,16 @@ class Runner:
                 reply, endpoint = await send_hedged(self._send, self._pool, request, endpoint, near, self.hedge)
             if self._pool.suspected:
                 await self._probe_server()
+            if reply.final:
+                return reply, endpoint, sent, number
             if reply.status == KEY_REFUSED and self._renew_key(number):
                 continue
             if reply.status == FORBIDDEN and await self._is_about_question(endpoint):
                 reply.status, reply.text = REFUSAL, ""
-            elif reply.status == FORBIDDEN and self.stop.is_set():
+                return reply, endpoint, sent, number
+            if reply.status == FORBIDDEN and self.stop.is_set():
                 return None
             self._raise_if_hopeless(reply, endpoint)
-            if reply.final:
-                return reply, endpoint, sent, number
             away = not reply.reached and reply.status != CONNECTION
             others = endpoint not in missing and len(missing) + 1 < len(self.endpoints)
             if reply.status == NOT_FOUND and not away and others:
@@ -621,10 +622,9 @@ class Runner:
             began = self._pool.note_return(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
-        if is_foreign(reply, answered=self._refusals.answered):
-            reply.reached = False
-        elif reply.foreign:
-            reply.lasting = reply.status == MALFORMED  # from the start on, as a page to log in is
+        if reply.foreign or reply.status == NOT_FOUND:
+            reply.reached = not is_foreign(reply, answered=self._refusals.answered)
+            reply.lasting = reply.reached and reply.status == MALFORMED  # from the start on, as a page to log in is
         self._pool.note_reply(endpoint, reply, request.identity, began)
         return reply
 
@@ -632,6 +632,6 @@ class Runner:
         if hopeless := explain_hopeless(reply):
             raise self._refusals.end(f"{endpoint}: {hopeless}")
         gone = self.alive() if reply.status in MAYBE_GONE else None
-        if reason := gone or (self._pool.explain_loss() if not reply.final else None):
+        if reason := gone or self._pool.explain_loss():
             advice = GATEWAY_ADVICE if reply.status in GATEWAY_TIMEOUTS else ""
             raise ServerLostError(f"{endpoint}: server lost ({reason}); {advice}repeat the command to resume")
