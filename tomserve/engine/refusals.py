@@ -71,7 +71,7 @@ class Refusals:
     def take(self, row: Row, number: int, *, refused: bool) -> list[Row]:
         """Take the row of a reply to the request of that number. Returns the rows that may be written now, in order.
         Raises the error by which the run has ended, where it has."""
-        if self.ended is not None:  # this request was in flight when the run ended; its worker must end, too
+        if self.ended is not None and row["status"] not in SPOKEN:  # it was in flight when the run ended
             raise self.ended
         if refused:
             self._held.append((self.sent, row))

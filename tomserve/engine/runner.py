@@ -21,7 +21,7 @@ from tomserve.engine.refusals import GATEWAY_ADVICE, Refusals, explain_hopeless,
 from tomserve.engine.request import Identity, Request, build_ahead
 from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.transport import Reply, Transport
-from tomserve.errors import ConfigError, ServerLostError
+from tomserve.errors import ConfigError, ServerError, ServerLostError
 from tomserve.status import (
     ANSWERS,
     BUSY,
@@ -350,6 +350,9 @@ class Runner:
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
+        except ServerError:
+            await self._let_finish()
+            raise
         finally:
             workers = list(self._workers)
             for task in (*workers, *helpers, *endless):
@@ -359,6 +362,14 @@ class Runner:
             self.journal.sync()
             watch.tell()
         return not self.stop.is_set()
+
+    async def _let_finish(self) -> None:
+        """Where refusals have ended the run, wait a while for what was sent before, which may be answered, and paid."""
+        until = self.clock() + self.drain
+        while self._refusals.ended is not None and self._pool.in_flight and self.clock() < until:
+            if self.stop.is_set():
+                break
+            await asyncio.sleep(TICK)
 
     def _start_workers(self) -> None:
         """Start workers up to the number of requests that may be in flight; surplus workers end by themselves."""
@@ -474,6 +485,8 @@ class Runner:
         endpoint: str | None = None
         missing: set[str] = set()
         while True:
+            if self._refusals.ended is not None:
+                raise self._refusals.ended
             while (pause := self._pool.pause) > 0:
                 if await self._wait(pause):
                     return None
