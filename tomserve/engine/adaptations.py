@@ -128,7 +128,7 @@ def _words(pattern: str) -> re.Pattern[str]:
 
 
 _OF_SCHEMA = _words(
-    r"response.?format|json.?schema|json.?object|json.?mode|schema|structured|guided|grammar|\bstrict\b|\bjson\b"
+    r"response.?format|json.?schema|json.?object|json.?mode|schema|structured|guided|grammar|\bstrict\b"
 )
 _HELD = "replies are held to the schema by"
 
