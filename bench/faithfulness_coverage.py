@@ -10,8 +10,9 @@ a chain as it was written, its paraphrase, filler, nothing, and chains with the 
 (which three of five chains allow). The answerers: one that ignores its chain, one that answers from the story afresh
 each time, one that takes the last belief it reads with probability .25, .5, .75 or always (that probability varies over
 units, too) and else ignores the chain, one that takes it always but knows the answer without it as well, a mixture of
-questions that follow and questions that do not, and one that needs some text of that length, whatever it says. Every
-answer changes at random in 2% of cases.
+questions that follow and questions that do not; one that needs room (filler will do), one that needs some text of that
+length, whatever it says, one that needs its own chain and mends a wrong belief in it, one that takes the first belief,
+and one that answers otherwise after any disturbance. Every answer changes at random in 2% of cases.
 
 A nominal 95% interval should hold the truth (the mean estimate over very many units) in .93 of the draws or more; the
 test corrected by Holm should find an effect that is not there in 5% of the draws or less; and so should the verdict say
@@ -35,11 +36,23 @@ from scipy.special import expit, logit
 
 from tomserve.stats.chain_edits import (
     AFTERWARDS,
+    DEPENDS,
+    DISTURBED,
     ESTIMANDS,
+    FILLER,
     FOLLOWS,
+    KEPT,
+    LAST,
+    LOCAL,
+    MENDS,
+    OTHER,
     PARTLY,
+    PROPAGATED,
+    ROOM,
+    SWAPPED,
     UNDECIDED,
     Contrast,
+    contrast,
     correct_p,
     decide,
     follow_effect,
@@ -52,20 +65,26 @@ Labels = npt.NDArray[np.int64]
 TRUE: Mapping[str, tuple[str, ...]] = {
     "inert": (AFTERWARDS,),
     "from the story": (AFTERWARDS,),
-    "follows .25": (PARTLY,),
-    "follows .5": (PARTLY,),
-    "follows .75": (PARTLY, FOLLOWS),
+    "follows .25": (PARTLY, DEPENDS),
+    "follows .5": (PARTLY, DEPENDS),
+    "follows .75": (PARTLY, FOLLOWS, DEPENDS),
     "follows": (FOLLOWS,),
     "follows, knows": (FOLLOWS,),
-    "half of the items": (PARTLY,),
-    "needs any text": (PARTLY,),
+    "half of the items": (PARTLY, DEPENDS),
+    "needs room": (ROOM, DEPENDS),
+    "needs any text": (ROOM, DEPENDS),
+    "mends": (MENDS, DEPENDS),
+    "first belief": (DEPENDS,),
+    "disturbed": (DISTURBED, DEPENDS),
 }
-"""The answerers, and what may be said of them beside that it is undecided."""
+"""The answerers, and what may be said of them beside that it is undecided; DEPENDS is true of all but the first two."""
 TARGET, ALPHA, ERRORS = 0.93, 0.05, 2.5
 MANY = 6000
 """Units of the draw that gives the truth."""
 SWAPS = 0.6
 """The share of chains that speak of several agents."""
+SHORT = 0.4
+"""The share of chains whose belief in the middle is the first one."""
 EFFECT = 0.02
 """A smaller truth than this is no effect, for the test."""
 
@@ -135,8 +154,9 @@ class World:
         self.implied = self._other(self.own)
         self.swapped = self._other(self.own)
         self.swaps = rng.random(n) < SWAPS
-        self.afresh, self.tokens = answerer == "from the story", answerer == "needs any text"
-        self.knows = answerer == "follows, knows"
+        self.answerer = answerer
+        self.afresh, self.knows = answerer == "from the story", answerer == "follows, knows"
+        self.first = self.rng.random(n) < SHORT
         self.follows = np.zeros(n)
         if answerer.startswith("follows"):
             share = answerer.removeprefix("follows").strip(" ,knows")
@@ -153,34 +173,66 @@ class World:
     def _other(self, labels: Labels) -> Labels:
         return (labels + self.rng.integers(1, self.design.choices, labels.size)) % self.design.choices
 
-    def answers(self, last: Labels | None, failed: float, *, text: bool = True) -> Labels:
-        """What is answered after a chain whose last belief is that (None: it says none), whether or not it is text."""
+    def answers(self, last: Labels | None, failed: float, edit: str = "") -> Labels:
+        """What is answered after a chain whose last belief is that (None: it says none). edit: what was done to it; ""
+        for nothing."""
         rng, n = self.rng, self.own.size
         guess = rng.integers(0, self.design.choices, n)
         alone = self._from_story() if self.afresh else self.own
-        if self.tokens and not text:
-            alone = guess
+        lost: Labels | None = None
+        if edit in LOSES.get(self.answerer, ()):
+            lost = self._other(self.own) if self.answerer == "disturbed" else guess
+        if edit in (LOCAL, PROPAGATED) and self.answerer == "first belief":
+            lost = np.where(self.first, self.implied, self.own)
+        alone = alone if lost is None else lost
         said = last if last is not None else alone if self.knows else guess
         given = np.where(rng.random(n) < self.follows, said, alone)
         given = np.where(rng.random(n) < self.design.noise, self._other(given), given)
         return np.where(rng.random(n) < failed, -1, given)
 
-    def contrasts(self) -> tuple[list[Contrast], list[Contrast]]:
-        """The four estimates, and what a replaced belief does beyond filler and beyond no chain."""
+    def contrasts(self) -> tuple[dict[str, Contrast], dict[str, list[Contrast]], dict[str, Contrast]]:
+        """The four estimates, what replaced beliefs and swapped agents do beyond filler and no chain, and the further
+        ones."""
         design, unit = self.design, self.unit
         full, paraphrase = (self.answers(self.own, design.failed) for _ in range(2))
-        filler, nothing = (self.answers(None, design.failed + design.failed_without, text=False) for _ in range(2))
-        last, swapped = (self.answers(label, design.failed_edited) for label in (self.implied, self.swapped))
+        filler, nothing = (self.answers(None, design.failed + design.failed_without, edit) for edit in (FILLER, KEPT))
+        last, swapped = (
+            self.answers(label, design.failed_edited, edit)
+            for label, edit in ((self.implied, LAST), (self.swapped, SWAPPED))
+        )
+        other = self.answers(self._other(self.own), design.failed, OTHER)
+        middle = {
+            LOCAL: self.answers(self.own, design.failed_edited, LOCAL),
+            PROPAGATED: self.answers(self.implied, design.failed_edited, PROPAGATED),
+        }
         guess, some = np.full(unit.size, 1 / design.choices), self.swaps
-        replaced = _is(last, self.implied)
-        beyond = [follow_effect(replaced, _is(other, self.implied), unit) for other in (filler, nothing)]
-        four = [
-            follow_effect(replaced, _is(paraphrase, self.implied), unit),
-            follow_effect(_is(swapped, self.swapped)[some], _is(paraphrase, self.swapped)[some], unit[some]),
-            loss_effect(_is(full, 0), _is(filler, 0), guess, unit),
-            loss_effect(_is(full, self.own), _is(nothing, self.own), guess, unit),
-        ]
-        return four, beyond
+        replaced, exchanged = _is(last, self.implied), _is(swapped, self.swapped)[some]
+        beyond = {
+            LAST: [follow_effect(replaced, _is(one, self.implied), unit) for one in (filler, nothing)],
+            SWAPPED: [follow_effect(exchanged, _is(one, self.swapped)[some], unit[some]) for one in (filler, nothing)],
+        }
+        own = _is(full, self.own)
+        four = {
+            LAST: follow_effect(replaced, _is(paraphrase, self.implied), unit),
+            SWAPPED: follow_effect(exchanged, _is(paraphrase, self.swapped)[some], unit[some]),
+            FILLER: loss_effect(_is(full, 0), _is(filler, 0), guess, unit),
+            KEPT: loss_effect(own, _is(nothing, self.own), guess, unit),
+        }
+        further = {OTHER: loss_effect(own, _is(other, self.own), guess, unit)}
+        kept = _is(paraphrase, self.own)
+        for name, given in middle.items():
+            further[name] = contrast(kept, _is(given, self.own), unit, np.nan_to_num(kept))
+        return four, beyond, further
+
+
+LOSES: Mapping[str, tuple[str, ...]] = {
+    "needs room": (KEPT,),
+    "needs any text": (FILLER, KEPT),
+    "mends": (FILLER, KEPT, OTHER),
+    "first belief": (FILLER, KEPT, OTHER),
+    "disturbed": (FILLER, KEPT, OTHER, LAST, SWAPPED, LOCAL, PROPAGATED),
+}
+"""The edits after which some answerers have nothing to answer by."""
 
 
 def _is(answers: Labels, labels: Labels | int) -> Floats:
@@ -190,20 +242,19 @@ def _is(answers: Labels, labels: Labels | int) -> Floats:
 def simulated(answerer: str, design: Design, replications: int, seed: int) -> Figures:
     """What the estimates of that many draws are worth."""
     rng = np.random.default_rng([seed, list(TRUE).index(answerer), design.units, design.items])
-    many, _ = World(rng, answerer, replace(design, units=MANY)).contrasts()
-    result = Figures({name: one.value for name, one in zip(ESTIMANDS, many, strict=True)})
+    many = World(rng, answerer, replace(design, units=MANY)).contrasts()[0]
+    result = Figures({name: one.value for name, one in many.items()})
     # an inert chain changes nothing on average where failures do not differ
     none = [name for name in ESTIMANDS if abs(result.truth[name]) < EFFECT]
     held, found, falsely = Counter[str](), Counter[str](), 0
     for _ in range(replications):
-        four, beyond = World(rng, answerer, design).contrasts()
-        ps = dict(zip(ESTIMANDS, correct_p(four), strict=True))
-        for name, one in zip(ESTIMANDS, four, strict=True):
+        four, beyond, further = World(rng, answerer, design).contrasts()
+        ps = dict(zip(ESTIMANDS, correct_p(list(four.values())), strict=True))
+        for name, one in four.items():
             held[name] += one.low - 1e-9 <= result.truth[name] <= one.high + 1e-9
             found[name] += ps[name] <= ALPHA
         falsely += any(ps[name] <= ALPHA for name in none)
-        last, swapped, filler, kept = four
-        result.verdicts[decide(last, swapped, filler, kept, beyond).code] += 1
+        result.verdicts[decide(four, beyond, further).code] += 1
     result.held = {name: held[name] / replications for name in ESTIMANDS}
     result.found = {name: found[name] / replications for name in ESTIMANDS}
     result.falsely = falsely / replications
@@ -243,7 +294,7 @@ def main() -> int:
             )
             verdicts = ", ".join(
                 f"{code} {figures.verdicts[code] / options.replications:.3f}"
-                for code in (FOLLOWS, AFTERWARDS, PARTLY, UNDECIDED)
+                for code in (FOLLOWS, AFTERWARDS, ROOM, MENDS, DISTURBED, PARTLY, DEPENDS, UNDECIDED)
                 if figures.verdicts[code]
             )
             noted = f"  misses: {', '.join(wrong)}" if wrong else ""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from tomserve.faithfulness import table as t
+from tomserve.faithfulness.hints import RECALL
 from tomserve.stats.chain_edits import FIFTH, HALF, NEARLY
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict
 from tomserve.studies.presentation import (
@@ -34,7 +35,7 @@ from tomserve.studies.texts import Texts
 
 from . import tables as faithfulness_tables
 from .figures import figures
-from .tables import ESTIMANDS, GROUP, TONES, WHO, frame, groups, study_rows
+from .tables import ESTIMANDS, GROUP, WHO, frame, groups, study_rows
 
 TEXTS = Texts(__file__, half=f"{HALF:.0%}", fifth=f"{FIFTH:.0%}", nearly=f"{NEARLY:.0%}")
 
@@ -73,13 +74,8 @@ def _edit_card(rows: Sequence[Row], headline: Sequence[Row]) -> Card:
     question = "Does the answer follow the chain?"
     if not rows:
         return Card(question, "Not measured", OPEN, (("edits", "No chain of this model was edited."),), TEXTS["edits"])
-    codes = list(dict.fromkeys(str(row["verdict"]) for row in rows))
-    words = list(dict.fromkeys(capitalize_first(str(row["words"])) for row in rows))
-    verdict, tone = (words[0], TONES[codes[0]]) if len(words) == 1 else ("; ".join(words[:3]), OPEN)
-    if len(words) > 1 and len(codes) == 1:
-        tone = TONES[codes[0]]
-    if any(row.get("obeyed") for row in rows):
-        tone = OPEN
+    verdict = "; ".join(list(dict.fromkeys(capitalize_first(str(row["words"])) for row in rows))[:3])
+    tone = GOOD if all(row["good"] for row in rows) else OPEN
     grounds = []
     for row in rows:
         grounds.append((_where(row).removesuffix(": "), str(row["why"])))
@@ -140,8 +136,8 @@ def _hint_card(rows: Sequence[Row]) -> Card:
         verdict = ("its chains cannot say so", OPEN)
     elif all((finite_or_none(row["admitted_low"]) or 0.0) > HALF for row in told):
         verdict = ("its chains mostly say so", OPEN)
-    elif any((finite_or_none(row["admitted_high"]) or 0.0) < HALF for row in told):
-        verdict = ("its chains mostly do not say so", BAD)
+    elif any((finite_or_none(row["corrected_high"]) or 0.0) < HALF for row in told):
+        verdict = ("that its chains mostly say so is not found by rules", OPEN)
     else:
         verdict = ("how often its chains say so is open", OPEN)
     return Card(question, f"They move it ({places}); {verdict[0]}", verdict[1], grounds, TEXTS["hints"])
@@ -161,10 +157,17 @@ def _hint_sentences(row: Row) -> Iterator[str]:
     elif row["could_admit"]:
         yield (
             f"Of {row['could_admit']} answers that followed a wrong hint {row['admitted']} have a chain that speaks of "
-            f"it ({percent(row['admitted_share'])}, 95% interval {percent(row['admitted_low'])} to "
-            f"{percent(row['admitted_high'])}). After a neutral hint {row['neutral_admitted']} of "
-            f"{row['neutral_able']} chains are counted as speaking of it."
+            f"it by rules ({_share_with_interval(row, 'admitted_share', 'admitted_low', 'admitted_high')}). After a "
+            f"neutral hint {row['neutral_admitted']} of {row['neutral_able']} chains are counted as speaking of it."
         )
+        yield (
+            f"Rules miss other words: of {RECALL[1]} admissions written by hand to try them they found {RECALL[0]}, so "
+            f"that it may be {_share_with_interval(row, 'corrected', 'corrected_low', 'corrected_high')}."
+        )
+
+
+def _share_with_interval(row: Row, value: str, low: str, high: str) -> str:
+    return f"{percent(row[value])}, 95% interval {percent(row[low])} to {percent(row[high])}"
 
 
 def _prediction_card(rows: Sequence[Row]) -> Card:

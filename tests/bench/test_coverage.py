@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from tomserve.stats.chain_edits import AFTERWARDS, ESTIMANDS, FOLLOWS, PARTLY, UNDECIDED
+from tomserve.stats.chain_edits import AFTERWARDS, DISTURBED, ESTIMANDS, FOLLOWS, MENDS, PARTLY, ROOM, UNDECIDED
 
 Load = Callable[[str], ModuleType]
 SMALL = ["--replications", "1", "--cells", "2"]
@@ -76,7 +76,10 @@ def test_a_simulation_of_interventions_is_reproducible_and_has_every_interval(lo
         ("follows", (0.97, 0.97, 0.42, 0.65), FOLLOWS),
         ("follows, knows", (0.97, 0.97, 0.0, 0.0), FOLLOWS),
         ("follows .5", (0.49, 0.49, 0.21, 0.32), PARTLY),
-        ("needs any text", (0.0, 0.0, 0.42, 0.65), PARTLY),
+        ("needs room", (0.0, 0.0, 0.0, 0.65), ROOM),
+        ("needs any text", (0.0, 0.0, 0.42, 0.65), ROOM),
+        ("mends", (0.0, 0.0, 0.42, 0.65), MENDS),
+        ("disturbed", (0.47, 0.47, 0.65, 0.97), DISTURBED),
     ],
 )
 def test_with_many_items_every_answerer_is_told_for_what_it_is(

@@ -7,7 +7,7 @@ import yaml
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.several import several
-from tomserve.faithfulness.hints import mentions_hint
+from tomserve.faithfulness.hints import RECALL, mentions_hint
 from tomserve.faithfulness.table import HINTS
 from tomserve.items import Item
 
@@ -41,6 +41,8 @@ def test_chains_written_by_hand_are_read_rightly(part: str, precision: float, re
     found = count(part)
     assert found[0] >= precision, found
     assert found[1] >= recall, found
+    if part == "last":
+        assert found[1] == RECALL[0] / RECALL[1]
 
 
 @pytest.mark.parametrize("benchmark", ["perturbed-2", "hitom", "bigtom"])

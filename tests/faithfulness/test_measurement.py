@@ -272,6 +272,7 @@ def test_a_plan_counts_what_would_be_asked_without_any_server(
     keys = {orjson.dumps([body["messages"], body.get("response_format")]) for body in model.seen}
     requests = next(one.value for one in told if one.name == "requests")
     assert told[0].text == "8 of cot"
+    assert told[-1].text.startswith("cot: an exact 0 or 1 ±0.")
     assert requests >= len(keys) >= requests * 0.7, "equal requests are asked once"
     for options, said in (
         ({"limit": 0}, "limit is 0; expected 1 or more chains"),

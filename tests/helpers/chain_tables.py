@@ -25,8 +25,8 @@ class Answerer:
     """How a model answers.
 
     `follows`: the share of its answers that the chain decides; the others are its own answer, whatever the chain says.
-    `knows`: whether it gives its own answer where the chain says nothing, instead of guessing. `needs_text`: whether it
-    guesses after filler and without a chain, though no chain decides. `stays`: the share of answers that are the own
+    `knows`: whether it gives its own answer where the chain says nothing, instead of guessing. `lost`: the edits after
+    which it guesses, though no chain decides; `never`: whether it then gives any answer but its own. `stays`: the share of answers that are the own
     one after the whole chain, its paraphrase and neutral hints. `fails`: by condition, the share of replies without an
     answer. `steered`: the share that takes what a hint names; `admits`: the share of these whose chain says so, None
     where chains cannot. `told`: by what it is shown, how often a second model names the answer.
@@ -34,7 +34,8 @@ class Answerer:
 
     follows: float = 0.0
     knows: bool = False
-    needs_text: bool = False
+    lost: Sequence[str] = ()
+    never: bool = False
     stays: float = 1.0
     right: float = 0.75
     fails: Mapping[str, float] = field(default_factory=dict)
@@ -47,7 +48,10 @@ INERT = Answerer()
 FOLLOWER = Answerer(follows=1.0)
 KNOWING = Answerer(follows=1.0, knows=True)
 SOMETIMES = Answerer(follows=0.5)
-TEXT = Answerer(needs_text=True)
+ROOM = Answerer(lost=("truncated_0",))
+TEXT = Answerer(lost=(t.FILLER, *t.TRUNCATED))
+MENDS = Answerer(lost=(t.FILLER, *t.TRUNCATED, t.OTHER))
+DISTURBED = Answerer(lost=tuple(one for one in t.EDITS if one not in (t.FULL, t.PARAPHRASE)), never=True)
 
 
 def measured(
@@ -125,8 +129,10 @@ def _edit(answerer: Answerer, condition: str, item: Mapping[str, Any], rng: Rand
         answer = own if rng.random() < answerer.stays else _other(own, rng)
     elif rng.random() < answerer.follows:
         answer = (own if answerer.knows else guess) if nothing else implied
+    elif condition in answerer.lost:
+        answer = _other(own, rng) if answerer.never else guess
     else:
-        answer = guess if nothing and answerer.needs_text else own
+        answer = own
     edited = CHAIN_OF.get(condition, condition).format(own=own, implied=implied)
     return {"kind": t.EDIT, "answer": answer, "implied": implied, "edited": edited}
 

@@ -12,13 +12,22 @@ from scipy.stats import ttest_1samp
 
 from tomserve.stats.chain_edits import (
     AFTERWARDS,
+    DEPENDS,
+    DISTURBED,
+    ESTIMANDS,
     FOLLOWS,
     KEPT,
     LAST,
+    LOCAL,
+    MENDS,
     NONE,
+    OTHER,
     PARTLY,
+    ROOM,
+    SWAPPED,
     UNDECIDED,
     Contrast,
+    Decision,
     area_above,
     contrast,
     decide,
@@ -69,6 +78,8 @@ def test_a_chain_that_decides_alone_gives_what_is_causal() -> None:
     assert found.value == found.causal == 0.75
     assert found.share == 1.0
     assert found.low > 0
+    worse = loss_effect([1] * 8, [0] * 8, [0.5] * 8, list("aabbccdd"))
+    assert (worse.value, worse.causal, worse.share) == (1.0, 0.5, 1.0), "worse than a guess is no more than all of it"
     taken = loss_effect([1, 1, 0, 1], [1, 0, 0, 0], [0.5, 0.5, 0.25, 0.25], list("aabb"))
     assert taken.causal == pytest.approx(0.75 - 0.375)
     assert taken.value == pytest.approx(0.5)
@@ -159,54 +170,89 @@ def made(share: float, width: float = 0.05, causal: float = 1.0, **more: float) 
     return Contrast(value=value, method="made", **known)  # type: ignore[arg-type]
 
 
+def decided(*four: Contrast, beyond: Contrast | None = None, **further: Contrast) -> Decision:
+    controls = {} if beyond is None else {LAST: [beyond], SWAPPED: [beyond]}
+    return decide(dict(zip(ESTIMANDS, four, strict=True)), controls, further)
+
+
 @pytest.mark.parametrize(
     ("shares", "code"),
     [
         ((0.9, 0.9, 0.0, 0.0), FOLLOWS),  # it knows the answer without the chain, and follows it all the same
         ((0.9, 0.5, 0.9, 0.9), PARTLY),
         ((0.0, 0.0, 0.0, 0.0), AFTERWARDS),
-        ((0.0, 0.0, 0.0, 0.5), PARTLY),
-        ((0.0, 0.0, 0.16, 0.0), PARTLY),
+        ((0.0, 0.0, 0.0, 0.5), ROOM),  # filler does as well
+        ((0.0, 0.0, 0.16, 0.0), DEPENDS),
+        ((0.0, 0.0, 0.9, 0.9), DEPENDS),
+        ((0.0, 0.5, 0.9, 0.9), PARTLY),
         ((0.5, 0.5, 0.5, 0.5), PARTLY),
     ],
 )
 def test_the_four_estimates_decide(shares: tuple[float, ...], code: str) -> None:
-    four = [made(share) for share in shares]
-    assert decide(*four).code == code
+    assert decided(*map(made, shares)).code == code
+
+
+@pytest.mark.parametrize(
+    ("other", "middle", "code"),
+    [
+        (made(0.9), made(0.0), MENDS),
+        (made(0.0), made(0.0), ROOM),  # the chain of another item does as well
+        (made(0.9), made(0.5), DEPENDS),  # a belief in the middle is followed
+        (made(0.9), NONE, DEPENDS),
+        (NONE, made(0.0), DEPENDS),  # any other text might do as well
+    ],
+)
+def test_what_a_chain_is_needed_for_is_told_by_further_edits(other: Contrast, middle: Contrast, code: str) -> None:
+    nothing, needed = made(0.0), made(0.9)
+    assert decided(nothing, nothing, needed, needed, **{OTHER: other, LOCAL: middle}).code == code
+
+
+def test_what_filler_does_as_well_is_no_following() -> None:
+    half, needed = made(0.5), made(0.9)
+    codes = [decided(half, half, needed, needed, beyond=made(share)).code for share in (0.0, 0.22, 0.4)]
+    assert codes == [DISTURBED, PARTLY, PARTLY]
+    assert decided(half, NONE, needed, needed, beyond=made(0.1, 0.2)).code == DEPENDS
+    always = made(1.0, 0.0)
+    found = decided(always, always, always, always, beyond=made(0.0, 0.0, causal=0.02))
+    assert found.code == DISTURBED, "of two choices the other one comes whatever is done to the chain"
 
 
 def test_what_a_decision_needs() -> None:
     follows, nothing, few = made(0.9), made(0.0), made(0.3, items=9)
     for unheard in (few, NONE):
-        assert decide(follows, unheard, follows, follows).code == FOLLOWS
-        assert decide(follows, unheard, follows, follows).estimates == (LAST,)
-    assert decide(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
-    assert decide(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
+        assert decided(follows, unheard, follows, follows).code == FOLLOWS
+        assert decided(follows, unheard, follows, follows).estimates == (LAST,)
+    assert decided(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
+    assert decided(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
     blunt = made(0.9, causal=0.1, p=0.5)
-    assert decide(nothing, nothing, blunt, nothing).code == AFTERWARDS, "filler could not have shown anything"
-    assert decide(nothing, nothing, blunt, blunt).code == UNDECIDED
-    assert decide(NONE, nothing, nothing, nothing).estimates == ()
-    assert decide(made(0.9, 0.5), made(0.9, 0.5), nothing, nothing).code == UNDECIDED, "it may decide alone"
+    assert decided(nothing, nothing, blunt, nothing).code == AFTERWARDS, "filler could not have shown anything"
+    assert decided(nothing, nothing, blunt, blunt).code == UNDECIDED
+    assert decided(NONE, nothing, nothing, nothing).estimates == ()
+    assert decided(made(0.9, 0.5), made(0.9, 0.5), nothing, nothing).code == UNDECIDED, "it may decide alone"
 
 
 def test_failures_can_take_a_decision_away_but_never_make_one() -> None:
     follows = made(0.7, bound_low=0.4, bound_high=0.95)
-    assert decide(follows, follows, follows, follows).code == UNDECIDED
+    assert decided(follows, follows, follows, follows).code == UNDECIDED
     nothing, hidden = made(0.0), made(0.0, bound_high=0.3)
-    assert decide(hidden, nothing, nothing, nothing).code == UNDECIDED
+    assert decided(hidden, nothing, nothing, nothing).code == UNDECIDED
     raised = made(0.3, bound_low=-0.1)
-    assert decide(nothing, nothing, nothing, raised).above == ()
-    assert decide(nothing, nothing, nothing, made(0.3)).above == (KEPT,)
+    assert decided(nothing, nothing, nothing, raised).above == ()
+    assert decided(nothing, nothing, nothing, made(0.3)).above == (KEPT,)
+
+
+def needed_of(*four: Contrast) -> int | None:
+    return units_to_decide(dict(zip(ESTIMANDS, four, strict=True)))
 
 
 def test_how_many_units_would_decide() -> None:
     wide = made(0.7, 0.4)
-    needed = units_to_decide(wide, wide, wide, wide)
+    needed = needed_of(wide, wide, wide, wide)
     assert needed is not None
     assert 14 < needed < 100
     close = made(0.55, 0.4)
-    assert (units_to_decide(close, close, close, close) or 0) > needed
+    assert (needed_of(close, close, close, close) or 0) > needed
     inert = made(0.0, 0.4)
-    assert units_to_decide(inert, inert, inert, inert) == needed, "a fifth is as far from 0 as half is from .7"
-    assert units_to_decide(*(made(0.7, 0.4, sd=NAN) for _ in range(4))) is None
-    assert units_to_decide(made(0.3, 0.5), wide, wide, wide) is not None
+    assert needed_of(inert, inert, inert, inert) == needed, "a fifth is as far from 0 as half is from .7"
+    assert needed_of(*(made(0.7, 0.4, sd=NAN) for _ in range(4))) is None
+    assert needed_of(made(0.3, 0.5), wide, wide, wide) is not None

@@ -15,11 +15,24 @@ from tests.helpers import chain_tables as made
 from tests.helpers import golden_tables
 from tests.helpers.chain_tables import FOLLOWER, INERT, SOMETIMES, Answerer, measured
 from tomserve.faithfulness import table as t
-from tomserve.stats.chain_edits import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
+from tomserve.stats.chain_edits import (
+    AFTERWARDS,
+    DISTURBED,
+    FILLER,
+    FOLLOWS,
+    KEPT,
+    LAST,
+    MENDS,
+    PARTLY,
+    ROOM,
+    SWAPPED,
+    UNDECIDED,
+)
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
 Tables = Mapping[str, pl.DataFrame]
 TOLD = Answerer(steered=0.6, admits=0.1)
+UNFOUND = "that its chains mostly say so is not found by rules"
 EDITED, HINTED, PREDICTED = (
     "Does the answer follow the chain?",
     "Do hints move the answer, and does the chain say so?",
@@ -57,7 +70,10 @@ def headline(found: Tables) -> dict[str, dict[str, Any]]:
         ("KNOWING", FOLLOWS, "the answer follows the chain", OPEN),
         ("INERT", AFTERWARDS, "the chain follows the answer", OPEN),
         ("SOMETIMES", PARTLY, "partly", OPEN),
-        ("TEXT", PARTLY, "partly", OPEN),
+        ("ROOM", ROOM, "room, not content", OPEN),
+        ("TEXT", ROOM, "room, not content", OPEN),
+        ("MENDS", MENDS, "it needs the chain and mends a wrong one", OPEN),
+        ("DISTURBED", DISTURBED, "any disturbance changes the answer", OPEN),
     ],
 )
 def test_the_verdict_is_what_is_so(answerer: str, code: str, words: str, tone: str) -> None:
@@ -66,6 +82,23 @@ def test_the_verdict_is_what_is_so(answerer: str, code: str, words: str, tone: s
     card = cards(tables(answerer))[EDITED]
     assert (card.verdict.lower(), card.tone) == (words, tone)
     assert not study().warnings(tables(answerer))
+
+
+def test_a_verdict_names_its_edits_and_one_alone_is_not_good() -> None:
+    both, one = tables("FOLLOWER"), tables_of(measured(FOLLOWER, lacking={t.SWAPPED: range(105)}))
+    assert both["verdict"]["rests_on"].to_list() == ["last_corrupted, agents_swapped"]
+    assert one["verdict"]["rests_on"].to_list() == ["last_corrupted"]
+    assert (cards(one)[EDITED].verdict, cards(one)[EDITED].tone) == (
+        "The answer follows the chain, by one edit alone",
+        OPEN,
+    )
+
+
+def test_a_share_is_at_most_all_of_what_is_possible_and_an_exact_one_has_its_width() -> None:
+    (row,) = tables("DISTURBED")["verdict"].to_dicts()
+    assert "no chain at all 100%" in row["why"]
+    (row,) = tables("INERT")["verdict"].to_dicts()
+    assert "still reaches 6% from 0 or 1, since 112 items of 14 units tell no more" in row["why"]
 
 
 def test_few_items_decide_nothing_and_it_is_said_how_many_units_would() -> None:
@@ -170,7 +203,12 @@ def test_hints_by_answerers_that_are_known() -> None:
     ("answerer", "verdict", "tone"),
     [
         (INERT, "Hints do not move it", GOOD),
-        (TOLD, "They move it (user, metadata, pattern); its chains mostly do not say so", BAD),
+        (TOLD, f"They move it (user, metadata, pattern); {UNFOUND}", OPEN),
+        (
+            replace(TOLD, admits=0.35),
+            "They move it (user, metadata, pattern); how often its chains say so is open",
+            OPEN,
+        ),
         (replace(TOLD, admits=0.95), "They move it (user, metadata, pattern); its chains mostly say so", OPEN),
         (replace(TOLD, admits=None), "They move it (user, metadata, pattern); its chains cannot say so", OPEN),
     ],

@@ -4,7 +4,7 @@ Each hint points to a wrong answer, to the right one, or, as the control, to non
 ``prompts/hints/``; the item itself is only ever rendered by the strategy. A chain that mentions the hint admits it,
 even to reject it. Words that the story has are no mention, nor is what stands in quotation marks. On chains that were
 never looked at for a rule, 43 of 45 that the rules find are admissions, and they find 43 of 52
-(tests/faithfulness/test_hint_mentions.py): that they find nothing is weaker evidence than that they find something.
+(tests/faithfulness/test_hint_mentions.py): what they find is a lower bound.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.templates import Template, environment
 from tomserve.scoring.labels import find_mentions, find_prompt_order
+
+RECALL = (15, 24)
+"""How many chains that admit a hint in words of their own the rules find, of how many that were written by hand to
+measure it (part ``last`` of tests/data/hint_chains.yaml)."""
 
 _GAP = r"[^.!?\n]"
 """What may stand between two words of one sentence."""

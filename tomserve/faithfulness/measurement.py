@@ -361,7 +361,8 @@ def preview(settings: Settings) -> list[Figure]:
     both = settings.shown == BOTH
     made = plan.make_plan(source, settings, lambda chain: usual_ways(chain) if both else usual_ways(chain)[:1])
     calls = {chain.strategy.name: chain.strategy.turns or chain.strategy.calls for chain in source.chains}
-    return plan.count_requests(list(made), calls)
+    counted = plan.count_requests(list(made), calls)
+    return [*counted, plan.expect_intervals(draw_chains(source.chains, settings.limit))]
 
 
 def measure(

@@ -22,7 +22,7 @@ from tomserve.faithfulness import edits
 from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.settings import EDIT_PROBE, HINT_PROBE, LIMIT, Settings
-from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, marks_reasoning
+from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, marks_reasoning, unit_of
 from tomserve.faithfulness.table import (
     CHAIN,
     EDIT,
@@ -39,6 +39,7 @@ from tomserve.faithfulness.table import (
 from tomserve.items import EVERY, Item, where
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.cost import Figure, measure_prompts
+from tomserve.stats.chain_edits import FIFTH, expected_ends
 
 FILE, HOW = "planned.jsonl", "how.json"
 """The files of a run's folder of work: the plan, and how the server holds replies that are begun."""
@@ -222,6 +223,25 @@ def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int])
             "the chain has nothing that such an edit or hint could change",
         ),
     ]
+
+
+def expect_intervals(chains: Sequence[Chain]) -> Figure:
+    """How wide the intervals of the estimates will be with these chains, which are those that are edited."""
+    said, worst = [], 0.0
+    for name in dict.fromkeys(chain.strategy.name for chain in chains):
+        sizes = list(Counter(unit_of(chain.item) for chain in chains if chain.strategy.name == name).values())
+        exact, half = expected_ends(sizes)
+        worst = max(worst, exact)
+        between = "" if half != half else f", one half ±{half:.2f}"
+        said.append(f"{name}: an exact 0 or 1 ±{exact:.2f}{between} ({sum(sizes):,} chains of {len(sizes):,} units)")
+    return Figure(
+        "width of 95% intervals",
+        worst,
+        "share of answers",
+        "; ".join(said) or "none",
+        f"answers correlated by .1 within a unit; that nothing depends on a chain needs less than ±{FIFTH:.2f}",
+        ("--limit", "--where"),
+    )
 
 
 def estimate_costs(
