@@ -195,8 +195,7 @@ class EndpointPool:
 
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
         if reply.room is not None:
-            later = sum(start >= sent for start in self.out[endpoint].values())
-            self.pauses[endpoint].note_room(*reply.room, sent, later)
+            self.pauses[endpoint].note_room(reply.room, sent, len(self.out[endpoint]))
         if reply.status in SPOKEN:
             self.pauses[endpoint].note_answer()
             if self.fixed is None:

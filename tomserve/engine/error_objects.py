@@ -43,7 +43,7 @@ _WORDS = (
     ),
     (
         REFUSAL,
-        r"content management policy|content exists risk|(?:input|prompt|request|content|response) (?:was|is|has been) "
+        r"content management policy|content exists risk|considered high risk|unsafe or sensitive|(?:input|prompt|request|content|response) (?:was|is|has been) "
         r"(?:flagged|blocked|filtered)",
     ),
     (KEY_REFUSED, r"api[ _-]?key (?:is )?(?:not valid|invalid|expired)|(?:invalid|incorrect) api[ _-]?key"),

@@ -8,11 +8,13 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 HEADERS = frozenset((
-    "retry-after", "retry-after-ms", "x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-ratelimit-remaining", "x-ratelimit-reset",
-    "ratelimit-remaining", "ratelimit-reset",
+    "retry-after", "retry-after-ms", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset",
+    "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset",
 ))  # fmt: skip
 """The names of the headers that are read, in lower case."""
 
@@ -78,15 +80,24 @@ def asked_wait(headers: Mapping[str, str], words: str | None = None) -> float | 
     return min((seconds for _, seconds in known), default=None)
 
 
-def announced_room(headers: Mapping[str, str], tokens: int) -> tuple[int, float] | None:
-    """How many further requests a server takes, by the headers of a reply that took so many tokens, and the seconds
-    until there are more; of several limits the one that is reached first. None where it does not say."""
-    found: list[tuple[int, float]] = []
+class Room(NamedTuple):
+    """How many further requests a server takes."""
+
+    requests: int
+    seconds: float  # until it takes more again
+    limit: int | None = None  # how many it takes then, where it says so
+
+
+def announced_room(headers: Mapping[str, str], tokens: int) -> Room | None:
+    """How many further requests a server takes, by the headers of a reply that took so many tokens; of several limits
+    the one that is reached first. None where it does not say."""
+    found: list[Room] = []
     for left, reset, in_tokens in _KINDS:
         number, seconds = _number(headers.get(left)), parse_reset(headers.get(reset))
         if number is not None and seconds is not None and (tokens or not in_tokens):
-            found.append((number // tokens if in_tokens else number, seconds))
-    return min(found, default=None)
+            each, limit = tokens if in_tokens else 1, _number(headers.get(left.replace("remaining", "limit")))
+            found.append(Room(number // each, seconds, None if limit is None else limit // each))
+    return min(found, key=lambda room: room.requests, default=None)
 
 
 def _number(header: str | None) -> int | None:

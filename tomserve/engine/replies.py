@@ -247,13 +247,27 @@ def error_text(data: Any) -> str:
             behind = inner.get("metadata")
             code, raw = inner.get("code"), behind.get("raw") if isinstance(behind, dict) else None
             inner = inner.get("message", inner)
-        data = inner
+        data = _detail(inner) if isinstance(inner, list) else inner
     try:
         text = " ".join((data if isinstance(data, str) else repr(data)).split())
     except RecursionError:
         return "data that is nested too deeply"
     text += f": {' '.join(raw.split())}" if isinstance(raw, str) and raw not in text else ""
     return f"{text} ({code})" if isinstance(code, str) and not code.isdigit() and code not in text else text
+
+
+def _detail(entries: list[Any]) -> Any:
+    """FastAPI's list of what is wrong in a request, in words; any other list as it is.
+
+    >>> _detail([{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}])
+    'body.seed: Extra inputs are not permitted'
+    """
+    said = [one.get("msg") if isinstance(one, dict) else None for one in entries]
+    if not entries or not all(type(one) is str for one in said):
+        return entries
+    lists = [place if isinstance(place := one.get("loc"), list) else [] for one in entries]
+    named = [".".join(str(part) for part in place if isinstance(part, str | int)) if place else "" for place in lists]
+    return "; ".join(f"{place}: {text}" if place else str(text) for place, text in zip(named, said, strict=True))
 
 
 def _text(value: Any) -> str | None:

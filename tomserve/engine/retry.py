@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tenacity import RetryCallState, wait_random_exponential
 from tenacity.wait import wait_base
 
+from tomserve.engine.rate_limits import Room
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.status import GATEWAY_TIMEOUTS, SPOKEN, TIMEOUT, transient
@@ -60,14 +61,16 @@ class Pause:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.room: int | None = None
-        self._until = self._began = self._reset = self._announced = -math.inf
-        self._rounds = 0
+        self._until = self._began = self._reset = self._learned = -math.inf
+        self._rounds, self._window, self._fewest = 0, 0.0, math.inf
+        self._limit: int | None = None
 
     @property
     def left(self) -> float:
         """Seconds still to wait; 0 or less for none. Less than a microsecond counts as none: an event loop would end
         such a wait before its clock has moved."""
-        left = self._until - self.clock()
+        full = self.room is not None and self.room <= 0
+        left = (max(self._until, self._reset) if full else self._until) - self.clock()
         return left if left > MOMENT else min(left, 0.0)
 
     def note_refusal(self, reply: Reply, sent: float) -> None:
@@ -84,23 +87,24 @@ class Pause:
         """The server answers again: the next pause is a short one."""
         self._rounds = 0
 
-    def note_room(self, room: int, seconds: float, sent: float, later: int) -> None:
-        """Note how many requests the endpoint took after one that was sent at `sent`, until some seconds from now;
-        `later`: how many were sent since then. What an earlier request was told counts no longer."""
-        if sent >= self._announced:
-            self._announced, self._reset = sent, self.clock() + min(seconds, LONGEST_WAIT)
-            self.room = room - later
-            self._close_when_full()
+    def note_room(self, room: Room, sent: float, out: int) -> None:
+        """Note what a reply to a request that was sent at `sent` announces. out: how many are in flight, which the
+        server may not have counted yet. Of replies that may have come out of order the one with the fewest counts."""
+        now, seconds = self.clock(), min(room.seconds, LONGEST_WAIT)
+        if sent > self._learned or room.requests <= self._fewest:
+            self._learned, self._fewest = now, room.requests
+        self._reset = now + seconds
+        self._window, self._limit = max(self._window, seconds), room.limit
+        self.room = int(self._fewest) - out
 
     def note_sent(self) -> None:
         """Count a request, where it is announced how many are taken."""
         if self.room is not None:
-            self.room = self.room - 1 if self.clock() < self._reset else None
-            self._close_when_full()
-
-    def _close_when_full(self) -> None:
-        if self.room is not None and self.room <= 0:
-            self._until = max(self._until, self._reset)
+            if (now := self.clock()) >= self._reset - MOMENT:
+                self.room, self._reset = self._limit, now + self._window
+                self._learned, self._fewest = now, math.inf
+            if self.room is not None:
+                self.room -= 1
 
 
 MOST = 64

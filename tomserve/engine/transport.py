@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tomserve.engine.rate_limits import announced_room, asked_wait
+from tomserve.engine.rate_limits import Room, announced_room, asked_wait
 from tomserve.engine.redact import Redactor, clean_text
 from tomserve.status import FINAL, SPOKEN, TIMEOUT
 
@@ -90,8 +90,7 @@ class Reply:
     model: str | None = None  # the name that the server gives the model that answered
     error: str | None = None  # what went wrong, in one line
     retry_after: float | None = None  # seconds that the server asks to wait before the next request
-    # how many further requests the server takes, and the seconds until there are more, as far as it announces them
-    room: tuple[int, float] | None = None
+    room: Room | None = None  # how many further requests the server takes, where it announces that
     foreign: bool = False  # whether it is a page or a text that no chat server can have sent
     lasting: bool = False  # of a malformed one: whether it is whole, so that it will hardly be another the next time
     reached: bool = True  # whether there was a connection at all; a server that drops connections is there
