@@ -241,6 +241,7 @@ def events(*deltas: dict[str, Any], finish: str = "stop") -> bytes:
 
 
 HTML = b"<!DOCTYPE html><html><head><title>%b</title></head><body>...</body></html>"
+EVENTS = {"Content-Type": "text/event-stream"}
 TEXT = {"Content-Type": "text/plain"}
 PAGE = {"Content-Type": "text/html"}
 RAW = orjson.dumps(chat(usage=(50, 5)))
@@ -381,6 +382,17 @@ FINE: dict[str, Behaviour] = {
     "thinking apart": Behaviour(always(chat(reasoning_content="She did not see it.")), wire=True),
     "several choices": Behaviour(always({**chat(), "choices": chat()["choices"] * 3})),
     "names with a slash": Behaviour(models=models("org/m"), options={"model": "org/m"}),
+    "a list of models for an address": Behaviour(url="ROOT/v1/models"),
+    "a slash at the end": Behaviour(url="ROOT/v1/"),
+    "no error, in so many words": Behaviour(
+        always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})
+    ),
+    "empty fields": Behaviour(always(chat(role=None, tool_calls=[], function_call=None, refusal=None, audio=None))),
+    "JSON within JSON": Behaviour(always(chat(orjson.dumps(GOOD).decode()))),
+    "capitals and a full stop": Behaviour(always(chat('{"Answer": "RED DRAWER."}'))),
+    "words alone": Behaviour(always(chat("She believes it is in the red drawer.\n\nAnswer: **red drawer**"))),
+    "what is left of harmony": Behaviour(always(chat(f"<|channel|>final<|message|>{GOOD}<|return|>"))),
+    "once an empty body": Behaviour(once((200, b"")), most=4 * ALL),
     "once too busy": Behaviour(once((429, RATE, {"Retry-After": "0"})), most=4 * ALL, wire=True),
     "Retry-After as a date": Behaviour(
         once((429, RATE, {"Retry-After": email.utils.formatdate(0, usegmt=True)})), most=4 * ALL, wire=True
@@ -411,7 +423,7 @@ REPLIES: dict[str, Behaviour] = {
             (
                 200,
                 events({"role": "assistant"}, {"content": GOOD[:7]}, {"content": GOOD[7:]}),
-                {"Content-Type": "text/event-stream"},
+                EVENTS,
             )
         ),
         wire=True,
@@ -426,6 +438,44 @@ REPLIES: dict[str, Behaviour] = {
             )
         ),
         wire=True,
+    ),
+    "events of another style": Behaviour(
+        always((200, events({"content": GOOD}).replace(b"data: ", b"data:").replace(b"\n", b"\r\n"), EVENTS)), wire=True
+    ),
+    "an error within events": Behaviour(
+        once((200, b'data: {"error": {"message": "overloaded", "code": 503}}\n\n', EVENTS)), most=4 * ALL
+    ),
+    "a delta in place of a message": Behaviour(
+        always({"choices": [{"index": 0, "delta": {"content": GOOD}, "finish_reason": "stop"}]})
+    ),
+    "a reply within another object": Behaviour(always({"code": 0, "data": chat()})),
+    "only streams": Behaviour(
+        lambda asked: (
+            (200, events({"content": GOOD if asked.name else "Hello."}), EVENTS)
+            if asked.body.get("stream")
+            else (
+                400,
+                error("This model only support stream mode, please enable the stream parameter to access the model."),
+            )
+        ),
+        adaptations=["stream", "strict_schema"],
+        wire=True,
+    ),
+    "thoughts that are counted and not sent": Behaviour(
+        always(
+            chat(
+                "",
+                "length",
+                usage={
+                    "prompt_tokens": 50,
+                    "completion_tokens": 256,
+                    "completion_tokens_details": {"reasoning_tokens": 256},
+                },
+            )
+        ),
+        right=0,
+        code=1,
+        says=["12 of 12", "ended in thinking", "--max-tokens", "--reasoning-effort low"],
     ),
     "blank lines before a reply": Behaviour(always(b"\n\n  \n" + RAW), wire=True),
     "an answer in a tool call": Behaviour(always(chat(None, "tool_calls", tool_calls=[TOOL])), wire=True),
@@ -533,6 +583,70 @@ REFUSED: dict[str, Behaviour] = {
         adaptations=["max_completion_tokens", "no_temperature", "no_seed", "strict_schema"],
     ),
     "a system role refused": Behaviour(_alternating, adaptations=["system_in_user", "strict_schema"], says=["system"]),
+    "roles that must alternate": Behaviour(
+        lambda asked: (
+            (400, error("Conversation roles must alternate user/assistant/user/assistant/..."))
+            if "system" in asked.roles
+            else None
+        ),
+        adaptations=["system_in_user", "strict_schema"],
+    ),
+    "two fields refused in one sentence": Behaviour(
+        lambda asked: (
+            (400, error("Unsupported parameter(s): `seed`, `temperature`"))
+            if {"seed", "temperature"} & set(asked.body)
+            else None
+        ),
+        adaptations=["no_temperature", "no_seed", "strict_schema"],
+    ),
+    "a temperature above 0 wanted": Behaviour(
+        lambda asked: (
+            (422, {"error": "Input validation error: `temperature` must be strictly positive"})
+            if asked.body.get("temperature") == 0
+            else None
+        ),
+        adaptations=["no_temperature", "strict_schema"],
+    ),
+    "too many tokens wanted": Behaviour(
+        lambda asked: (
+            (400, error("max_tokens is too large: 256. This model supports at most 128 completion tokens."))
+            if asked.body.get("max_tokens", 0) > 128
+            else None
+        ),
+        right=None,
+        code=2,
+        says=["at most 128 completion tokens"],
+    ),
+    "an effort refused": Behaviour(
+        refuses("reasoning_effort", (400, error("Unrecognized request argument supplied: reasoning_effort"))),
+        options={"reasoning_effort": "low"},
+        right=None,
+        code=2,
+        says=["--reasoning-effort: leave it out"],
+    ),
+    "a further field refused": Behaviour(
+        refuses("top_k", (400, error("Unrecognized request argument supplied: top_k"))),
+        options={"extra_body": {"top_k": 1}},
+        right=None,
+        code=2,
+        says=["'top_k'", "--extra-body"],
+    ),
+    "a rate limit as 400": Behaviour(
+        once((400, error("ThrottlingException: Too many requests, please wait before trying again."))), most=4 * ALL
+    ),
+    "a region that is not served": Behaviour(
+        lambda asked: (403, error("Country, region, or territory not supported")),
+        right=None,
+        code=2,
+        says=["territory not supported"],
+    ),
+    "an account that is not active (403)": Behaviour(
+        after(4, (403, error("Your account is not active, check your billing details.", code="billing_not_active"))),
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["billing details"],
+    ),
     "a schema refused": Behaviour(
         lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
         schemas=(),
@@ -689,6 +803,7 @@ STARTS: dict[str, Behaviour] = {
     "a wildcard for models": Behaviour(models=models("openai/*"), options={"model": "openai/m"}),
     "another spelling of the model": Behaviour(models=models("models/m"), options={"model": "m"}),
     "a list of models that fails": Behaviour(models=(500, error("boom")), options={"model": "m"}),
+    "another path than the one given": Behaviour(path="", right=None, code=2, says=["base URL"]),
     "a wrong name": Behaviour(
         lambda q: (404, error("The model `x` does not exist")) if q.body["model"] == "x" else None,
         models=models("m", "n"),

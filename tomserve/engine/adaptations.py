@@ -42,6 +42,10 @@ def _rename_max_tokens(body: Body) -> None:
         body["max_completion_tokens"] = body.pop("max_tokens")
 
 
+def _stream(body: Body) -> None:
+    body |= {"stream": True, "stream_options": {"include_usage": True}}
+
+
 def _fold_system(body: Body) -> None:
     """Put each system message before the text of the user's message that follows it; roles then alternate."""
     folded: list[dict[str, Any]] = []
@@ -151,6 +155,12 @@ TABLE: Mapping[str, Adaptation] = {
         ),
         Adaptation(
             "no_seed", "sent without a seed: answers may differ between runs", _leave_out("seed"), _words(r"\bseed\b")
+        ),
+        Adaptation(
+            "stream",
+            "replies are asked for as streams, and put together",
+            _stream,
+            _words(r"\bstream"),
         ),
         Adaptation(
             "no_skip_special_tokens",

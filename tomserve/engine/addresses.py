@@ -41,7 +41,8 @@ def normalize_url(url: str) -> str:
         raise ConfigError(
             f"the base URL {redact_url(url)!r} is no address of a server; expected one such as http://host:8000/v1"
         )
-    path = quote(parts.path.rstrip("/").removesuffix("/chat/completions"), safe="/%:@!$&'()*+,;=~") or "/v1"
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
+    path = quote(path, safe="/%:@!$&'()*+,;=~") or "/v1"
     query = f"?{parts.query}" if parts.query else ""
     if parts.netloc.isascii():
         return f"{parts.scheme}://{parts.netloc}{path}{query}"

@@ -43,9 +43,11 @@ _WORDS = (
     ),
     (
         REFUSAL,
-        r"content management policy|content exists risk|considered high risk|unsafe or sensitive|(?:input|prompt|request|content|response) (?:was|is|has been) "
+        r"content management policy|content exists risk|considered high risk|unsafe or sensitive|"
+        r"(?:input|prompt|request|content|response) (?:was|is|has been) "
         r"(?:flagged|blocked|filtered)",
     ),
+    (TOO_MANY, r"throttlingexception|too many requests|rate limit (?:was |is |has been )?(?:reached|exceeded)"),
     (KEY_REFUSED, r"api[ _-]?key (?:is )?(?:not valid|invalid|expired)|(?:invalid|incorrect) api[ _-]?key"),
 )
 """Words of errors without a code that tells, by the status that they mean."""

@@ -45,7 +45,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
         if type(text) is not str or not text:
             text, reasoning = _odd_text(message, text, reasoning)
     except (TypeError, KeyError, IndexError, AttributeError):
-        return _read_error(200, data)
+        inner = _unwrap(data)
+        return _read_error(200, data) if inner is None else read_reply(200, orjson.dumps(inner))
     finish, refusal = _text(finish), _text(refusal)
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
     if "provider" in data or "system_fingerprint" in data:
@@ -81,6 +82,18 @@ def _read_error(code: int, data: Any) -> Reply:
     if status == MALFORMED:
         return Reply(MALFORMED, error=f"not a chat completion: {words}", lasting=True)
     return Reply(status, "" if status == REFUSAL else None, error=words)
+
+
+def _unwrap(data: Any) -> dict[str, Any] | None:
+    """A chat completion that some gateways send as the `data` of another object, or with the `delta` of a stream for
+    its message; None where there is none."""
+    with contextlib.suppress(TypeError, KeyError, IndexError):
+        if "choices" not in data and data["data"]["choices"][0]["message"]:
+            return dict(data["data"])
+        choice = data["choices"][0]
+        if "message" not in choice and isinstance(choice["delta"], dict):
+            return {**data, "choices": [{**choice, "message": choice["delta"]}]}
+    return None
 
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"

@@ -136,7 +136,8 @@ def read_response(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading
         return OPEN
     text, whole = row.get("text") or "", row["status"] == OK
     blank = not whole and len(text) - len(text.rstrip()) >= MANY_BLANKS
-    if row.get("reasoning") and not text.strip() and not blank:
+    hidden = not whole and (row.get("usage") or {}).get("reasoning")  # thinking that the server counts and keeps back
+    if (row.get("reasoning") or hidden) and not text.strip() and not blank:
         return Reading(None, None, ONLY_THOUGHTS if whole else CUT)
     choices = choices_of(item, row, lettered)
     found = read_reply(text, choices, len(item.story), item.question, whole)

@@ -10,7 +10,16 @@ from typing import Any
 
 import orjson
 
-from tomserve.engine.adaptations import RESPONSE_FORMAT, STRICT, Body, SchemaPolicy, adapt, find_helpful, with_one
+from tomserve.engine.adaptations import (
+    RESPONSE_FORMAT,
+    STRICT,
+    TABLE,
+    Body,
+    SchemaPolicy,
+    adapt,
+    find_helpful,
+    with_one,
+)
 from tomserve.engine.redact import clean_text
 from tomserve.engine.refusals import explain_hopeless, same_words
 from tomserve.engine.request import Identity, Request, Sampling
@@ -57,7 +66,10 @@ class Preflight:
                     names, refusal = tried, said
                     break
             else:
-                raise self._error(first or refusal, strategy, turn, sampling)
+                tried = tuple(one.name for one in find_helpful(body, names, refusal, self.policy) if one.holds is None)
+                if len(tried) < 2 or self._refusal(body, tried := (*names, *tried)) is not None:
+                    raise self._error(first or refusal, strategy, turn, sampling)
+                names, refusal = tuple(name for name in TABLE if name in tried), None
         self._check_fields(strategy, turn, names, body)
         return names
 
@@ -130,19 +142,18 @@ class Preflight:
                 f"{where}: does not take the fields of strategy {strategy!r} ({', '.join(turn.fields)}), {said}; use "
                 "another server or another strategy"
             )
-        if turn.schema is not None and any(find_helpful(*self._schema_only(turn), refusal, "auto")):
+        bare = compose_preflight(self.model, "", Turn(turn.messages, turn.schema), Sampling())
+        if any(one.holds is not None for one in find_helpful(bare, (), refusal, "auto")):
             return ServerError(
                 f"{where}: takes no schema in any known way, {said}; ask without one by --schema off, or by a strategy "
                 "that has none, such as --strategy vanilla_free"
             )
         own = next((name for name in sampling.extra if name in refusal), None)
-        hint = f"; the field {own!r} comes from the model's preset or --extra-body: leave it out there" if own else ""
+        place = "--reasoning-effort" if own == "reasoning_effort" else "the model's preset or --extra-body"
+        hint = f"; the field {own!r} comes from {place}: leave it out there" if own else ""
         if refusal.startswith(("HTTP 404", "HTTP 405")):
             hint = self.probe.served(self.model) or f"; {self.probe.path_hint}"
         return ServerError(f"{where}: a small chat request was refused with {said}{hint}")
-
-    def _schema_only(self, turn: Turn) -> tuple[Body, tuple[str, ...]]:
-        return compose_preflight(self.model, "", Turn(turn.messages, turn.schema), Sampling()), ()
 
 
 _IGNORED = ("structured_outputs", "guided_json", "json_object_schema", "json_object_value", "json_schema", "format")
