@@ -147,7 +147,7 @@ def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
     found |= {"b": own.estimate, "b_low": own.low, "b_high": own.high, "method": own.method}
     found |= {f"{kind}_b": _mean([record[f"{kind}_b"] for record in records]) for kind in ("constant", "surface")}
     if all(len(mean.estimate) > 1 for mean in means):
-        gap = mean_of([_difference(mean) for mean in means])
+        gap = mean_of([_difference(mean) for mean in means], floor=-1.0)
         found |= {"over_rule": gap.estimate, "over_low": gap.low, "over_high": gap.high}
     return found
 

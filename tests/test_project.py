@@ -328,8 +328,8 @@ def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path:
     made = cli("analyze", *parts, "--study", "functional", "--format", "csv", "--out", tmp_path / "tables")
     assert made.code == 0, made.err
     score = (tmp_path / "tables/score.csv").read_text()
-    assert score.count("\n") == 2, "one model, with all three layers"
-    assert 'reference,ftom-1,"b, c, s"' in score
+    assert score.count("\n") == 2, "one model"
+    assert 'reference,ftom-1,"b, s"' in score, "a control reproduces what its map does"
     shown = [line.rstrip() for line in cli("analyze", *parts, "--study", "functional").out.splitlines()]
     (block,) = re.findall(r"```text\n(model +B .*?)```", (ROOT / "README.md").read_text(), re.S)
     assert all(line in shown for line in block.splitlines()), "the README shows what it gives"

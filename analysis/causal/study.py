@@ -492,7 +492,10 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     frames = {}
     for name, make in MADE.items():
         rows = [row for one in found for row in make(one)]
-        schema = causal_tables.HEADLINE if name == "headline" else None
+        schema = None
+        if name == "headline":
+            schema = causal_tables.HEADLINE
+            rows = [{**row, "verdict": (said := outcome(row)[0]), "causes": said == CAUSES} for row in rows]
         frames[name] = pl.DataFrame(rows, schema, infer_schema_length=None).fill_nan(None)
     frames["published_causal"] = published_tables.causal().drop("alpha").drop_nulls()
     return {name: frame for name, frame in frames.items() if frame.height}

@@ -51,6 +51,7 @@ PARTS = {
     "ftom": ("FToM", "weighted sum of B, C and S"),
     "ftom_bs": ("FToM_BS", "weighted sum of B and S"),
 }
+UNCOUNTED = "measured, not counted"  # the series of a C that its verdict does not let count
 MOST_LAYERS = 24  # so many layers of a network are drawn; of more, these are spread evenly
 STEP = 24  # the triangle is drawn with so many points to a side
 
@@ -69,13 +70,16 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
 
 def _layers(tables: Tables) -> Figure:
     """A panel for each part, with a row for each model."""
-    rows = rows_of(tables, "score", "model b c s ftom ftom_bs")
+    rows = rows_of(tables, "score", "model b c s ftom ftom_bs c_measured")
     names = short_names(values_of(rows, "model"))
     panels: list[Panel] = []
     for place, (part, (title, axis)) in enumerate(PARTS.items()):
-        drawn = (point_of(row, names[str(row["model"])], title, part) for row in rows)
-        if marks := [mark for mark in drawn if mark is not None]:
-            chart = points(marks, list(names.values()), [title], (0.0, 1.0), [], axis, first=place)
+        counted = [point_of(row, names[str(row["model"])], title, part) for row in rows]
+        others = [point_of(row, names[str(row["model"])], UNCOUNTED, "c_measured") for row in rows
+                  if part == "c" and finite_or_none(row["c"]) is None]  # fmt: skip
+        if marks := [mark for mark in (*counted, *others) if mark is not None]:
+            series = list(dict.fromkeys(mark.series for mark in marks))
+            chart = points(marks, list(names.values()), series, (0.0, 1.0), [], axis, first=place, grey=UNCOUNTED)
             panels.append(panel(LAYERS, title, chart, map(Point.in_words, marks), len(panels)))
     return replace(LAYERS, panels=tuple(panels))
 

@@ -23,7 +23,7 @@ from tomserve.stats.functional import ModelLayers as FunctionalModelLayers
 from tomserve.studies import answer_rows, baselines, breakdowns, load_study, variant_pairs
 from tomserve.studies.answer_rows import ORIGINAL, has_variants, originals, split_scores, with_columns
 from tomserve.studies.contrasts import Record
-from tomserve.studies.presentation import finite_or_none, percent
+from tomserve.studies.presentation import Row, finite_or_none, percent
 from tomserve.variants import KINDS
 
 ITEMS = "items"  # what stands for the benchmark where a table names none
@@ -161,12 +161,6 @@ def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
     arms = t.read_outcomes(moved.lazy()) if moved.height else []
     known, further = _choose_measurements(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
-    models = {
-        str(name): FunctionalModelLayers(
-            _behaviour(asked, plain, name), _mechanism(known.get(name)), _stability(paired, plain, name)
-        )
-        for name in sorted(dict.fromkeys([*names, *known]))
-    }
     told: dict[str, Tables] = {}
     if tables and asked is not None:
         told[B_NAME] = with_whole_tasks(load_study(B_NAME).tables(originals(answers).lazy(), "recommended"), asked)
@@ -174,6 +168,13 @@ def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
         told[S_NAME] = load_study(S_NAME).tables(counted.lazy(), "recommended")
     if tables and moved.height:
         told[C_NAME] = load_study(C_NAME).tables(moved.lazy(), "recommended")
+    judged = told.get(C_NAME, {}).get("headline", pl.DataFrame())
+    models = {
+        str(name): FunctionalModelLayers(
+            _behaviour(asked, plain, name), _mechanism(known.get(name), judged), _stability(paired, plain, name)
+        )
+        for name in sorted(dict.fromkeys([*names, *known]))
+    }
     benchmarks = {model: one.arm["benchmark"] for model, one in known.items()}
     inputs = tuple(list_inputs(answers, moved, people, plain, benchmarks))
     return ModelLayers(models, plain, told, known, further, asked, paired, people, inputs)
@@ -272,7 +273,8 @@ def _choose_measurements(
     return found, tuple(further)
 
 
-def _mechanism(found: t.Outcomes | None) -> Mechanism | None:
+def _mechanism(found: t.Outcomes | None, judged: pl.DataFrame) -> Mechanism | None:
+    """judged: the table `headline` of the study of interventions; empty where its verdicts are not wanted."""
     if found is None:
         return None
     items = found.select()
@@ -290,7 +292,13 @@ def _mechanism(found: t.Outcomes | None) -> Mechanism | None:
         items=int(kept.sum()),
         broken=float(np.mean(np.sort(changed.to_numpy()))) if changed.len() else None,
         lacking=_lacking(lacking),
+        unproven=_unproven(judged.filter(**found.arm).to_dicts()) if judged.height else "",
     )
+
+
+def _unproven(rows: Sequence[Row]) -> str:
+    """Why C does not count, from the row of a measurement in the table `headline`; empty where its verdict lets it."""
+    return "; ".join(f"the verdict on it is: {row['verdict']}" for row in rows if not row["causes"])
 
 
 def _lacking(controls: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from tomserve.stats.accuracy import guesser_mean, task_mean
 from tomserve.stats.distributions import t_quantile
 from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, LAYERS, Formula, ModelScore, score_models
 from tomserve.stats.paper_formulas import paper_compat, printed_formula
-from tomserve.stats.proportions import Interval
+from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores, ranking_share, rankings, swap
 from tomserve.studies import answer_rows, breakdowns, people, published_tables
 from tomserve.studies.comparability import Conditions, answer_conditions, group_comparable, measurement_conditions
@@ -124,9 +124,11 @@ def by_model(
     rows = []
     for model, one in scored.items():
         row: Record = {"model": model, "formula": formula.name, "holds": holds(one)}
-        for name in (*LAYERS, FULL, BS):
-            row |= columns(name, {**dict(zip(LAYERS, (one.b, one.c, one.s), strict=True)), FULL: one.ftom,
-                                  BS: one.ftom_bs}[name])  # fmt: skip
+        parts = dict(zip((*LAYERS, FULL, BS), (one.b, one.c, one.s, one.ftom, one.ftom_bs), strict=True))
+        for name, found_part in parts.items():
+            counts = name not in one.missing_layers
+            row |= columns(name, found_part if counts else Interval(*UNDEFINED, ""))
+        row |= columns("c_measured", one.c)
         behaviour = found.models[model].b if "b" not in one.missing_layers else None
         row["b_guesser"] = _known(guesser_mean(behaviour.chance, behaviour.task)) if behaviour is not None else None
         row |= _replies(found, model)

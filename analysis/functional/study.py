@@ -35,13 +35,15 @@ from . import score
 from .figures import figures
 from .layers import B_NAME, C_NAME, S_NAME, gather_layers
 
-TEXTS = Texts(__file__, few_scenarios=str(FEW_SCENARIOS))
-
 FEW = 100  # with fewer eligible items C is known only roughly, and a reader is warned
 BY_LUCK = 0.05  # from a larger B of a blind guesser on a reader is warned
 LACKING = 0.02  # from a larger share of replies that failed or could not be read on a reader is warned
 
+MARGIN = 0.2  # so far above its control the interval of a layer that is shown has to lie; a convention
+
 MOST_APART = 4  # so many models that are not ranked are named in the warning
+
+TEXTS = Texts(__file__, few_scenarios=str(FEW_SCENARIOS), margin=cell(MARGIN))
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -82,11 +84,19 @@ def _score(frame: pl.DataFrame) -> pl.DataFrame:
     rows = []
     named = {"b": "B", "c": "C", "s": "S", "ftom": "FToM", "ftom_bs": "FToM_BS"}
     for row in frame.to_dicts():
-        rows.append({"model": row["model"], **{new: cell(finite_or_none(row[old])) for old, new in named.items()}})
+        shown = {new: cell(finite_or_none(row[old])) for old, new in named.items()}
         ends = {new: _ends(row, old) for old, new in named.items()}
+        if _is_uncounted(row):
+            shown["C"], ends["C"] = f"({cell(row['c_measured'])})", f"({_ends(row, 'c_measured')})"
+        rows.append({"model": row["model"], **shown})
         if any(ends.values()):
             rows.append({"model": "", **ends})
     return pl.DataFrame(rows)
+
+
+def _is_uncounted(row: Row) -> bool:
+    """Whether C is known and does not count."""
+    return row["no_c"] is not None and finite_or_none(row.get("c_measured")) is not None
 
 
 def _luck(frame: pl.DataFrame) -> str:
@@ -119,7 +129,8 @@ def _doubts(row: Row) -> Iterator[str]:
         why = row[f"no_{layer}"]
         if why is not None:
             score = "no FToM" if layer == "c" else "neither FToM nor FToM_BS"
-            yield f"{layer.upper()} ({name}) is missing ({why}), so that there is {score}"
+            how = "does not count" if layer == "c" and _is_uncounted(row) else "is missing"
+            yield f"{layer.upper()} ({name}) {how} ({why}), so that there is {score}"
     if row["no_s"] is None and not row["t0_asked"]:
         yield "T0 was not asked (--variants again), so that S cannot be compared with what batching alone changes"
     eligible = finite_or_none(row["eligible"])
@@ -281,9 +292,13 @@ def _verdict(row: Row, tables: Tables) -> Verdict:
 
 def _lead(row: Row) -> str:
     if finite_or_none(row["ftom"]) is not None:
-        return f"{row['formula']}: FToM {_with(row, 'ftom')}; without the mechanism FToM_BS {_with(row, 'ftom_bs')}"
+        beside = f"FToM_BS, which holds no mechanism, {_with(row, 'ftom_bs')}"
+        return f"{row['formula']}: FToM {_with(row, 'ftom')}; {beside}"
     if finite_or_none(row["ftom_bs"]) is not None:
-        return f"FToM_BS {_with(row, 'ftom_bs')}; there is no FToM, as C is missing ({row['no_c']})"
+        how = "does not count" if _is_uncounted(row) else "is missing"
+        return (
+            f"FToM_BS {_with(row, 'ftom_bs')}, which holds no mechanism; there is no FToM, as C {how} ({row['no_c']})"
+        )
     return "no score: " + "; ".join(f"{name.upper()} is missing ({row[f'no_{name}']})" for name in "bs"
                                     if row[f"no_{name}"])  # fmt: skip
 
@@ -300,20 +315,25 @@ def _layers(row: Row, tables: Tables) -> Card:
     grounds, unknown = [], []
     shown: dict[str, bool] = {}
     for name, words, proof in (("b", "behaviour", "over_rule"), ("c", "mechanism", ""), ("s", "stability", "kappa")):
+        if name == "c" and _is_uncounted(row):
+            said = f"{_with(row, 'c_measured')}, which does not count ({row['no_c']}){_mechanism(row, tables)}."
+            grounds.append((f"{words} (C)", said))
+            shown[words] = False
+            continue
         if row[f"no_{name}"] is not None:
             grounds.append((f"{words} ({name.upper()})", f"Not known: {row[f'no_{name}']}."))
             unknown.append(words)
             continue
         low = min((one[1] for one in beside.get(proof, [])), default=None)
         low = finite_or_none(row["c_low"]) if name == "c" else low
-        shown[words] = low is not None and low > 0
+        shown[words] = low is not None and low > MARGIN
         clause = _mechanism(row, tables) if name == "c" else _beside(name, beside)
         grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{clause}."))
     remark = TEXTS["layers_remark"]
     if not shown:
         return Card(QUESTION, "Nothing is known", OPEN, tuple(grounds), remark)
     if all(shown.values()) and not unknown:
-        return Card(QUESTION, "All three layers are shown", GOOD, tuple(grounds), remark)
+        return Card(QUESTION, f"All three layers are shown, by more than {cell(MARGIN)}", GOOD, tuple(grounds), remark)
     parted = {
         "shown": [words for words, is_shown in shown.items() if is_shown],
         "not shown": [words for words, is_shown in shown.items() if not is_shown],
@@ -351,9 +371,9 @@ def _mechanism(row: Row, tables: Tables) -> str:
         own = [one["value"] for one in over.to_dicts() if (one["benchmark"] or "items") in measured]
         tested = f", {p_value(own[0])} over all cells and controls" if own else ""
     return (
-        "; counted in the layer and at the strength where other scenarios show the map most above its controls, which "
-        f"need not be where it moves most: there it is {signed_points(row['adjusted'])} points above the largest "
-        f"control{tested}; ceiling {signed_points(row['ceiling'])}, {row['eligible']} eligible items"
+        "; in the layer and at the strength where other scenarios show the map most above its controls, which need not "
+        f"be where it moves most, it is {signed_points(row['adjusted'])} points above the largest control{tested}; "
+        f"ceiling {signed_points(row['ceiling'])}, {row['eligible']} eligible items"
     )
 
 

@@ -110,6 +110,10 @@ def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: 
         assert (table.columns, table["stage"].null_count()) == (scores.columns, scores.height - 100)
         assert cli("analyze", place, "--study", "accuracy").code == 0
     assert find_tables("example") is None, "a run is no folder of tables"
+    whole = second.read_bytes()
+    second.write_bytes(whole[:4] + bytes(40) + whole[44:])  # within its first column
+    for more in ((), (first,)):
+        assert f"{second}: not a parquet table" in cli("analyze", tmp_path, *more, "--study", "accuracy").err
 
 
 def test_columns_that_do_not_fit_together_become_text_and_numbers_stay_numbers(tmp_path: Path) -> None:

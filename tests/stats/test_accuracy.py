@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tomserve.stats.accuracy import (
+    TaskMean,
     constant_f1,
     correct_for_chance,
     guessed_f1,
@@ -102,6 +103,18 @@ def test_the_mean_over_sets_counts_each_once() -> None:
     assert 0 < found.low < 0.5 == found.high
     with pytest.raises(ValueError, match="at least one part"):
         mean_of([])
+
+
+def test_differences_end_at_one_and_at_minus_one() -> None:
+    """Always right beside a rule that is right by luck, which draws put below chance, and the same the other way."""
+    rule = np.arange(80) % 5 < 2
+    right = np.column_stack([np.ones(80), rule, np.zeros(80)])
+    found = task_mean(right, np.full(80, 0.5), np.zeros(80), np.arange(80) // 4)
+    assert (found.difference(0, 1).estimate, found.difference(0, 1).high) == (1, 1)
+    assert found.difference(2, 0).low == -1
+    low, high = (np.full((2000, 1), end) for end in (-0.6, -0.4))
+    parts = [TaskMean(np.array([-0.5]), high, low, np.full((1, 2), np.nan), 1, 20)] * 2
+    assert (mean_of(parts, floor=-1).low, mean_of(parts, floor=-1).high) == (-0.6, -0.4)
 
 
 def test_a_difference_from_somebody_always_right_is_not_certain() -> None:

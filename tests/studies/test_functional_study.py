@@ -38,7 +38,7 @@ def scored(*frames: pl.DataFrame) -> Analysis:
 
 @cache
 def whole() -> Analysis:
-    """Two models with all layers, one of which was also asked to reason, and one without weights."""
+    """Two models that were measured inside, one of which was also asked to reason, and one without weights."""
     parts = [
         answers(share(0.8), 0.9),
         answers(share(0.9, "c"), 0.9, strategy="cot"),
@@ -118,6 +118,32 @@ def test_a_mechanism_that_was_not_measured_is_missing_and_not_zero(truth: moved.
     one = row(found)
     assert (one["c"], one["ftom"], one["ftom_bs"] is None, why in str(one["no_c"])) == (None, None, False, True)
     assert any("C (mechanism) is missing" in line and why in line for line in found.warnings)
+
+
+LAYERS = "How far does it reach, layer by layer?"
+
+
+def test_a_mechanism_counts_only_where_its_verdict_says_so() -> None:
+    found = whole()
+    one = row(found, "n-7b")
+    assert (one["c"], one["ftom"]) == (None, None)
+    assert one["no_c"] == "the verdict on it is: a control reproduces it"
+    assert one["c_measured"] == pytest.approx(0, abs=0.1)
+    assert found.study.summary(found.tables)[0].frame.filter(model="n-7b")["C"][0] == "(.00)"
+    assert cards(found, "n-7b")[LAYERS].verdict == "Shown: behaviour, stability; not shown: mechanism"
+    drawn = found.study.figures(found.tables, Context())  # type: ignore[misc]
+    (panel,) = (one for one in drawn[0].panels if one.title == "mechanism C")
+    assert "measured, not counted" in panel.svg.__html__()
+    assert cards(found)[LAYERS].verdict == "All three layers are shown, by more than .20"
+
+
+@pytest.mark.parametrize(("figure", "layer"), [("over_rule", "behaviour"), ("kappa", "stability")])
+def test_a_layer_that_is_surely_but_little_above_its_control_is_not_shown(figure: str, layer: str) -> None:
+    found = whole()
+    little = pl.when(pl.col("figure") == figure).then(0.15).otherwise("low").alias("low")
+    told = {**found.tables, "layers": found.tables["layers"].with_columns(little)}
+    (verdict,) = (one for one in found.study.verdicts(told, Context()) if one.model == "m")
+    assert verdict.cards[0].verdict.endswith(f"; not shown: {layer}")
 
 
 @pytest.mark.usefixtures("alone")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tomserve.web.accounts import Person
 from tomserve.web.leaderboard import Board, Filters
 from tomserve.web.run_index import Card, RunIndex
 from tomserve.workflows.functional import read_layers
-from tomserve.workflows.leaderboard import ALL, CALLED, NOT_COMPARED, MeasuredModels, make_leaderboard
+from tomserve.workflows.leaderboard import BS, CALLED, NOT_COMPARED, MeasuredModels, make_leaderboard
 
 
 def board(filters: Filters | None = None) -> Board:
@@ -116,10 +117,11 @@ def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
     found = board()
     ((row,),) = found.layers
     assert (row.run, row.part, row.layers.cases) == ("functional-mine", "functional-mine/worlds", 145)
-    assert row.layers.ftom[0] == pytest.approx(0.3986, abs=1e-4)
+    assert (row.layers.ftom[0], row.layers.c[0]) == (None, None)
     text = client().get("/leaderboard").text
     assert "Three layers of functional Theory of Mind" in text
-    assert "0.24 to 0.56" in text
+    assert "0.35 to 0.80" in text
+    assert re.search(r'<span class="soft">0\.\d\d<small>no C \(mechanism\): the verdict on it is: ', text), "C is grey"
 
 
 @pytest.mark.system
@@ -129,7 +131,7 @@ def test_the_layers_are_compared_as_the_terminal_compares_them() -> None:
     known = tuple(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders)
     terminal = make_leaderboard(MeasuredModels(known, {}), FTOM_1).tables
     found = board()
-    assert [one.model for one in found.layers[0]] == list(terminal[ALL]["model"]) == ["a", "c"]
+    assert [one.model for one in found.layers[0]] == list(terminal[BS]["model"]) == ["a", "c"]
     apart = [(one.model, one.score, one.why) for one in found.not_compared]
     assert apart == [(model, CALLED[score], why) for model, score, why in terminal[NOT_COMPARED].rows()]
     why = "was asked by letters instead of vanilla"

@@ -226,7 +226,8 @@ def load_sources(runs: Sequence[str | None]) -> LoadedScores:
     frames, manifests, lacking = [], {}, []
     for run in runs:
         if (tables := find_tables(run)) is not None:
-            frames.append(tables.scan().collect(engine="streaming"))
+            with tables.name_damaged():
+                frames.append(tables.scan().collect(engine="streaming"))
             lacking += warn_lacking(tables)
             continue
         source = run if run is not None and run.endswith(TABLES) else find_run(run)
@@ -250,9 +251,10 @@ def analyze_sources(
     A single source that lies in many files is counted file by file (see tomserve.studies.analysis).
     """
     if len(runs) == 1 and not labels and (tables := find_tables(runs[0])) is not None:
-        lacking = warn_lacking(tables)
-        files = [tables.scan([path]) for path in tables.files]
-        return compute_files(files, study, intervals, by, note=warn), lacking
+        with tables.name_damaged():
+            lacking = warn_lacking(tables)
+            files = [tables.scan([path]) for path in tables.files]
+            return compute_files(files, study, intervals, by, note=warn), lacking
     scores, lacking, named = load_sources(runs)
     if scores.is_empty():
         raise ConfigError(

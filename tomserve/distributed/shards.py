@@ -7,7 +7,8 @@ folder ``runs/NAME.parts/0003/``, in which ``items.jsonl`` holds its questions f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.content.validation import CODE, ModelName, Name, RunName, check_part, read_record, strategy_name
 from tomserve.engine import transports
 from tomserve.engine.adaptations import SchemaPolicy
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, ContentError
 from tomserve.runs import progress, runfolder
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, check_strategy_names
 from tomserve.runs.planning import EvalOptions
@@ -363,6 +364,17 @@ class Partitions:
                 found.setdefault(name, []).append(kind)
         first = [name for name in COLUMNS if name in found]
         return {name: _common(found[name]) for name in (*first, *(name for name in found if name not in COLUMNS))}
+
+    @contextmanager
+    def name_damaged(self) -> Iterator[None]:
+        """Raises ConfigError that names the file where what is done meanwhile fails since a table is damaged: its rows
+        are read only then, and whoever reads them does not know from which file."""
+        try:
+            yield
+        except (*UNREAD, ContentError):
+            for path in self.files:
+                read_table(str(path))
+            raise
 
     def bytes(self) -> int:
         return sum(path.stat().st_size for path in self.files)

@@ -155,21 +155,23 @@ def _shares(sums: npt.NDArray[Any], tasks: int, width: int) -> Floats:
 def _interval(
     value: float, draws: tuple[Floats, Floats], beside: Floats, level: float, clusters: int, *, floor: float = 0.0
 ) -> Interval:
-    """draws: those for the lower bound, and those for the upper one. floor: the least possible value."""
+    """draws: those for the lower bound, and those for the upper one. floor: the least possible value; the largest is
+    1, which draws of a rule that is below chance would exceed."""
     if clusters < 2:
         return Interval(value, math.nan, math.nan, "undefined: one cluster")
     wide = math.sqrt(clusters / (clusters - 1)) * t_quantile((1 - level) / 2, clusters - 1)
     tail = normal_cdf(wide)
-    low = max(floor, float(np.quantile(draws[0], tail)))
-    high, method = float(np.quantile(draws[1], 1 - tail)), f"bootstrap of {clusters} clusters"
+    low, high = max(floor, float(np.quantile(draws[0], tail))), min(1.0, float(np.quantile(draws[1], 1 - tail)))
+    method = f"bootstrap of {clusters} clusters"
     if not math.isnan(beside[0]):
         low, high, method = min(low, float(beside[0])), max(high, float(beside[1])), f"{method}, and Wilson's"
     return Interval(value, low, high, method)
 
 
-def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interval:
+def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95, *, floor: float = 0.0) -> Interval:
     """The mean of the estimates of several independent sets of clusters (benchmarks), each counted once, for further
-    clusters of these sets. parts: with equally many resamples. Raises ValueError where there is none."""
+    clusters of these sets. parts: with equally many resamples. floor: the least possible value, -1 for differences.
+    Raises ValueError where there is no part."""
     if not parts:
         raise ValueError("mean_of needs at least one part")
     value = float(np.mean([part.estimate[side] for part in parts]))
@@ -182,7 +184,7 @@ def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interv
     beside = np.full(2, np.nan)
     if not np.isnan(bounds).any():
         beside = bounds.mean(axis=0)
-    found = _interval(value, (least, most), beside, level, clusters)
+    found = _interval(value, (least, most), beside, level, clusters, floor=floor)
     return Interval(found.estimate, found.low, found.high, f"bootstrap of the clusters of {len(parts)} sets")
 
 

@@ -44,7 +44,7 @@ class Behaviour:
 @dataclass(frozen=True)
 class Mechanism:
     """Net effects on the eligible items in every cell of layer and strength, of the map, of every control, and of the
-    direct patch (the ceiling) [n, cells]; scenario [n]."""
+    direct patch (the ceiling) [n, cells]; scenario [n]. unproven: why the verdict on it does not let C count."""
 
     net: npt.ArrayLike
     controls: Mapping[str, npt.ArrayLike]
@@ -53,6 +53,7 @@ class Mechanism:
     items: int
     broken: float | None = 0.0
     lacking: str = ""
+    unproven: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class Stability:
 
 @dataclass(frozen=True)
 class LayerEstimate:
-    """One layer: its interval; its draws around the estimate, not cut at 0 and 1; why it is undefined; the two sides of
-    C."""
+    """One layer: its interval; its draws around the estimate, not cut at 0 and 1; why it is undefined or does not
+    count; the two sides of C."""
 
     interval: Interval
     draws: Floats | None = None
@@ -177,7 +178,8 @@ def mechanism(part: Mechanism, weights: Floats) -> LayerEstimate:
     low, high = (min(1.0, max(0.0, end)) for end in (ratio - half, ratio + half))
     method = f"t, {m - 1} df, bootstrap of {m} scenarios with the choice made again"
     found = Interval(min(1.0, max(0.0, ratio)), low, high, method)
-    return LayerEstimate(found, _around(found.estimate, spread), "", adjusted, top)
+    draws = None if part.unproven else _around(found.estimate, spread)
+    return LayerEstimate(found, draws, part.unproven, adjusted, top)
 
 
 DRAWS = 1000  # How many times all scenarios are weighted anew
@@ -243,7 +245,8 @@ class ModelLayers:
 
 @dataclass(frozen=True)
 class ModelScore:
-    """The layers and scores of one model with 95% intervals; nan where undefined."""
+    """The layers and scores of one model with 95% intervals; nan where undefined. A layer that is known and does not
+    count is in `missing_layers`, too."""
 
     b: Interval
     c: Interval

@@ -87,6 +87,8 @@ class Layers(Part):
     ftom_bs: Interval = ()
     b: Interval = ()
     c: Interval = ()
+    c_measured: Interval = ()
+    no_c: str = ""  # why C does not count, or is not known
     s: Interval = ()
     questions: int = 0
     scenarios: int = 0
@@ -191,8 +193,9 @@ def of_layers(folder: Path) -> Tally:
     facts = leaderboard.collect_facts(read_layers(folder, parts, inside))
     told: dict[str, Any] = {
         name: tuple(finite_or_none(facts.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
-        for name in ("ftom", "ftom_bs", "b", "c", "s")
+        for name in ("ftom", "ftom_bs", "b", "c", "c_measured", "s")
     }
+    told["no_c"] = sanitize(leaderboard.explain_missing(facts, ("c",)))
     for name in ("conditions", "questions", "scenarios", "cases", "unread", "failed", "spoiled"):
         told[name] = getattr(facts, name)
     layers = Layers(formula=FTOM_1.name, **told)
@@ -499,7 +502,8 @@ def _group_layers(
             group = [known[key] for key in found.largest]
             if found.largest not in shown:
                 if "c" not in layers:
-                    group = [replace(one, layers=one.layers.model_copy(update=without)) for one in group]
+                    group = [one if one.layers.no_c else replace(one, layers=one.layers.model_copy(update=without))
+                             for one in group]  # fmt: skip
                 tables.append(tuple(sorted(group, key=_layers_place)))
             shown.append(found.largest)
             rest = {key: one for key, one in rest.items() if key not in found.largest}

@@ -434,9 +434,9 @@ FILES = (*(f"{name}.{form}" for name in (ALL, BS, NOT_COMPARED, APART) for form 
 
 _TITLES = {
     ALL: ("All three layers", "Ranked by FToM: only models with behaviour (B), mechanism (C) and stability (S), all of "
-          "the same questions and cases."),
-    BS: ("Behaviour and stability", "Ranked by FToM_BS, the only score that ranks models with and without weights at "
-         "hand together, all of the same questions."),
+          "the same questions and cases; C counts only where its verdict is that a map causes the answer."),
+    BS: ("Behaviour and stability", "Ranked by FToM_BS, which holds no mechanism and is the only score that ranks "
+         "models with and without weights at hand together, all of the same questions."),
     NOT_COMPARED: ("Not compared", "Models that have a score but were asked or measured otherwise than those that are "
          "ranked by it."),
     APART: ("Not ranked", "What could not be compared or measured, and why."),
@@ -550,6 +550,8 @@ def _reading(name: str, frame: pl.DataFrame, formula: str, first: str) -> Iterat
     yield f"B: behaviour, corrected for chance; {c}S: the share of answers that survive the variants T1 to T4."
     sums = {ALL: "FToM = .5 B + .3 C + .2 S.", BS: "FToM_BS = (.5 B + .2 S)/.7."}
     yield sums[name] if formula == FTOM_1.name else f"{CALLED[score]} has the weights of {formula}, and is no ftom-1."
+    if name == BS:
+        yield "FToM_BS holds no mechanism: it does not say by what a model answers, and one without any may lead it."
     yield "Beside or below each value stands its 95% interval over scenarios."
     if frame["p_first"].count():
         likely = "ranks" if first == "p(1st)" else "likely ranks"

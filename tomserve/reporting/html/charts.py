@@ -252,12 +252,13 @@ def points(
     *,
     width: int = 250,
     first: int = 0,
+    grey: str = "",
 ) -> Spec:
     """A chart of points with their intervals, each in the row and the colour that it names. marks: the points; whatever
     lies beyond the axis is drawn at its end. rows: the names of the rows from top to bottom. series: the names of the
     series, which differ in colour and shape. domain: the ends of the axis. lines: vertical lines of reference. axis:
     the title of the axis. width: of the axis, in pixels. first: the place of the first series among colours and shapes,
-    so that a strategy looks the same in every figure."""
+    so that a strategy looks the same in every figure. grey: the series that is drawn without a colour."""
     low, high = domain
     data = [
         {
@@ -280,9 +281,11 @@ def points(
     if several:
         base["yOffset"] = field("series:N", sort=list(series), scale={"paddingOuter": 0.35})
     key = {"title": None, "orient": "bottom", "columns": 4, "columnPadding": 14, "offset": 6} if several else None
-    scale = {"domain": list(series), "range": list(PALETTE[first:])}
-    base["color"] = field("series:N", scale=scale, sort=None, legend=key)
-    shape = field("series:N", scale={**scale, "range": list(SHAPES[first:])}, sort=None, legend=key)
+    scale = {"domain": list(series), "range": list(SHAPES[first:])}
+    shape = field("series:N", scale=scale, sort=None, legend=key)
+    colours = [MUTED if name == grey else colour for name, colour in zip(series, PALETTE[first:], strict=False)]
+    colours += PALETTE[first + len(colours) :]
+    base["color"] = field("series:N", scale={**scale, "range": colours}, sort=None, legend=key)
     words = {"description": field("words:N")}
     layers: list[Spec] = []
     if any(mark.other is not None for mark in marks):

@@ -1,0 +1,88 @@
+"""Simulates how often the score over three layers says that all three are shown, and how often C counts.
+
+    python bench/functional_shown.py                # everything, about six minutes on one core
+    python bench/functional_shown.py --seeds 3      # less, with more Monte-Carlo error
+
+Score tables and measurements of models whose truth is planted go through the study `functional`. "above 0" is what was
+said before there was a margin: every layer surely above its control, and C counted under any verdict.
+
+The exit code is 1 where a model that has all three layers is found in less than .8 of the seeds, or one that lacks a
+layer in more than .05, by more than 2.5 Monte-Carlo errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+
+import _alone  # noqa: F401  (first: it sets the number of threads)
+from _figures import figure
+
+from tests.helpers import measured_tables as moved
+from tests.helpers.functional_tables import answers, share
+from tomserve.causal import table as t
+from tomserve.studies import Context, compute
+from tomserve.studies.comparison import combine_scores
+from tomserve.studies.presentation import Tables
+
+SEEDS, POWER, LEVEL, ERRORS = 20, 0.8, 0.05, 2.5
+CELLS = {"layers": (1, 2), "alphas": (1e-2,)}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A model: the share right, the share of variants kept, what moves do inside, and whether it has all layers."""
+
+    right: float
+    kept: float
+    inside: moved.Truth
+    has_all: bool = False
+    scenarios: int = 80
+
+
+PLANTED = {
+    "has all three": Planted(0.85, 0.95, moved.WORKS, has_all=True),
+    "right in 55%": Planted(0.55, 0.95, moved.WORKS),
+    "right in 55%, 400 scenarios": Planted(0.55, 0.95, moved.WORKS, scenarios=400),
+    "keeps 70% of its answers": Planted(0.85, 0.7, moved.WORKS),
+    "a control reproduces its map": Planted(0.85, 0.95, moved.REPRODUCED),
+    "its map is little above a control": Planted(0.85, 0.95, moved.Truth({t.PPT: 0.7, t.SHUFFLED_PAIRS: 0.6})),
+    "no map": Planted(0.85, 0.95, moved.NOTHING),
+}
+
+
+def says(of: Planted, seed: int) -> tuple[bool, bool, bool]:
+    """Of one draw: whether C counts, whether all three layers are shown, and whether each is above 0."""
+    model = f"m{seed}"
+    asked = answers(share(of.right, model), of.kept, model, scenarios=of.scenarios)
+    found = compute(combine_scores([asked, moved.measured(of.inside, model, seed=seed, **CELLS)]), "functional")
+    (verdict,) = found.verdicts_with(Context())
+    row = found.tables["score"].row(0, named=True)
+    return row["c"] is not None, "All three layers" in verdict.cards[0].verdict, _is_above(found.tables)
+
+
+def _is_above(tables: Tables) -> bool:
+    beside = tables["layers"].filter(tables["layers"]["figure"].is_in(["over_rule", "kappa"]))["low"].drop_nulls()
+    return bool((beside > 0).all()) and (tables["score"]["c_measured_low"][0] or 0.0) > 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    seeds = parser.parse_args().seeds
+    print(f"| planted, {seeds} seeds | C counts | all three are shown | above 0 |\n|---|---|---|---|")
+    wrong = False
+    for name, of in PLANTED.items():
+        counts, shown, above = (sum(one) / seeds for one in zip(*(says(of, n) for n in range(seeds)), strict=True))
+        print(f"| {name} | {counts:.2f} | {shown:.2f} | {above:.2f} |", flush=True)
+        aim = POWER if of.has_all else LEVEL
+        spare = ERRORS * math.sqrt(aim * (1 - aim) / seeds)
+        wrong |= shown < aim - spare if of.has_all else shown > aim + spare
+        limit = {"at_least": POWER} if of.has_all else {"at_most": LEVEL}
+        figure(f"all three layers shown: {name}", shown, rounds=seeds, **limit)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
