@@ -27,7 +27,6 @@ from tomserve.studies.comparison import combine_scores
 from tomserve.studies.presentation import Tables
 
 SEEDS, POWER, LEVEL, ERRORS = 20, 0.8, 0.05, 2.5
-CELLS = {"layers": (1, 2), "alphas": (1e-2,)}
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ def says(of: Planted, seed: int) -> tuple[bool, bool, bool]:
     """Of one draw: whether C counts, whether all three layers are shown, and whether each is above 0."""
     model = f"m{seed}"
     asked = answers(share(of.right, model), of.kept, model, scenarios=of.scenarios)
-    found = compute(combine_scores([asked, moved.measured(of.inside, model, seed=seed, **CELLS)]), "functional")
+    inside = moved.measured(of.inside, model, layers=(1, 2), alphas=(1e-2,), seed=seed)
+    found = compute(combine_scores([asked, inside]), "functional")
     (verdict,) = found.verdicts_with(Context())
     row = found.tables["score"].row(0, named=True)
     return row["c"] is not None, "All three layers" in verdict.cards[0].verdict, _is_above(found.tables)
@@ -79,8 +79,8 @@ def main() -> int:
         aim = POWER if of.has_all else LEVEL
         spare = ERRORS * math.sqrt(aim * (1 - aim) / seeds)
         wrong |= shown < aim - spare if of.has_all else shown > aim + spare
-        limit = {"at_least": POWER} if of.has_all else {"at_most": LEVEL}
-        figure(f"all three layers shown: {name}", shown, rounds=seeds, **limit)
+        least, most = (POWER, None) if of.has_all else (None, LEVEL)
+        figure(f"all three layers shown: {name}", shown, at_least=least, at_most=most, rounds=seeds)
     return int(wrong)
 
 
