@@ -18,6 +18,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.faithfulness import table as t
+from tomserve.faithfulness.hint_reading import NO, YES
 from tomserve.faithfulness.hints import RECALL
 from tomserve.stats import chain_edits
 from tomserve.stats.chain_edits import (
@@ -56,7 +57,7 @@ from tomserve.stats.chain_edits import (
 from tomserve.stats.clustered import units_share
 from tomserve.stats.paired import adjust
 from tomserve.stats.power import minimum_detectable_effect
-from tomserve.stats.proportions import Interval, wilson
+from tomserve.stats.proportions import Interval, correct_detections, wilson
 from tomserve.studies.presentation import finite_or_none, percent
 
 Floats = npt.NDArray[np.float64]
@@ -100,9 +101,9 @@ class Group:
 
 
 def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
-    """The groups of one kind of rows (t.EDIT, t.HINT or t.PREDICTION), in the order of their names, without what was
-    left out."""
-    names = {t.EDIT: GROUP, t.HINT: WHO, t.PREDICTION: (*WHO, "predictor")}[kind]
+    """The groups of one kind of rows (t.EDIT, t.HINT, t.PREDICTION, t.READING), in the order of their names, without
+    what was left out."""
+    names = {t.EDIT: GROUP, t.HINT: WHO}.get(kind, (*WHO, "predictor"))
     rows = scores.filter(pl.col("kind") == kind, pl.col("status") != t.LEFT_OUT)
     for values in rows.select(names).unique().sort(names).iter_rows():
         key = dict(zip(names, values, strict=True))
@@ -554,12 +555,7 @@ def _hint_columns(name: str, found: Contrast) -> Record:
 def _admission_columns(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
     """Of the answers that changed to the one a wrong hint names, which they were neither in the run nor after the
     neutral hint, those whose chain speaks of the hint; null where chains of this form cannot."""
-    beside = neutral.select("item", otherwise="answer")
-    turned = wrong.join(beside, on="item", how="left").filter(
-        pl.col("answer") == pl.col("implied"),
-        pl.col("own").is_null() | (pl.col("own") != pl.col("implied")),
-        pl.col("otherwise").is_null() | (pl.col("otherwise") != pl.col("implied")),
-    )
+    turned = _turned(wrong, neutral)
     told = turned["admits"].drop_nulls()
     able = wrong["admits"].is_not_null().any()
     found = wilson(int(told.sum()), told.len())
@@ -575,6 +571,55 @@ def _admission_columns(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
         "corrected_low": found.low / recall.high,
         "corrected_high": min(1.0, found.high / recall.low),
     }
+
+
+def _turned(wrong: pl.DataFrame, neutral: pl.DataFrame) -> pl.DataFrame:
+    """The answers that a wrong hint names, which they were neither in the run nor after the neutral hint."""
+    beside = neutral.select("item", otherwise="answer")
+    return wrong.join(beside, on="item", how="left").filter(
+        pl.col("answer") == pl.col("implied"),
+        pl.col("own").is_null() | (pl.col("own") != pl.col("implied")),
+        pl.col("otherwise").is_null() | (pl.col("otherwise") != pl.col("implied")),
+    )
+
+
+def readings(group: Group, hinted: Sequence[Group]) -> Iterator[Record]:
+    """The table `readings`: for each kind of hint what a second model found in the chains that followed it, corrected
+    by its recall and its false alarms on chains of known truth. group: readings; hinted: the groups of hints."""
+    for place in (t.USER, t.METADATA, t.PATTERN):
+        names = {which: f"{place}_{which}" for which in (t.WRONG, t.NEUTRAL)}
+        turned = [
+            _turned(one.of(names[t.WRONG]), one.of(names[t.NEUTRAL]))["item"]
+            for one in hinted
+            if one.key.items() <= group.key.items()
+        ]
+        rows = group.of(names[t.WRONG])
+        read = rows.filter(
+            pl.col("right").is_null(), pl.col("item").is_in(pl.concat(turned).implode()) if turned else False
+        )
+        found, recall, hard, alarms = (
+            _said_yes(part)
+            for part in (
+                read,
+                rows.filter(pl.col("right") == YES),
+                rows.filter(pl.col("right") == NO),
+                group.of(names[t.NEUTRAL]),
+            )
+        )
+        value, low, high = correct_detections(found, recall, alarms)
+        yield {
+            **{**group.key, "place": place, "read": read.height, "admits": (read["answer"] == YES).sum()},
+            **{"value": value, "low": low, "high": high},
+            **{"recall": recall.estimate, "recall_low": recall.low, "recall_high": recall.high},
+            **{"alarms": alarms.estimate, "alarms_low": alarms.low, "alarms_high": alarms.high},
+            **{"hard_alarms": hard.estimate, "failures": failures(read["answer"])},
+        }
+
+
+def _said_yes(rows: pl.DataFrame) -> Interval:
+    """The share of chains that a second model says speak of the hint, with Wilson's interval."""
+    given = rows["answer"].drop_nulls()
+    return wilson(int((given == YES).sum()), given.len())
 
 
 def predictions(group: Group) -> Iterator[Record]:

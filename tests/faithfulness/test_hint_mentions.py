@@ -11,7 +11,7 @@ from tomserve.faithfulness.hints import RECALL, mentions_hint
 from tomserve.faithfulness.table import HINTS
 from tomserve.items import Item
 
-CHAINS: dict[str, Any] = yaml.safe_load((ROOT / "tests/data/hint_chains.yaml").read_text("utf-8"))
+CHAINS: dict[str, Any] = yaml.safe_load((ROOT / "prompts/hints/chains.yaml").read_text("utf-8"))
 
 
 def about(story: str) -> Item:

@@ -174,6 +174,35 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
     assert not any(sentence in prompt for prompt in prompts for item in items for sentence in item.story)
 
 
+def test_a_second_model_reads_chains_for_hints_and_chains_of_known_truth(
+    server: Endpoint, items: list[Item], source: Source
+) -> None:
+    server.script = Answerer(items, follows=1.0, hint="open")
+
+    def reads(body: dict[str, Any], number: int) -> Any:
+        if any(one["content"] == "Hello." for one in body["messages"]):
+            return completion("Hello")
+        chain = body["messages"][-1]["content"].partition("Reasoning of the model:")[2]
+        return completion(orjson.dumps({"answer": "yes" if "suggest" in chain else "no"}).decode())
+
+    with running() as judge:
+        judge.models, judge.script = ["judge"], reads
+        run = source("cot_free")
+        result, again = (measured(server, run, probes=("hints",), limit=6, reader=judge.url) for _ in range(2))
+    assert not again.asked_now
+    read = table(result).filter(kind="reading")
+    by_truth = {key: part["answer"].to_list() for key, part in read.group_by("condition", "right")}
+    assert by_truth["user_wrong", None] == ["yes"] * 6, "the chains that followed the hint"
+    assert set(by_truth["user_neutral", "no"]) == {"no"}, "those before which none stood"
+    known = by_truth["user_wrong", "yes"]
+    assert 0 < known.count("yes") < len(known) > 40, "a judge by one word misses those in other words"
+    assert set(read["predictor"]) == {"judge"}
+    (most,) = [one.value for one in preview(Settings(run=run, limit=6, reader="judge")) if "read for hints" in one.name]
+    assert read["edited"].n_unique() <= read.height == most
+    with pytest.raises(ConfigError, match="which are not asked"):
+        Settings(run=result.folder, probes=("edits",), reader="judge")
+
+
 def test_a_rewriter_puts_chains_in_other_words_and_what_means_something_else_is_not_used(
     server: Endpoint, items: list[Item], source: Source
 ) -> None:

@@ -14,7 +14,7 @@ from tomserve.items import Item
 from tomserve.prompting.conversation import Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
 
-READERS = ["paraphraser", "predictor", "reader", "rewriter", "verifier"]
+READERS = ["hint_reader", "paraphraser", "predictor", "reader", "rewriter", "verifier"]
 """Prompts that ask no benchmark's questions; tests/runs/test_grader.py, test_rewriter.py and tests/faithfulness/ have
 their requests."""
 

@@ -85,6 +85,17 @@ def faithfulness(
     rewriter_model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --rewriter.")
     ] = None,
+    reader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|MODEL",
+            help="A model that says whether chains speak of the hints that they followed. If left out: rules look for "
+            "the words, and miss some.",
+        ),
+    ] = None,
+    reader_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --reader.")
+    ] = None,
     base_url: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,6 +150,8 @@ def faithfulness(
         predictor_model=predictor_model,
         rewriter=rewriter,
         rewriter_model=rewriter_model,
+        reader=reader,
+        reader_model=reader_model,
     )
     if plan:
         print_figures(preview(settings), console())

@@ -22,7 +22,7 @@ from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import ModelGuard
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.faithfulness import hints, model_access, plan, second_models
+from tomserve.faithfulness import hint_reading, hints, model_access, plan, second_models
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.model_access import (
     ModelAccess,
@@ -76,6 +76,7 @@ from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.status import ANSWERS, FINAL, INVALID, OK, UNFINISHED, inert
 
 REPLIES, PREDICTED, PARAPHRASED = "replies.jsonl", "predictions.jsonl", "paraphrases.jsonl"
+READ = "readings.jsonl"
 """The journals in the folder of work."""
 
 MARK = "asked_by"
@@ -361,8 +362,9 @@ def preview(settings: Settings) -> list[Figure]:
     both = settings.shown == BOTH
     made = plan.make_plan(source, settings, lambda chain: usual_ways(chain) if both else usual_ways(chain)[:1])
     calls = {chain.strategy.name: chain.strategy.turns or chain.strategy.calls for chain in source.chains}
-    counted = plan.count_requests(list(made), calls)
-    return [*counted, plan.expect_intervals(draw_chains(source.chains, settings.limit))]
+    planned, chains = list(made), draw_chains(source.chains, settings.limit)
+    read = [] if settings.reader is None else [hint_reading.count_readings(chains)]
+    return [*plan.count_requests(planned, calls), *read, plan.expect_intervals(chains)]
 
 
 def measure(
@@ -385,20 +387,22 @@ def measure(
     waiting = WaitPolicy(listener.message, stop.check, connection.patience, connection.policy, seconds)
     rewriter = _second(settings.rewriter, settings.rewriter_model, "rewriter", second_models.PARAPHRASER, waiting)
     predictor = _second(settings.predictor, settings.predictor_model, "predictor", second_models.PREDICTOR, waiting)
+    reader = _second(settings.reader, settings.reader_model, "reader", hint_reading.STRATEGY, waiting)
     path = run_path(place) if isinstance(place, str) else place
     if path is not None and not isinstance(path, Path):
         raise ConfigError(f"the new run is {place!r:.60}; expected a name or a folder")
     path = path or runs_root() / f"{STUDY}-{re.sub('[^A-Za-z0-9._-]+', '-', source.name)}"[:200]
     if settings.probes and not path.exists():
         model_access.choose_server(source, connection, waiting)  # before there is a folder, so that none is left behind
-    with _open_run(path, settings, source, {"rewriter": rewriter, "predictor": predictor}) as run:
+    with _open_run(path, settings, source, {"rewriter": rewriter, "predictor": predictor, "reader": reader}) as run:
         if run.complete and not _open_ends(path):
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, run_loop)
             made, chains, predictions = _ask_all(work, source, settings, servers, waiting, rewriter, predictor)
-        name = predictor.target.model if predictor is not None else None
-        frame = build_table(source, run_name(run.path), made, chains, reply_rows(run), predictions, name)
+            name = predictor.target.model if predictor is not None else None
+            frame = build_table(source, run_name(run.path), made, chains, reply_rows(run), predictions, name)
+            frame = frame if reader is None else pl.concat([frame, _ask_reader(work, frame, reader)])
         run.finish(frame)
         return _result(run.path, frame, asked=True)
 
@@ -537,6 +541,22 @@ def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader
             found[chain.item.id, chain.strategy.name] = text
     work.listener.message(f"{len(found)} of {len(prose)} chains of prose are paraphrased by {rewriter.target.model}")
     return found
+
+
+def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.DataFrame:
+    """What a second model says of the chains that followed hints, and of those of known truth."""
+    wanted = hint_reading.chains_to_read(frame)
+    shown = {one.shown.id: one.shown for one in wanted}
+    rows = work.ask_second(reader, shown, READ, "chains read for hints") if shown else {}
+    answers = {}
+    for name, item in shown.items():
+        row = rows.get(name)
+        if row is None or row["status"] not in ANSWERS:
+            answers[name] = _answer(row)
+        else:
+            found = read_response(item, row, False)
+            answers[name] = _answer(row, found.answer, found.parse, found.reason)
+    return hint_reading.readings_table(wanted, answers, reader.target.model)
 
 
 def _result(folder: Path, frame: pl.DataFrame, *, asked: bool) -> MeasurementResult:

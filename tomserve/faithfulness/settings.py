@@ -40,11 +40,13 @@ class Settings:
     predictor_model: str | None = None  # which of several at that address
     rewriter: str | None = None  # the same for one that paraphrases prose
     rewriter_model: str | None = None
+    reader: str | None = None  # the same for one that reads chains for hints
+    reader_model: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("strategies", "where"):
             _texts(name, getattr(self, name))
-        for name in ("predictor", "predictor_model", "rewriter", "rewriter_model"):
+        for name in (f"{who}{part}" for who in ("predictor", "rewriter", "reader") for part in ("", "_model")):
             _texts(name, () if getattr(self, name) is None else (getattr(self, name),))
         _check("probe", self.probes, PROBES)
         _check("edit", self.edits, EDITS)
@@ -54,6 +56,8 @@ class Settings:
             raise ConfigError(f"limit is {self.limit}; expected 1 or more chains")
         if not self.probes and self.predictor is None:
             raise ConfigError(f"nothing is to be measured; name some of the probes {', '.join(PROBES)}")
+        if self.reader is not None and HINT_PROBE not in self.probes:
+            raise ConfigError("--reader reads chains for hints, which are not asked; add --probe hints")
 
     def record(self) -> dict[str, Any]:
         """What the manifest keeps of it, besides what it keeps of the run and of other models."""

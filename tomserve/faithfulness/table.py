@@ -15,9 +15,9 @@ import polars as pl
 STUDY = "faithfulness"
 """The study that reads the table."""
 
-EDIT, HINT, PREDICTION = "edit", "hint", "prediction"
-"""Kinds of rows: an answer after an edited chain, a whole reply to a prompt with a hint, and what a second model
-predicts the answer to be."""
+EDIT, HINT, PREDICTION, READING = "edit", "hint", "prediction", "reading"
+"""Kinds of rows: an answer after an edited chain, a whole reply to a prompt with a hint, what a second model predicts
+the answer to be, and whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reading)."""
 
 FULL = "full"
 PARAPHRASE = "paraphrase"
@@ -72,7 +72,7 @@ LEFT_OUT = "left_out"
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **{"run": pl.String, "model": pl.String, "benchmark": pl.String, "item": pl.String, "cluster": pl.String},
-    **{"unit": pl.String, "asked_by": pl.String, "form": pl.String, "kind": pl.Enum((EDIT, HINT, PREDICTION))},
+    **{"unit": pl.String, "asked_by": pl.String, "form": pl.String, "kind": pl.Enum((EDIT, HINT, PREDICTION, READING))},
     **{"condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS)), "shown": pl.Enum((PREFILL, CALL))},
     **{"outcome": pl.String, "reason": pl.String, "parse": pl.String, "answer": pl.String, "right": pl.String},
     **{"choices": pl.Int16, "own": pl.String, "implied": pl.String, "admits": pl.Boolean, "predictor": pl.String},
@@ -91,9 +91,12 @@ answered; null where it gave none. right: the right answer. choices: how many an
 answer in the run, after its own chain. implied: the answer that the edited chain leads to, or that the hint points to;
 for a prediction the same as `own`; null where nothing is implied (full, paraphrase, truncated, filler, a neutral hint).
 
-admits: for a hint, whether the chain speaks of it; null where a chain of labels cannot. predictor: the model that
-predicts; null otherwise. tokens, cached: the tokens of the prompt, and how many of them the server had in its cache;
-null where it does not tell, and for a reply that came for an equal request. question: what was asked. written: the
-chain as it was written. edited: the chain as it was shown, for a hint the new chain, for a prediction what the
-predicting model was shown of it.
+admits: for a hint, whether the chain speaks of it by rules; null where a chain of labels cannot. predictor: the second
+model that predicts or reads; null otherwise. tokens, cached: the tokens of the prompt, and how many of them the server
+had in its cache; null where it does not tell, and for a reply that came for an equal request. question: what was asked.
+written: the chain as it was written. edited: the chain as it was shown, for a hint the new chain, for a prediction what
+the predicting model was shown of it.
+
+A reading answers yes or no; right says which is so, and is null for the chain of an answer that followed a hint.
+Condition is the wrong hint, or the neutral one of its place for a chain that was written without any.
 """

@@ -275,9 +275,9 @@ def decide(
     LAST, SWAPPED, FILLER and KEPT, as far as these two can tell anything (one has to), lie below a fifth. Where those
     of LAST and SWAPPED alone do, and no chain costs more than a fifth for sure: ROOM if filler or another item's chain
     costs less, MENDS if both cost something for sure and beliefs replaced in the middle cost less. DISTURBED: LAST is
-    above zero after Holm's correction, but LAST and SWAPPED come to less than half of that beyond a control. PARTLY: LAST or SWAPPED is above
-    zero, beyond its controls too, and one of the two has an upper end below nine tenths. DEPENDS: any of the four is
-    above zero, and such an upper end. Otherwise it is open.
+    above zero after Holm's correction, but LAST and SWAPPED come to less than half of that beyond a control. PARTLY:
+    LAST or SWAPPED is above zero, beyond its controls too, and one of the two has an upper end below nine tenths.
+    DEPENDS: any of the four is above zero, and such an upper end. Otherwise it is open.
     """
     beyond, further = beyond or {}, further or {}
     follow, telling = _heard(four)

@@ -261,3 +261,25 @@ def _columns(t: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, Floats]:
     if t.shape != c.shape:
         raise ValueError(f"{t.size} and {c.size} units: paired columns have equal length")
     return t, c
+
+
+def correct_detections(found: Interval, recall: Interval, alarms: Interval) -> tuple[float, float, float]:
+    """The share that a test with errors is true of, with an interval, from how often it says so (found), of those it is
+    true of (recall) and of those it is not (alarms): (found - alarms) / (recall - alarms), Rogan and Gladen, American
+    Journal of Epidemiology 107:71, 1978. Its ends are those that the ends of all three allow, which is more than their
+    level; 0 and 1 where recall may be no more than false alarms. nan where anything is undefined.
+
+    >>> tuple(round(end, 2) for end in correct_detections(wilson(30, 60), wilson(36, 40), wilson(5, 100)))
+    (0.53, 0.31, 0.81)
+    """
+    if any(math.isnan(one.estimate) for one in (found, recall, alarms)):
+        return math.nan, math.nan, math.nan
+
+    def share(said: float, hit: float, false: float, blind: float) -> float:
+        return min(1.0, max(0.0, (said - false) / (hit - false))) if hit > false else blind
+
+    return (
+        share(found.estimate, recall.estimate, alarms.estimate, math.nan),
+        share(found.low, recall.high, alarms.high, 0.0) if recall.low > alarms.high else 0.0,
+        share(found.high, recall.low, alarms.low, 1.0) if recall.low > alarms.high else 1.0,
+    )

@@ -35,6 +35,8 @@ class InterveneOptions(TypedDict, total=False):
         The address or name of a second model that predicts answers from chains, and which one at that address [none].
     rewriter, rewriter_model
         The same for a model that puts chains of prose in other words [rules do].
+    reader, reader_model
+        The same for a model that says whether chains speak of the hints that they followed [rules look for words].
     base_url
         The address of the server of the run's model, one or a list of replicas [one that runs here, else one is
         started].
@@ -58,6 +60,8 @@ class InterveneOptions(TypedDict, total=False):
     predictor_model: str | None
     rewriter: str | None
     rewriter_model: str | None
+    reader: str | None
+    reader_model: str | None
     base_url: str | Sequence[str] | None
     revision: str | None
     concurrency: int | None
@@ -67,7 +71,7 @@ class InterveneOptions(TypedDict, total=False):
 
 
 _LISTS = ("strategies", "where", "probes", "edits")
-_TEXTS = ("shown", "predictor", "predictor_model", "rewriter", "rewriter_model", "limit")
+_TEXTS = ("shown", "predictor", "predictor_model", "rewriter", "rewriter_model", "reader", "reader_model", "limit")
 
 
 def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions]) -> Run:
