@@ -123,6 +123,20 @@ def test_a_403_is_a_refusal_of_the_question_unless_another_one_is_refused_too(jo
     assert statuses(journal) == {"ok", "refusal"}
 
 
+def test_a_filter_that_refuses_everything_from_some_moment_on_is_not_believed(journal: Journal) -> None:
+    flagged = read_reply(400, orjson.dumps({"error": {"message": "The input was flagged."}}))
+    with pytest.raises(ServerError, match=r"refused, with refusal \(The input was flagged.*stay open"):
+        run(journal, lambda question, number: TEA if number < 20 else flagged)
+    assert statuses(journal) == {"ok"}
+
+
+def test_a_probe_with_too_few_tokens_for_a_reply_is_answered(journal: Journal) -> None:
+    few = Reply("http_400", error="Could not finish the message because max_tokens or model output limit was reached.")
+    blocked = Reply("http_403", error="blocked")
+    assert run(journal, lambda question, number: few if question == "hi" else blocked, 1) == ["question 0", "hi"]
+    assert statuses(journal) == {"refusal"}
+
+
 def test_a_key_that_expires_is_read_anew_once(journal: Journal) -> None:
     keys, renewals = ["old"], []
 

@@ -31,25 +31,24 @@ _CODES = {
 """The codes and types of error objects, by the status that they mean."""
 
 _MEANING = {name: status for status, names in _CODES.items() for name in names.split()}
-_OVER_HTTP = (NO_CREDIT, REFUSAL, KEY_REFUSED, TOO_MANY)
-"""Meanings that count whatever the HTTP status was, the first of them before the others."""
+_ANY = frozenset((200, 400, 401, 402, 403, 422, 429, 451, 500))  # the HTTP statuses by which these errors are sent
+_OVER_HTTP = {
+    NO_CREDIT: _ANY,
+    REFUSAL: _ANY - {401, 402, 429},
+    KEY_REFUSED: frozenset((200, 400)),
+    TOO_MANY: _ANY - {401, 402},
+}
+"""Meanings that count although the HTTP status is another, one of these; the first of them before the others."""
 
-_WORDS = (
-    (
-        NO_CREDIT,
-        r"insufficient[ _](?:quota|balance|credits?|funds)|credit balance is too low|out of credits?\b|"
-        r"no credits? (?:left|remaining)|requires more credits|payment required|"
-        r"exceeded your current quota(?!.*(?:for metric|retry in|per minute))|account is (?:in arrears|overdue)",
-    ),
-    (
-        REFUSAL,
-        r"content management policy|content exists risk|considered high risk|unsafe or sensitive|"
-        r"(?:input|prompt|request|content|response) (?:was|is|has been) "
-        r"(?:flagged|blocked|filtered)",
-    ),
-    (TOO_MANY, r"throttlingexception|too many requests|rate limit (?:was |is |has been )?(?:reached|exceeded)"),
-    (KEY_REFUSED, r"api[ _-]?key (?:is )?(?:not valid|invalid|expired)|(?:invalid|incorrect) api[ _-]?key"),
-)
+_WORDS = {
+    NO_CREDIT: r"insufficient[ _](?:quota|balance|credits?|funds)|credit balance is too low|out of credits?\b|"
+    r"no credits? (?:left|remaining)|requires more credits|payment required|"
+    r"exceeded your current quota(?!.*(?:for metric|retry in|per minute))|account is (?:in arrears|overdue)",
+    REFUSAL: r"content management policy|content exists risk|considered high risk|unsafe or sensitive|"
+    r"(?:input|prompt|request|content|response) (?:was|is|has been) (?:flagged|filtered)",
+    TOO_MANY: r"throttlingexception|too many requests|rate limit (?:was |is |has been )?(?:reached|exceeded)",
+    KEY_REFUSED: r"api[ _-]?key (?:is )?(?:not valid|invalid|expired)|(?:invalid|incorrect) api[ _-]?key",
+}
 """Words of errors without a code that tells, by the status that they mean."""
 
 _TOO_LONG = re.compile(
@@ -58,12 +57,14 @@ _TOO_LONG = re.compile(
     r"exceeds? the .{0,40}tokens|reduce the length",
     re.IGNORECASE,
 )
-_PATTERNS = tuple((status, re.compile(words, re.IGNORECASE | re.DOTALL)) for status, words in _WORDS)
-_REFUSING = frozenset((200, 400, 401, 402, 403, 422, 429, 451, 500))  # the HTTP statuses by which these are sent
+_PATTERNS = {status: re.compile(words, re.IGNORECASE | re.DOTALL) for status, words in _WORDS.items()}
 LONGEST = 4000  # characters of an error that are looked at
 
 UNVALIDATED = "json_validate_failed"
 """Groq's code for a reply that its schema does not allow; the error holds what the model wrote."""
+
+
+_RAN_OUT = ("max_tokens or model output limit", UNVALIDATED, "max completion tokens reached")
 
 
 def error_status(code: int, data: Any, words: str) -> str:
@@ -76,14 +77,13 @@ def error_status(code: int, data: Any, words: str) -> str:
     ('http_503', 'http_400')
     """
     names = {str(name).strip().lower() for name in _codes(data)}
-    if code in _REFUSING:
-        meant = {_MEANING[name] for name in names if name in _MEANING}
-        for status in _OVER_HTTP:
-            if status in meant and (status != KEY_REFUSED or code in (200, 400)):
-                return status
-        for status, pattern in _PATTERNS:
-            if (status != KEY_REFUSED or code in (200, 400)) and pattern.search(words[:LONGEST]):
-                return status
+    meant = {_MEANING[name] for name in names if name in _MEANING}
+    for status, codes in _OVER_HTTP.items():
+        if status in meant and code in codes:
+            return status
+    for status, pattern in _PATTERNS.items():
+        if code in _OVER_HTTP[status] and pattern.search(words[:LONGEST]):
+            return status
     if code != 200:
         return http(400) if code == 500 and is_too_long(words) else http(code)
     numbers = sorted(int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
@@ -93,6 +93,11 @@ def error_status(code: int, data: Any, words: str) -> str:
 def is_too_long(words: str) -> bool:
     """Whether an error says that prompt and reply do not fit into the model's context."""
     return _TOO_LONG.search(words[:LONGEST]) is not None
+
+
+def ran_out(words: str | None) -> bool:
+    """Whether an error says that a request was taken, and had too few tokens for its reply."""
+    return any(one in (words or "") for one in _RAN_OUT)
 
 
 def failed_generation(data: Any) -> str | None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 
+from tomserve.engine.error_objects import ran_out
 from tomserve.engine.records import Row
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
 from tomserve.status import (
+    ANSWERS,
     FORBIDDEN,
     KEY_REFUSED,
     MALFORMED,
@@ -40,6 +42,11 @@ def is_refusal(row: Row, *, lasting: bool = False) -> bool:
     if status == REFUSAL:  # with a reason why it ended it is a reply of the model
         return row["error"] is not None and row["finish_reason"] is None
     return lasting or (status not in SPOKEN and not transient(status))
+
+
+def is_answered(probe: Reply) -> bool:
+    """Whether a server answers a probe, be it with too few tokens for a reply; what a filter refuses is no answer."""
+    return probe.status in ANSWERS or ran_out(probe.error)
 
 
 def is_foreign(reply: Reply, *, answered: bool) -> bool:
@@ -131,7 +138,7 @@ class Refusals:
     def judge_probe(self, probe: Reply, number: int) -> list[Row]:
         """What the refusals mean, by the final reply to a request that had been answered before, sent as the one of
         that number: the rows of questions that are refused for themselves. Raises ServerError where it is refused."""
-        if probe.status in SPOKEN:
+        if is_answered(probe):
             return self.believe(number)
         row = self._row_of(self._most_alike())
         raise self.end(

@@ -17,7 +17,15 @@ from tomserve.engine.concurrency import MOST, ServerLoad, read_load
 from tomserve.engine.endpoints import EndpointPool, send_hedged
 from tomserve.engine.prompt_tokens import PrefixMeter
 from tomserve.engine.records import CLOSES, Row, Rows, build_row, reuse_row
-from tomserve.engine.refusals import GATEWAY_ADVICE, Refusals, explain_hopeless, in_words, is_foreign, is_refusal
+from tomserve.engine.refusals import (
+    GATEWAY_ADVICE,
+    Refusals,
+    explain_hopeless,
+    in_words,
+    is_answered,
+    is_foreign,
+    is_refusal,
+)
 from tomserve.engine.request import Identity, Request, build_ahead
 from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.transport import Reply, Transport
@@ -34,7 +42,6 @@ from tomserve.status import (
     MAYBE_GONE,
     NOT_FOUND,
     REFUSAL,
-    SPOKEN,
     transient,
 )
 
@@ -597,7 +604,7 @@ class Runner:
         async with self._judging:
             if self._vouched <= now and (found := await self._probe_refusal(endpoint)) is not None:
                 reply, number = found
-                self._vouched = number if reply.status in SPOKEN else self._vouched
+                self._vouched = number if is_answered(reply) else self._vouched
             return self._vouched > now
 
     async def _probe_refusal(self, endpoint: str) -> tuple[Reply, int] | None:
@@ -612,7 +619,7 @@ class Runner:
             reply = await self.transport.send(endpoint, body)
             away = reply.status == NOT_FOUND and self._refusals.answered
             refused += reply.lasting or not (away or transient(reply.status))
-            if reply.status in SPOKEN or refused >= PROBES:
+            if is_answered(reply) or refused >= PROBES:
                 return reply, number
             if (passed := self.clock() - began) > self.policy.lost_after:
                 said = f"nothing but {in_words(reply)} for {passed:.0f} s"

@@ -20,6 +20,7 @@ from tomserve.engine.adaptations import (
     find_helpful,
     with_one,
 )
+from tomserve.engine.error_objects import ran_out
 from tomserve.engine.redact import clean_text
 from tomserve.engine.refusals import explain_hopeless, same_words
 from tomserve.engine.request import Identity, Request, Sampling
@@ -31,9 +32,6 @@ from tomserve.status import FORBIDDEN, KEY_REFUSED, MALFORMED, NO_CREDIT, http_c
 
 QUESTION = "Hello."  # what the preflight asks in place of the question
 SMALL = 16  # most tokens of a reply to the preflight
-
-_RAN_OUT = ("max_tokens or model output limit", "json_validate_failed", "max completion tokens reached")
-"""What servers say that took a request, and then had too few tokens for its reply."""
 
 
 @dataclass
@@ -87,17 +85,15 @@ class Preflight:
             raise ServerError(f"{self.probe.endpoint}: {explain_hopeless(reply)}")
         if reply.status in (KEY_REFUSED, FORBIDDEN):
             raise self.probe.key_error(f"HTTP {http_code(reply.status)}: {reply.error or 'no reason given'}")
+        if ran_out(reply.error):  # it was taken
+            return None
         if reply.status == MALFORMED and not (isinstance(data, dict) and "choices" in data):
             raise ServerError(f"{self.probe.endpoint}: a small chat request got no chat completion ({reply.error})")
         if reply.status == MALFORMED and not data["choices"] and RESPONSE_FORMAT in adapt(body, names):
             return f"HTTP 200: no choices where a {RESPONSE_FORMAT} is asked for"
         if (http := http_code(reply.status)) is None:
             return None
-        said = f"{reply.error or ''} {_parameters(data)}".strip()
-        code = data["error"].get("code") if isinstance(data, dict) and isinstance(data.get("error"), dict) else None
-        if any(words in f"{said} {code}" for words in _RAN_OUT):
-            return None
-        return f"HTTP {http}: {said}"
+        return f"HTTP {http}: {f'{reply.error or str()} {_parameters(data)}'.strip()}"
 
     def holds_schema(self, names: Sequence[str]) -> bool:
         """Whether the server, asked with these adaptations, holds replies to a schema, and does not ignore a field that
