@@ -37,11 +37,10 @@ from tomserve.studies.texts import Texts
 
 from . import tables as causal_tables
 from .figures import figures
-from .tables import ALL
+from .tables import ALL, LEVEL
 
 MARGIN = 0.10  # a net effect that is surely below this is called no effect; a convention
 
-LEVEL = 0.05
 TEXTS = Texts(__file__, margin=signed_points(MARGIN))
 
 CAUSES, REPRODUCES, NO_EFFECT, NOT_SETTLED, NOT_MEASURED = OUTCOMES = (
@@ -59,24 +58,23 @@ def outcome(row: Row) -> tuple[str, str]:
 
     It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, where a control was
     not measured in every cell of the map, and where the direct patch of the true-belief state does not clearly move
-    answers either. The map causes the answer where the interval of adjusted lies above 0 and both max-statistics have p
-    < .05. A control reproduces it where the net effect is above 0, the interval of adjusted holds 0 and excludes half
-    of the net effect, so that no cell is left in which the map has half of it for itself, and some control does
-    anything in the map's best cell. There is no effect where the interval of the net effect lies below MARGIN and is
-    not above 0."""
+    answers either. The map causes the answer where the interval of adjusted lies above 0, which says the same as
+    p_over_controls below .05 (see `tables.agree`). A control reproduces it where the net effect is above 0, the
+    interval of adjusted holds 0 and excludes half of the net effect, so that no cell is left in which the map has half
+    of it for itself, and some control does anything in the map's best cell. There is no effect where the interval of
+    the net effect lies below MARGIN and is not above 0."""
     if why := _why_not_judged(row):
         return NOT_MEASURED, why
     net, low, high = (finite_or_none(row.get(name)) for name in ("net", "net_low", "net_high"))
     adjusted, least, most = (finite_or_none(row.get(name)) for name in ("adjusted", "adjusted_low", "adjusted_high"))
     if net is None or low is None or high is None or adjusted is None or least is None or most is None:
         return NOT_SETTLED, "The intervals are undefined, because the items do not vary or their scenarios are too few."
-    p, over = finite_or_none(row.get("p_net")), finite_or_none(row.get("p_over_controls"))
-    tested = p is not None and over is not None and max(p, over) < LEVEL
+    over = finite_or_none(row.get("p_over_controls"))
     bounds = f"{signed_interval(row, 'adjusted')} points"
-    if least > 0 and tested:
+    if least > 0 and over is not None and over < LEVEL:
         return CAUSES, (
-            f"In its cell the map exceeds the largest control by {bounds}, and so it does over all cells at "
-            f"once ({p_value(over or 0.0)} against every control)."
+            f"In its cell the map exceeds the largest control, at any length up to its own, by {bounds}; over all "
+            f"cells at once it has {p_value(over)} against every control."
         )
     if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2) and row.get("control") != NOTHING:
         return REPRODUCES, (
@@ -89,7 +87,7 @@ def outcome(row: Row) -> tuple[str, str]:
             f"The net effect is {signed_interval(row, 'net')} points, so that it is at most {signed_points(high)} "
             f"points, which is below the {signed_points(MARGIN)} that would count."
         )
-    return NOT_SETTLED, _why_not_settled(row, bounds, least > 0)
+    return NOT_SETTLED, _why_not_settled(row, bounds)
 
 
 def _why_not_judged(row: Row) -> str:
@@ -122,14 +120,9 @@ def _why_not_judged(row: Row) -> str:
     return ""
 
 
-def _why_not_settled(row: Row, bounds: str, above: bool) -> str:
-    text = f"Where it does most, the map exceeds the largest control by {bounds}"
-    if above:
-        text += ", but over all cells at once it is not clearly above every control"
-        p = finite_or_none(row.get("p_over_controls"))
-        text += f" ({p_value(p)})" if p is not None else ""
-    else:
-        text += ", which neither shows an effect nor excludes one"
+def _why_not_settled(row: Row, bounds: str) -> str:
+    text = f"Where it does most, the map exceeds the largest control by {bounds}, which neither shows an effect nor "
+    text += "excludes one"
     needed = finite_or_none(row.get("items_needed"))
     if needed is None:
         return f"{text}."

@@ -8,14 +8,16 @@ al., "Functional Theory of Mind Evaluation in Large Language Models: A Behaviora
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from tomserve.causal import table as t
 from tomserve.stats.clustered import clustered_mean, new_units_share
+from tomserve.stats.distributions import t_quantile, t_tails
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
 
@@ -102,6 +104,8 @@ def fits(found: t.Outcomes) -> Iterator[t.Record]:
 
 DRAWS, FEWER = 1000, 200  # bootstrap draws for a headline, and for the many intervals that stand beside it
 
+LEVEL = 0.05  # of tests, and 1 less that of intervals
+
 FEW_SCENARIOS = 8  # with fewer scenarios they cannot be halved into a part that chooses and a part that is measured
 
 
@@ -111,7 +115,7 @@ class CellEffect:
     that is the largest in the map's best cell, and what the map has over the largest control where that is most.
     `largest`: the control that was the largest most often, NOTHING where none was above 0. `layer`, `alpha`, `share`:
     the cell that was chosen most often, and in which share of the splits. `where`: the cell that was chosen most often
-    for `adjusted`. `items`: how many were counted; those that lack a cell are not."""
+    for `adjusted`. `items`, of `scenarios`: how many were counted; those that lack a cell are not."""
 
     net: Interval
     controls: Mapping[str, Interval]
@@ -123,13 +127,15 @@ class CellEffect:
     share: float
     where: tuple[int, float | None]
     items: int
+    scenarios: int
 
 
 def cell_effect(
     own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints, *, draws: int = DRAWS, splits: int = 20
 ) -> CellEffect | None:
-    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection. own: of the
-    map. controls: by name, of the same items. scenarios: of each item [items]. draws: of the bootstrap. splits: into
+    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection. A control
+    stands against the map in its layer at any length up to the map's own. own: of the map. controls: by name, of the
+    same items. scenarios: of each item [items]. draws: of the bootstrap. splits: into
     halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not measured in
     exactly the cells of the map: without it, what the map has over the largest control looks larger."""
     if t.find_incomplete(own, controls):
@@ -138,21 +144,24 @@ def cell_effect(
     named = {name: effects.values[kept] for name, effects in controls.items()}
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return None
-    found: Selection = select_best(own.values[kept], named, scenarios[kept], splits=splits, draws=draws)
+    found: Selection = select_best(
+        own.values[kept], named, scenarios[kept], ladders=own.layers, splits=splits, draws=draws
+    )
     place = int(np.argmax(found.chosen))
     layer, alpha = own.cells[place]
     return CellEffect(
         *(found.net, found.controls, found.control, found.adjusted, found.largest),
         *(layer, alpha, float(found.chosen[place]), own.cells[int(np.argmax(found.adjusted_cells))], int(kept.sum())),
+        len(np.unique(scenarios[kept])),
     )
 
 
 def over_cells(own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenarios: t.Ints) -> dict[str, float | None]:
     """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
 
-    p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
-    nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
-    cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what
+    p_net: of the largest mean net effect. p_over_controls: of what the map has over every control at any length up to
+    its own, and over doing nothing, in the cell where that is clearest (see tomserve.stats.selection.above_all); None
+    where a control was not measured in every cell. null_95: what
     the largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes
     to by itself."""
     tested = {} if t.find_incomplete(own, controls) else controls
@@ -162,7 +171,7 @@ def over_cells(own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenario
     values, of = own.values[kept], scenarios[kept]
     whole = sign_flips(values, of)
     against = [effects.values[kept] for effects in tested.values()]
-    over = above_all(values, against, of).p if against else None
+    over = above_all(values, against, of, ladders=own.layers).p if against else None
     return {"p_net": whole.p, "null_95": whole.null_95, "p_over_controls": over}
 
 
@@ -172,6 +181,19 @@ def interval(name: str, found: Interval | None) -> dict[str, float | None]:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     ends = (found.estimate, found.low, found.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), map(float, ends), strict=True))
+
+
+def agree(found: Interval, p: float | None, scenarios: int) -> tuple[Interval, float | None]:
+    """An interval and the p of the same effect over all cells at once, so that they say the same: the interval reaches
+    down to 0 where p is LEVEL or more, and p is the larger of the two, as both have to show the effect."""
+    if p is None or math.isnan(found.low):
+        return found, p
+    half = (found.estimate - found.low) / t_quantile(1 - LEVEL / 2, scenarios - 1)
+    if found.estimate <= 0:
+        p = 1.0
+    elif half > 0:
+        p = max(p, float(t_tails(found.estimate / half, scenarios - 1)))
+    return (found if p < LEVEL else replace(found, low=min(found.low, 0.0))), p
 
 
 WINDOW = (1e-4, 1e-2)  # the strengths alpha among which the source looks for the largest net effect, ends included
@@ -270,7 +292,12 @@ def headline(found: t.Outcomes) -> Iterator[t.Record]:
         t.number_scenarios(items),
     )
     row["controls_lacking"] = ", ".join(t.find_incomplete(own, controls)) or None
-    best = cell_effect(own, controls, of)
+    best, tested = cell_effect(own, controls, of), dict.fromkeys(("p_net", "null_95", "p_over_controls"))
+    tested |= over_cells(own, controls, of)
+    if best is not None:
+        net, tested["p_net"] = agree(best.net, tested["p_net"], best.scenarios)
+        adjusted, tested["p_over_controls"] = agree(best.adjusted, tested["p_over_controls"], best.scenarios)
+        best = replace(best, net=net, adjusted=adjusted)
     patch = cell_effect(t.net_effects(found, t.PATCH, t.STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
     row |= (
@@ -278,8 +305,7 @@ def headline(found: t.Outcomes) -> Iterator[t.Record]:
         | interval("ceiling", patch.net if patch else None)
         | {"ceiling_layer": patch.layer if patch else None}
     )
-    row |= {"p_net": None, "null_95": None, "p_over_controls": None} | over_cells(own, controls, of)
-    row |= _of_ceiling(best, patch) | _at(found, items, best) | {"items_needed": _items_needed(best)}
+    row |= tested | _of_ceiling(best, patch) | _at(found, items, best) | {"items_needed": _items_needed(best)}
     yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
 
 
@@ -364,9 +390,10 @@ def controls(found: t.Outcomes) -> Iterator[t.Record]:
         if best is None or alone is None:
             continue
         p = over_cells(own, {name: effects}, of).get("p_over_controls")
+        difference, p = agree(best.adjusted, p, best.scenarios)
         yield {
             **{**found.arm, "control": name, "items": best.items, **interval("net", alone.net)},
-            **{"layer": alone.layer, "alpha": alone.alpha, **interval("difference", best.adjusted), "p": p},
+            **{"layer": alone.layer, "alpha": alone.alpha, **interval("difference", difference), "p": p},
         }
 
 

@@ -293,6 +293,7 @@ def _mechanism(found: t.Outcomes | None, judged: pl.DataFrame) -> Mechanism | No
         broken=float(np.mean(np.sort(changed.to_numpy()))) if changed.len() else None,
         lacking=_lacking(lacking),
         unproven=_unproven(judged.filter(**found.arm).to_dicts()) if judged.height else "",
+        ladders=own.layers,
     )
 
 

@@ -194,12 +194,39 @@ def test_to_exceed_one_control_here_and_another_there_is_not_to_exceed_both() ->
     assert found.value == pytest.approx(effects[:, 1].mean())
 
 
-def test_against_nothing_else_it_is_the_same_test_and_doing_nothing_is_always_there() -> None:
-    rng = np.random.default_rng(5)
-    effects, clusters = rng.normal(0.1, 1, (60, 10)), np.repeat(np.arange(20), 3)
-    assert above_all(effects, [], clusters) == sign_flips(effects, clusters)
-    harm = np.full((60, 10), -1.0)
+def test_doing_nothing_is_always_there() -> None:
+    clusters, harm = np.repeat(np.arange(20), 3), np.full((60, 10), -1.0)
     assert above_all(np.zeros((60, 10)), [harm], clusters).p == 1, "to be less bad than a control is no effect"
+    assert above_all(np.ones((60, 10)), [], clusters).p == 1 / 2001
+
+
+def test_a_control_that_is_far_below_does_not_hide_that_another_is_below_too() -> None:
+    """150 items; the measure exceeds seven controls by .9 and the eighth by .2."""
+    rng, found = np.random.default_rng(8), 0
+    for _ in range(10):
+        effects = (rng.random((150, 4)) < 0.9).astype(float)
+        near = (rng.random((150, 4)) < 0.7).astype(float)
+        p = above_all(effects, [near, *[np.zeros((150, 4))] * 7], np.arange(150), draws=199).p
+        found += p < 0.05
+    assert found >= 9
+
+
+@pytest.mark.parametrize("own", [0, 2])
+def test_on_a_ladder_a_control_stands_against_higher_steps_too(own: int) -> None:
+    """Two ladders of two cells, the higher step first. What a control does on the lower step of the ladder counts on the
+    higher one, and not the other way round, and not on another ladder."""
+    rng = np.random.default_rng(9)
+    effects, control = np.zeros((80, 4)), np.zeros((80, 4))
+    effects[:, own] = rng.random(80) < 0.8
+    control[:, 1] = rng.random(80) < 0.9
+    ladders = [1, 1, 2, 2]
+    found = select_best(effects, {"one": control}, np.arange(80), ladders=ladders, draws=100)
+    p = above_all(effects, [control], np.arange(80), ladders=ladders).p
+    assert (found.adjusted.low > 0, p < 0.05, found.largest) == (*(own == 2,) * 2, NOTHING if own else "one")
+    turned = select_best(effects[:, ::-1], {"one": control[:, ::-1]}, np.arange(80), ladders=ladders, draws=100)
+    assert turned.adjusted.low > 0
+    apart = select_best(effects, {"one": control}, np.arange(80), draws=100)
+    assert apart.adjusted.low > 0.5
 
 
 def test_above_all_errs_as_often_as_it_says_where_which_control_does_as_much_differs() -> None:

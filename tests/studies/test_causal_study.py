@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from functools import cache
 
@@ -9,11 +10,14 @@ import polars as pl
 import pytest
 
 from analysis.causal.study import CAUSES, NO_EFFECT, NOT_MEASURED, NOT_SETTLED, REPRODUCES, outcome
+from analysis.causal.tables import LEVEL, agree
+from analysis.causal.tables import headline as headline_of
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS, net_effects
 from tomserve.causal.table import read_outcomes as measured_rows
+from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
@@ -109,6 +113,29 @@ def test_the_headline_finds_the_planted_cell_and_measures_it_without_optimism() 
     assert (row["control"], row["ceiling"]) == ("mean_difference", pytest.approx(0.95, abs=0.05))
     assert max(row["p_net"], row["p_over_controls"]) < 0.01
     assert row["published_net"] >= row["net"], "in-sample and the best of all cells"
+
+
+@pytest.mark.parametrize("p", [None, 0.001, 0.04, 0.06, 0.9])
+def test_interval_and_p_of_an_effect_say_the_same(p: float | None) -> None:
+    for estimate, half in itertools.product((-0.2, 0.0, 0.1, 0.3), (0.0, 0.05, 0.2)):
+        given = Interval(estimate, estimate - half, estimate + half, "t")
+        found, said = agree(given, p, 40)
+        assert found.low <= given.low
+        assert (found.estimate, found.high) == (estimate, given.high)
+        if said is not None:
+            assert (found.low > 0) == (said < LEVEL), (estimate, half)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ahead", [0.0, 0.15, 0.3])
+def test_verdict_interval_and_p_never_contradict_each_other(seed: int, ahead: float) -> None:
+    truth = Truth({PPT: 0.3 + ahead, SHUFFLED_PAIRS: 0.3})
+    (found,) = measured_rows(measured(truth, items=120, layers=(2,), seed=seed).lazy())
+    (row,) = headline_of(found)
+    said, above = outcome(row)[0], row["adjusted_low"] > 0
+    assert (said == CAUSES) == above == (row["p_over_controls"] < LEVEL)
+    assert (row["net_low"] > 0) == (row["p_net"] < LEVEL)
+    assert said not in (REPRODUCES, NO_EFFECT) or not above
 
 
 def test_nothing_reproduces_nothing() -> None:

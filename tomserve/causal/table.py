@@ -175,11 +175,16 @@ class NetEffects:
     """Net effects of one map: Flip_true minus Flip_false of each item in each cell."""
 
     values: Floats  # [items, cells] in [-1, 1], NaN where one was not measured
-    cells: tuple[tuple[int, float | None], ...]  # (layer, alpha) of each column, in order
+    cells: tuple[tuple[int, float | None], ...]  # (layer, alpha) of each column, in order; the longest step first
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layer of each column."""
+        return tuple(layer for layer, _ in self.cells)
 
     def at(self, layer: int) -> Floats:
         """The columns of one layer [items, alphas]."""
-        return self.values[:, [place for place, cell in enumerate(self.cells) if cell[0] == layer]]
+        return self.values[:, [place for place, of in enumerate(self.layers) if of == layer]]
 
 
 def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:

@@ -44,7 +44,8 @@ class Behaviour:
 @dataclass(frozen=True)
 class Mechanism:
     """Net effects on the eligible items in every cell of layer and strength, of the map, of every control, and of the
-    direct patch (the ceiling) [n, cells]; scenario [n]. unproven: why the verdict on it does not let C count."""
+    direct patch (the ceiling) [n, cells]; scenario [n]. unproven: why the verdict on it does not let C count. ladders:
+    as for `select_best`, of the cells of the map."""
 
     net: npt.ArrayLike
     controls: Mapping[str, npt.ArrayLike]
@@ -54,6 +55,7 @@ class Mechanism:
     broken: float | None = 0.0
     lacking: str = ""
     unproven: str = ""
+    ladders: npt.ArrayLike | None = None
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,10 @@ def mechanism(part: Mechanism, weights: Floats) -> LayerEstimate:
         return undefined_layer(f"adding nothing changes {part.broken:.1%} of the answers")
     if not np.asarray(part.net).shape[1] or not np.asarray(part.ceiling).shape[1]:
         return undefined_layer("no moves by the map, or no direct patch")
-    sides = []
-    for effects, controls in ((part.net, part.controls), (part.ceiling, {})):
-        whole = select_again(effects, controls, scenario_names(part), np.ones((1, m)), splits=SPLITS)
-        drawn = select_again(effects, controls, scenario_names(part), weights, splits=SPLITS_AGAIN)
+    sides, names = [], scenario_names(part)
+    for effects, controls, ladders in ((part.net, part.controls, part.ladders), (part.ceiling, {}, None)):
+        whole = select_again(effects, controls, names, np.ones((1, m)), ladders=ladders, splits=SPLITS)
+        drawn = select_again(effects, controls, names, weights, ladders=ladders, splits=SPLITS_AGAIN)
         sides.append((whole.adjusted, drawn.adjusted, whole.moved))
     (value, moved, few), (ceiling, above, _) = sides
     adjusted, top = float(value[0]), float(ceiling[0])
