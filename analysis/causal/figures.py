@@ -162,21 +162,37 @@ def _heat(value: str, figure: Figure, tables: Tables) -> Figure:
         names = [PPT, *([control] if value == "net" and (control := _largest(tables, own[0])) else [])]
         for name in names:
             chosen = [row for row in own if row["map"] == name and finite_or_none(row[value]) is not None]
-            cells = [_cell(row, value) for row in chosen]
+            numbers, across = _strengths(chosen)
+            cells = [_cell(row, value, numbers) for row in chosen]
             down = [f"layer {layer}" for layer in sorted({int(str(row["layer"])) for row in chosen})]
-            across = [f"{alpha:g}" for alpha in sorted({float(str(row["alpha"])) for row in chosen})]
             if cells:
                 shown = f"{title}: {readable_name(name)}"
                 label = f"{figure.title}, heat map: {shown}. " + "; ".join(cell.words for cell in cells) + "."
-                chart = heat_map(cells, down, across, "alpha")
+                chart = heat_map(cells, down, across, "alpha" if numbers is None else "strength, from the longest step")
                 panels.append(Panel(shown, draw(chart, label, f"{figure.name}-{len(panels)}")))
     return replace(figure, panels=tuple(panels))
 
 
-def _cell(row: Row, value: str) -> Cell:
-    number, alpha = finite_or_none(row[value]) or 0.0, f"{float(str(row['alpha'])):g}"
+Places = dict[tuple[int, float], str]
+
+
+def _strengths(rows: Sequence[Row]) -> tuple[Places | None, list[str]]:
+    """The columns of a heat map, and which one is a strength's where each layer has its own; None where all share
+    them."""
+    of: dict[int, set[float]] = {}
+    for row in rows:
+        of.setdefault(int(str(row["layer"])), set()).add(float(str(row["alpha"])))
+    if len({frozenset(alphas) for alphas in of.values()}) < 2:
+        return None, [f"{alpha:g}" for alpha in sorted(set().union(*of.values()))]
+    places = {(layer, alpha): str(n) for layer, own in of.items() for n, alpha in enumerate(sorted(own), start=1)}
+    return places, [str(n) for n in range(1, max(map(len, of.values())) + 1)]
+
+
+def _cell(row: Row, value: str, places: Places | None) -> Cell:
+    number, alpha = finite_or_none(row[value]) or 0.0, float(str(row["alpha"]))
+    at = f"{alpha:g}" if places is None else places[int(str(row["layer"])), alpha]
     layer = f"layer {row['layer']}"
-    return Cell(layer, alpha, number, f"{readable_name(row['map'])}, {layer}, alpha {alpha}: {number:.2f}")
+    return Cell(layer, at, number, f"{readable_name(row['map'])}, {layer}, alpha {alpha:.3g}: {number:.2f}")
 
 
 def _largest(tables: Tables, row: Row) -> str | None:

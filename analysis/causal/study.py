@@ -199,8 +199,8 @@ def _cause(row: Row, where: str) -> Card:
 
 def _published_clause(row: Row, net: float) -> str:
     text = (
-        "The source's NetEffect (fitted on the very items, the best of all cells, the likelier choice counts) would be "
-        f"{net:.2f}".replace("-", "−")
+        "The source's NetEffect (fitted on the very items with its ridge penalty, states replaced, the best of all "
+        f"cells, the likelier choice counts) would be {net:.2f}".replace("-", "−")
     )
     if row.get("published_control") is None:
         return f"{text}."
@@ -316,6 +316,8 @@ def summary(tables: Tables) -> list[Excerpt]:
 
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     empty = pl.DataFrame()
+    if (frame := tables.get("published_net", empty)).height:
+        yield Excerpt("as its source counts", _published_excerpt(frame), ("published_net",), TEXTS["published"])
     if (frame := tables.get("headline", empty)).height:
         yield Excerpt("does it cause the answer?", _headline(frame), ("headline",), TEXTS["headline"])
         counted = frame.filter(pl.col("published_net").is_not_null())
@@ -479,11 +481,18 @@ MADE: Mapping[str, Callable[[t.Outcomes], Iterator[t.Record]]] = {
 }
 
 
+# The same where everything is counted as the source does
+PUBLISHED: Mapping[str, Callable[[t.Outcomes], Iterator[t.Record]]] = {
+    "published_net": causal_tables.published,
+    "published_cells": causal_tables.published_cells,
+}
+
+
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     found = t.read_outcomes(scores)
     frames = {}
-    for name, make in MADE.items():
+    for name, make in (PUBLISHED if intervals == "published" else MADE).items():
         rows = [row for one in found for row in make(one)]
         schema = None
         if name == "headline":
@@ -499,7 +508,7 @@ STUDY = Study(
     tables=tables,
     columns=dict(t.SCHEMA),
     answers=False,
-    intervals=("recommended",),
+    intervals=("recommended", "published"),
     notes=TEXTS.notes,
     warnings=warnings,
     summary=summary,

@@ -49,7 +49,7 @@ def answers(found: t.Outcomes) -> Iterator[t.Record]:
 
 def cells(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `cells`: the flips of the eligible items in every layer and strength, for every map that has one."""
-    own = pl.col("alpha").is_not_null() & pl.col("fitted").is_in([t.HELD_OUT, t.IN_SAMPLE])
+    own = pl.col("alpha").is_not_null() & (pl.col("fitted") == t.HELD_OUT)
     keys = ("map", "fitted", "layer", "alpha")
     for row in _flips(found, own, keys).drop("changed").sort(keys).iter_rows(named=True):
         yield {**found.arm, **row}
@@ -196,48 +196,55 @@ def agree(found: Interval, p: float | None, scenarios: int) -> tuple[Interval, f
     return (found if p < LEVEL else replace(found, low=min(found.low, 0.0))), p
 
 
-WINDOW = (1e-4, 1e-2)  # the strengths alpha among which the source looks for the largest net effect, ends included
-
 REPRODUCED = 0.8  # a control reproduces NetEffect where it reaches this share of it by the same measure; a convention
+
+PUBLISHED = {t.REPLACE: t.PPT, t.SHUFFLED_PAIRS: t.SHUFFLED_PAIRS, t.IDENTITY: t.IDENTITY}
+"""The moves that are made as the source says, and whose map they make."""
+
+
+def published_cells(found: t.Outcomes) -> Iterator[t.Record]:
+    """The table `published_cells`: NetEffect by the source's rules in every layer and at each of its strengths.
+
+    The map is fitted on all items with the printed ridge penalty, the moved mean of both orders stands in place of each
+    order's own state, an answer is the likeliest choice, and the shares are of all answers, in either order, that were
+    the false-belief choice before. Controls are made by the same rules."""
+    items = found.items.filter(pl.col("answered") > 0)
+    for name, shown in PUBLISHED.items():
+        moves = found.moves.filter(map=name, fitted=t.IN_SAMPLE).join(items.select("item", "answered"), on="item")
+        counted = moves.group_by("layer", "alpha").agg(
+            items=pl.len(),
+            flip_true=pl.col("choices_true").sort().sum() / pl.col("answered").sort().sum(),
+            flip_false=pl.col("choices_false").sort().sum() / pl.col("answered").sort().sum(),
+        )
+        counted = counted.with_columns(net=pl.col("flip_true") - pl.col("flip_false")).sort("layer", "alpha")
+        for row in counted.iter_rows(named=True):
+            yield {**found.arm, "map": shown, **row}
 
 
 def published_effects(found: t.Outcomes) -> t.Record:
-    """NetEffect of the source and the control that comes closest to it, by the same measure. The map is fitted on all
-    items, those included on which it is tried; an answer is the likeliest choice, whatever the likeliest token is; the
-    largest value over all layers and all alpha in WINDOW is reported. A control has its own largest value; it is fitted
-    without the item, since only the map itself is measured in-sample."""
-    items = found.select(t.CHOICES)
-    own = _largest(t.net_effects(found, t.PPT, t.CHOICES, t.IN_SAMPLE, items=items))
+    """NetEffect of the source, the largest over all layers and its strengths, and the control that comes closest to it
+    by the same rules, at its own largest."""
+    best: dict[str, t.Record] = {}
+    for row in published_cells(found):
+        if row["net"] is not None and row["net"] > best.get(row["map"], {"net": -math.inf})["net"]:
+            best[row["map"]] = row
+    own = best.pop(t.PPT, None)
     if own is None:
-        return {"published_net": None, "published_layer": None, "published_alpha": None}
-    value, layer, alpha = own
-    made: t.Record = {"published_items": items.height, "published_net": value, "published_layer": layer}
-    made |= {"published_alpha": alpha}
-    controls = {
-        name: largest[0]
-        for name in t.CONTROLS
-        if (largest := _largest(t.net_effects(found, name, t.CHOICES, t.HELD_OUT, items=items))) is not None
-    }
-    if not controls:
+        return {}
+    value = own["net"]
+    made: t.Record = {"published_items": own["items"], "published_net": value, "published_layer": own["layer"]}
+    made["published_alpha"] = own["alpha"]
+    if not best:
         return made
-    name = max(controls, key=lambda one: controls[one])
-    made |= {"published_control": name, "published_control_net": controls[name]}
-    return {**made, "reproduced": controls[name] >= REPRODUCED * value if value > 0 else None}
+    name = max(best, key=lambda one: float(best[one]["net"]))
+    made |= {"published_control": name, "published_control_net": best[name]["net"]}
+    return {**made, "reproduced": best[name]["net"] >= REPRODUCED * value if value > 0 else None}
 
 
-def _largest(effects: t.NetEffects) -> tuple[float, int, float] | None:
-    """The largest mean over items among the cells of the window, with its layer and alpha; None where there is none."""
-    kept = [
-        (place, cell[0], cell[1])
-        for place, cell in enumerate(effects.cells)
-        if cell[1] is not None and WINDOW[0] * (1 - 1e-9) <= cell[1] <= WINDOW[1] * (1 + 1e-9)
-    ]
-    found = [
-        (float(column[known].mean()), layer, alpha)
-        for place, layer, alpha in kept
-        if (known := ~np.isnan(column := effects.values[:, place])).any()
-    ]
-    return max(found, key=lambda one: one[0]) if found else None
+def published(found: t.Outcomes) -> Iterator[t.Record]:
+    """The table `published_net`: NetEffect of a model and benchmark by the source's rules."""
+    if made := published_effects(found):
+        yield {**found.arm, **dict.fromkeys(("published_control", "published_control_net", "reproduced")), **made}
 
 
 WHOLE = 0.05  # half the width of an interval that settles the question: what `items_needed` is computed for

@@ -30,7 +30,7 @@ from tomserve.causal.activations import ActivationCache, Answers, Floats, Ints, 
 from tomserve.causal.experiment import Hardware, run_states
 from tomserve.causal.experiment import measure as measured_on
 from tomserve.causal.prompts import PromptSet
-from tomserve.causal.settings import Settings
+from tomserve.causal.settings import STRENGTHS, Settings
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import SilentMeasureListener
@@ -70,8 +70,8 @@ def measured(shared: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def few(shared: Path) -> Path:
-    """The same of a few cases."""
-    return measure(settings_of("map", shared, FEW), shared / "few").folder
+    """The same of a few cases, at the strengths that each layer needs."""
+    return measure(settings_of("map", shared, FEW, alphas=None), shared / "few").folder
 
 
 def same_tables(one: Path, other: Path) -> None:
@@ -92,8 +92,8 @@ def test_the_table_holds_every_layer_strength_map_and_item(measured: Path, few: 
     with_alpha = counted.filter(pl.col("alpha").is_not_null()).group_by("map").len()
     named = [name for name in t.MAPS if name not in t.REFERENCES or name == t.REPLACE]
     assert dict(with_alpha.iter_rows()) == dict.fromkeys(named, 2 * len(ALPHAS))
-    layers = scores_of(few).filter(kind=t.MOVE).group_by("layer", "map", "alpha", "fitted").len().sort(pl.all())
-    assert layers.filter(layer=2).drop("layer").equals(layers.filter(layer=3).drop("layer"))
+    strengths = scores_of(few).filter(kind=t.MOVE, fitted=t.HELD_OUT, map=t.PPT).group_by("layer").n_unique()
+    assert strengths.sort("layer").select("layer", "alpha").rows() == [(2, STRENGTHS), (3, STRENGTHS)]
     others = table.filter(pl.col("kind") == t.MOVE, pl.col("fitted") != t.HELD_OUT)
     assert set(others["fitted"].unique()) == {t.IN_SAMPLE, "contents", "transfer"}
     assert not others.filter(pl.col("fitted") == pl.col("family")).height, "a map is carried to another family only"
@@ -149,7 +149,7 @@ def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(shared: Path
 
 def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(few: Path, shared: Path) -> None:
     before = (few / "scores.parquet").read_bytes()
-    assert not measure(settings_of("map", shared, FEW), few).measured
+    assert not measure(settings_of("map", shared, FEW, alphas=None), few).measured
     assert (few / "scores.parquet").read_bytes() == before
     with pytest.raises(RunMismatchError, match=r"alphas of this run is .*use --run NEW"):
         measure(settings_of("map", shared, FEW, alphas=(0.5,)), few)
@@ -216,7 +216,7 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
 
     monkeypatch.setattr(interventions.Interventions, "groups", one_by_one)
     monkeypatch.setattr(interventions, "_write", interrupted)
-    settings = settings_of("map", shared, FEW)
+    settings = settings_of("map", shared, FEW, alphas=None)
     with pytest.raises(KeyboardInterrupt):
         measure(settings, tmp_path / "run")
     stops.clear()
@@ -231,7 +231,7 @@ PROGRAM = """
 import sys
 from tomserve.causal.experiment import Hardware
 from tomserve.causal.experiment import measure
-from tomserve.causal.settings import Settings
+from tomserve.causal.settings import STRENGTHS, Settings
 settings = Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(3,), fewest=2)
 measure(settings, sys.argv[3], on=Hardware(device="cpu"))
 """

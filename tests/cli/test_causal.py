@@ -46,7 +46,7 @@ def refused(cli: Cli, *arguments: object) -> str:
 def test_the_help_says_what_is_used_where_nothing_is_said(cli: Cli) -> None:
     found = passes(cli("causal", "--help"))
     text = " ".join(found.out.split())
-    for usual in ("[MODEL]", "vanilla", "nine, from 0.0001 to 1", "5.", "50.", "generated stories", "causal-<items>-"):
+    for usual in ("[MODEL]", "vanilla", "nine for each layer", "5.", "50.", "generated stories", "causal-<items>-"):
         assert usual in text
     assert "--no-control" not in text, "there is no option that leaves out a control"
 

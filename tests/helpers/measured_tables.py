@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tomserve.causal import table as t
+from tomserve.causal.steering import PUBLISHED_ALPHAS
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1)
 PEAK = (2, 1e-2)
@@ -105,12 +106,16 @@ class _Table:
                     found += self._move(name, t.HELD_OUT, layer, alpha, chance)
             for alpha in self.alphas:
                 found += self._move(t.REPLACE, t.HELD_OUT, layer, alpha, 0.3)
-                found += self._move(t.PPT, t.IN_SAMPLE, layer, alpha, truth.in_sample * self._fading(layer, alpha))
                 if len(truth.families) > 1:
                     for name in (t.PPT, t.SHUFFLED_PAIRS, t.IDENTITY):
                         chance = truth.transfers * self._fading(layer, alpha) if name == t.PPT else 0.0
                         for family in truth.families:
                             found += self._move(name, family, layer, alpha, chance)
+            for alpha in PUBLISHED_ALPHAS:
+                found += self._move(t.REPLACE, t.IN_SAMPLE, layer, alpha, truth.in_sample * self._fading(layer, alpha))
+                for name in (t.SHUFFLED_PAIRS, t.IDENTITY):
+                    chance = truth.works.get(name, 0.0) * self._fading(layer, alpha)
+                    found += self._move(name, t.IN_SAMPLE, layer, alpha, chance)
             ceiling = truth.ceiling * (1.0 if layer == PEAK[0] else 0.5)
             found += self._move(t.PATCH, t.HELD_OUT, layer, None, ceiling)
             found += self._move(t.PATCH_TWIN, t.HELD_OUT, layer, None, ceiling, both=False)

@@ -24,7 +24,7 @@ from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.interventions import baseline_rows, count_cells, probe_rows
 from tomserve.causal.projection import assign_folds
 from tomserve.causal.prompts import ORDERS, PromptSet, adapt_strategy, check_strategy, find_eligible, prompts_of
-from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, STRATEGY, Settings
+from tomserve.causal.settings import FEWEST, FOLDS, STRATEGY, Settings
 from tomserve.causal.steering import TRANSFER_LEAST
 from tomserve.causal.table import SCHEMA, TOLD
 from tomserve.content import digest, files
@@ -300,7 +300,7 @@ def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
 def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> list[Figure]:
     """What the measurement takes where prompts have so many tokens on average."""
     layers = len(settings.selected_layers(found.checkpoint.layers))
-    work = Workload(len(found.cases), tokens, layers, len(settings.alphas), found.other_families)
+    work = Workload(len(found.cases), tokens, layers, settings.strengths, found.other_families)
     return estimate_cost(found.checkpoint, work, on)
 
 
@@ -477,7 +477,7 @@ def command_of(settings: Settings) -> str:
     for name, value, usual in (
         ("strategy", settings.strategy, STRATEGY),
         ("layers", settings.layers and ",".join(map(str, settings.layers)), None),
-        ("alphas", ",".join(f"{alpha:g}" for alpha in settings.alphas), ",".join(f"{alpha:g}" for alpha in ALPHAS)),
+        ("alphas", settings.alphas and ",".join(f"{alpha:g}" for alpha in settings.alphas), None),
         ("folds", str(settings.folds), str(FOLDS)),
         ("seed", str(settings.seed), "0"),
         ("fewest", str(settings.fewest), str(FEWEST)),

@@ -18,13 +18,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import orjson
 import polars as pl
+from numpy.typing import NDArray
 
 from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
 from tomserve.causal.activations import ActivationCache, Answers, Backend, Floats, Ints
 from tomserve.causal.projection import probe
-from tomserve.causal.prompts import ORDERS, PromptSet, read_answers, select_answer
-from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, steps
+from tomserve.causal.prompts import ORDERS, PromptSet, find_eligible, read_answers, select_answer
+from tomserve.causal.settings import STRENGTHS
+from tomserve.causal.steering import PUBLISHED_ALPHAS, TRANSFER_LEAST, FitRow, LayerStates, Pilot, Step, steps
+from tomserve.causal.strengths import spread
 from tomserve.causal.table import (
     ANSWER,
     CONTROLS,
@@ -33,6 +37,7 @@ from tomserve.causal.table import (
     MOVE,
     OWN,
     OWN_TWIN,
+    PPT,
     PROBE,
     PROBES,
     REFERENCES,
@@ -56,7 +61,7 @@ class Interventions:
     asked: PromptSet
     states: ActivationCache
     folds: Ints  # [n], the fold of each case
-    alphas: tuple[float, ...]
+    alphas: tuple[float, ...] | None  # None for those that each layer needs
     seed: int
     memory: int  # bytes that the steps of a group of layers may take
 
@@ -72,9 +77,45 @@ class Interventions:
             families=tuple(case.family for case in self.asked.cases),
         )
 
-    def steps(self, layer: int) -> tuple[list[Step], list[FitRow]]:
-        """The steps of all cases in that layer, and how well the maps fit that they come from."""
-        return steps(self.layer_states(layer), self.folds, self.alphas, self.seed)
+    @property
+    def strengths(self) -> int:
+        """At how many strengths each layer is moved."""
+        return STRENGTHS if self.alphas is None else len(self.alphas)
+
+    def steps(self, layer: int, backend: Backend, folder: Path) -> tuple[list[Step], list[FitRow]]:
+        """The steps of all cases in that layer, and how well the maps fit that they come from. folder: keeps the
+        strengths that were chosen, since a measurement that goes on has to make the same steps."""
+        kept = folder / f"layer-{layer:03d}-strengths.json"
+        alphas: Sequence[float] | Pilot
+        if self.alphas is not None:
+            alphas = self.alphas
+        elif kept.exists():
+            alphas = [float(alpha) for alpha in orjson.loads(kept.read_bytes())]
+        else:
+            alphas = self._pilot(layer, backend)
+        made, rows = steps(self.layer_states(layer), self.folds, alphas, self.seed)
+        if isinstance(alphas, Pilot):
+            chosen = sorted({step.alpha for step in made if step.map == PPT and step.alpha is not None})
+            with files.replace_file(kept) as file:
+                file.write(orjson.dumps(chosen))
+        return made, rows
+
+    def _pilot(self, layer: int, backend: Backend) -> Pilot:
+        """Tries displacements on a few eligible cases, with the choices as listed."""
+        cases = spread(find_eligible(self.asked, self.states.answers))
+
+        def ask(displacements: NDArray[np.float64]) -> NDArray[np.float64]:
+            flips = np.zeros(len(displacements))
+            for number, moved in zip(cases.tolist(), displacements.transpose(1, 0, 2), strict=True):
+                place = self.asked.place(number, ORDERS[0])
+                prompt = self.asked.prompts[place]
+                wanted = (self.states.layer(layer)[place] + moved).astype(np.float32)
+                after = backend.rerun(prompt, np.full(len(wanted), layer, np.int64), wanted)
+                read = read_answers(self.asked.cases[number], prompt, after)
+                flips += read.strict & (read.role == ROLES.index("true"))
+            return flips / len(cases)
+
+        return Pilot(cases, ask)
 
     def groups(self, layers: Sequence[int], cells: int) -> Iterator[tuple[int, ...]]:
         """The layers in groups whose steps fit into memory, or of one. cells: steps of an item in a layer."""
@@ -89,8 +130,8 @@ _Cell = tuple[int, Step]  # a step, after the layer in which it is made
 
 def count_cells(alphas: int, others: int = 0) -> int:
     """How many steps an item makes in a layer, at so many strengths, with the maps of so many other families."""
-    with_alpha = 1 + len(CONTROLS) + 2  # the map, its controls, in sample, and replaced
-    towards = 2 * alphas * (with_alpha + 3 * others)
+    with_alpha = 1 + len(CONTROLS) + 1  # the map, its controls, and replaced
+    towards = 2 * (alphas * (with_alpha + 3 * others) + 3 * len(PUBLISHED_ALPHAS))
     return towards + len([one for one in REFERENCES if one != REPLACE]) + 1  # `patch` aims at both targets
 
 
@@ -101,7 +142,7 @@ def count_reruns(moves: Interventions, layers: int) -> int:
     for number, case in enumerate(moves.asked.cases):
         others = len(large) - 1 if case.family in large else 0
         lacking = moves.asked.place(number, ORDERS[0], TWIN) < 0
-        steps_made += count_cells(len(moves.alphas), others) - lacking
+        steps_made += count_cells(moves.strengths, others) - lacking
     return len(ORDERS) * layers * steps_made
 
 
@@ -115,14 +156,14 @@ def run_interventions(
     """
     folder.mkdir(parents=True, exist_ok=True)
     others = len({case.family for case in moves.asked.cases}) - 1
-    for group in moves.groups(layers, count_cells(len(moves.alphas), others)):
+    for group in moves.groups(layers, count_cells(moves.strengths, others)):
         name = f"layers-{group[0]:03d}-{group[-1]:03d}"
         cases = len(moves.asked.cases)
         parts = [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]
         paths = [folder / f"{name}-{number:05d}.parquet" for number in range(len(parts))]
         fits = folder / f"{name}-maps.parquet"
         if not fits.exists() or not all(path.exists() for path in paths):
-            cells, found = _cells(moves, group)
+            cells, found = _cells(moves, backend, group, folder)
             _write(fits, _fit_rows(found))
             for path, numbers in zip(paths, parts, strict=True):
                 if not path.exists():
@@ -138,11 +179,13 @@ def run_interventions(
         yield from paths
 
 
-def _cells(moves: Interventions, group: Sequence[int]) -> tuple[list[_Cell], list[tuple[int, FitRow]]]:
+def _cells(
+    moves: Interventions, backend: Backend, group: Sequence[int], folder: Path
+) -> tuple[list[_Cell], list[tuple[int, FitRow]]]:
     cells: list[_Cell] = []
     fits: list[tuple[int, FitRow]] = []
     for layer in group:
-        made, found = moves.steps(layer)
+        made, found = moves.steps(layer, backend, folder)
         cells += [(layer, step) for step in made]
         fits += [(layer, row) for row in found]
     return cells, fits

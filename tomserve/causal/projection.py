@@ -39,7 +39,7 @@ class Map:
         """W x of every state [n, d]. x: states [n, d]."""
         return np.asarray((x @ self.right * self.gains) @ self.left.T)
 
-    def displacements(self, x: Floats, target: Floats, alphas: Sequence[float]) -> Floats:
+    def displacements(self, x: Floats, target: Floats, alphas: Sequence[float] | Floats) -> Floats:
         """z - x of the state z nearest to x that W takes near the target, for every strength [alphas, n, d].
 
         z = argmin |W z - target|^2 + a |z - x|^2, which is x + R diag(g / (g^2 + a)) (P' target - g * R' x) with
@@ -48,12 +48,19 @@ class Map:
 
         x, target: [n, d]. alphas: each at least 0.
         """
+        inside = self._inside(x, target, alphas)
+        rows = inside.reshape(len(alphas) * x.shape[0], self.rank)  # one product is quicker than one a strength
+        return np.asarray((rows @ self.right.T).reshape(len(alphas), *x.shape))
+
+    def lengths(self, x: Floats, target: Floats, alphas: Sequence[float] | Floats) -> Floats:
+        """The lengths of the displacements [alphas, n]."""
+        return np.asarray(np.linalg.norm(self._inside(x, target, alphas), axis=2))
+
+    def _inside(self, x: Floats, target: Floats, alphas: Sequence[float] | Floats) -> Floats:
+        """R' (z - x) for every strength [alphas, n, k]."""
         wanted = target @ self.left - (x @ self.right) * self.gains
-        strengths = np.asarray(alphas, dtype=np.float64)[:, None]
-        factors = self.gains / (self.gains**2 + strengths)
-        inside = wanted * factors[:, None, :]
-        rows = inside.reshape(strengths.size * x.shape[0], self.rank)  # one product is quicker than one a strength
-        return np.asarray((rows @ self.right.T).reshape(strengths.size, *x.shape))
+        factors = self.gains / (self.gains**2 + np.asarray(alphas, dtype=np.float64)[:, None])
+        return np.asarray(wanted * factors[:, None, :])
 
 
 PENALTIES = 31  # how many penalties are tried, in equal ratios

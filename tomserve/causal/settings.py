@@ -9,9 +9,8 @@ from typing import Any
 
 from tomserve.errors import ConfigError
 
-ALPHAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-"""Strengths of the intervention: the source's window (1e-4 to 1e-2) and two decades above it. A strength does not
-depend on the size of the residual stream, as both terms of the objective grow with it."""
+STRENGTHS = 9  # at how many strengths a layer is moved, where nobody names any (tomserve.causal.strengths)
+BY_EFFECT = "by effect"  # how a manifest says so
 
 FOLDS = 5  # into how many parts the scenarios are divided: a map moves no item whose scenario it was fitted on
 FEWEST = 50  # so many eligible items a measurement needs; with fewer its intervals are too wide to say anything
@@ -33,16 +32,17 @@ class Settings:
     limit: int | None = None  # at most so many cases, whole scenarios of them
     strategy: str = STRATEGY  # the strategy whose prompt asks
     layers: tuple[int, ...] | None = None  # the layers that are moved, from 1; None for all
-    alphas: tuple[float, ...] = ALPHAS  # the strengths of the moves
+    alphas: tuple[float, ...] | None = None  # the strengths of the moves; None for those that each layer needs
     folds: int = FOLDS  # into how many parts the scenarios are divided for holding out
     seed: int = 0  # the seed of the folds and of everything random
     fewest: int = FEWEST  # how many items have to be eligible
 
     def __post_init__(self) -> None:
-        if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):
-            raise ConfigError(f"alphas are {list(self.alphas)}; expected numbers above 0, such as 0.001,0.01")
-        if len(set(self.alphas)) != len(self.alphas):
-            raise ConfigError(f"alphas are {list(self.alphas)}; each may stand there once")
+        if self.alphas is not None:
+            if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):
+                raise ConfigError(f"alphas are {list(self.alphas)}; expected numbers above 0, such as 0.001,0.01")
+            if len(set(self.alphas)) != len(self.alphas):
+                raise ConfigError(f"alphas are {list(self.alphas)}; each may stand there once")
         if self.layers is not None and not self.layers:
             raise ConfigError(f"layers are {list(self.layers)}; expected whole numbers from 1, such as 4 and 5")
         if self.folds < 2:
@@ -51,6 +51,11 @@ class Settings:
             raise ConfigError(f"fewest is {self.fewest}; expected 2 or more eligible items")
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"limit is {self.limit}; expected 1 or more cases")
+
+    @property
+    def strengths(self) -> int:
+        """At how many strengths each layer is moved."""
+        return STRENGTHS if self.alphas is None else len(self.alphas)
 
     def selected_layers(self, layers: int) -> tuple[int, ...]:
         """The layers that are moved, in ascending order, of a model of so many. Raises ConfigError for one it lacks."""
@@ -67,7 +72,7 @@ class Settings:
             "where": list(self.where) or "the usual ones",
             "limit": self.limit or "all",
             "layers": "all" if self.layers is None else sorted({int(layer) for layer in self.layers}),
-            "alphas": list(self.alphas),
+            "alphas": BY_EFFECT if self.alphas is None else list(self.alphas),
             "folds": self.folds,
             "seed": self.seed,
             "fewest": self.fewest,

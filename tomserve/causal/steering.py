@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tomserve.causal.activations import Floats as Floats32
 from tomserve.causal.projection import Fit, Floats, Ints, Map, Ridge, draw_partners
+from tomserve.causal.strengths import Trial, choose_strengths
 from tomserve.causal.table import (
     HELD_OUT,
     IDENTITY,
@@ -83,13 +84,29 @@ class FitRow:
     norm: float  # the median norm of the states x
 
 
-def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -> tuple[list[Step], list[FitRow]]:
+PUBLISHED_ALPHAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+"""The strengths of Mohanty et al., who print the window from 1e-4 to 1e-2."""
+PUBLISHED_PENALTY = 1e-4  # the ridge penalty that they print
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """On which cases strengths are tried, and how (see tomserve.causal.strengths)."""
+
+    cases: Ints  # places
+    ask: Trial
+
+
+def steps(
+    layer: LayerStates, folds: Ints, alphas: Sequence[float] | Pilot, seed: int
+) -> tuple[list[Step], list[FitRow]]:
     """All moves of a layer's states, and how well the maps fit.
 
     Maps and means are those of the cases outside of a case's own fold. Each control's displacement of a case has the
-    norm of `perspective`'s at the same alpha and target. Beside them stand the references, `perspective` fitted on all
-    cases, and the transfer from every family with at least TRANSFER_LEAST cases to the cases of every other such family
-    that are about other scenarios. folds: int64 [n] (`projection.assign_folds`).
+    norm of `perspective`'s at the same alpha and target; where the control has a whole step of its own (W = I, the mean
+    difference), it is never longer than that. Beside them stand the references, what Mohanty et al. do, and the
+    transfer from every family with at least TRANSFER_LEAST cases to the cases of every other such family that are about
+    other scenarios. folds: int64 [n] (`projection.assign_folds`). alphas: the strengths, or how to choose them.
 
     Raises ConfigError where more than half of the cases in training are about one scenario, so that they cannot be
     shuffled.
@@ -98,14 +115,13 @@ def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -
     rows: list[FitRow] = []
     held = [_fit_with_controls(layer, folds != fold, HELD_OUT, int(fold), seed) for fold in np.unique(folds)]
     rows += [row for part in held for row in part.rows]
+    if isinstance(alphas, Pilot):
+        alphas = _choose(layer, held, folds, alphas)
     for target in (TO_TRUE, TO_FALSE):
         made += _control_steps(layer, held, alphas, target, seed)
-    every = np.ones(len(layer.families), dtype=bool)
-    fitted = Ridge(layer.false, layer.clusters).fit(layer.own)
-    rows.append(_row(PPT, IN_SAMPLE, None, fitted, layer.false))
-    for target in (TO_TRUE, TO_FALSE):
-        moved = _displace(fitted.map, layer, every, layer.target(target), alphas)
-        made += _make_steps(PPT, target, alphas, IN_SAMPLE, moved, every)
+    published, row = _published_steps(layer, seed)
+    made += published
+    rows.append(row)
     for family, to in _transfers(layer):
         source = _fit_with_controls(layer, _of_family(layer, family), family, None, seed)
         rows += source.rows
@@ -122,6 +138,42 @@ def reference_steps(layer: LayerStates) -> list[Step]:
         Step(PATCH_TWIN, TO_TRUE, None, HELD_OUT, _float32(layer.twin - layer.false)),
         Step(REPLACE_NO_OP, None, None, HELD_OUT, _float32(layer.false), replaces=True),
     ]
+
+
+def _choose(layer: LayerStates, held: Sequence[_Fitted], folds: Ints, pilot: Pilot) -> tuple[float, ...]:
+    every = [(part.perspective.map, layer.false[part.test], layer.own_twin[part.test]) for part in held]
+    by_fold = [pilot.cases[folds[pilot.cases] == fold] for fold in np.unique(folds)]
+    if not pilot.cases.size:
+        return choose_strengths(every, None)
+    some = [
+        (part.perspective.map, layer.false[own], layer.own_twin[own]) for part, own in zip(held, by_fold, strict=True)
+    ]
+    back = np.argsort(np.argsort(folds[pilot.cases], kind="stable"), kind="stable")
+    return choose_strengths(every, (some, lambda moved: pilot.ask(moved[:, back])))
+
+
+def _published_steps(layer: LayerStates, seed: int) -> tuple[list[Step], FitRow]:
+    """What Mohanty et al. do: W is fitted on the very cases with PUBLISHED_PENALTY, and the moved mean of both orders
+    stands in place of each order's own state. Beside it stand, by the same rule, W of shuffled pairs and W = I."""
+    every = np.ones(len(layer.families), dtype=bool)
+    ridge, partner = Ridge(layer.false, layer.clusters), draw_partners(layer.clusters, _stream(seed, PAIRS))
+    fitted = ridge.fit(layer.own, PUBLISHED_PENALTY)
+    shuffled = ridge.fit(layer.own[partner], PUBLISHED_PENALTY)
+    made: list[Step] = []
+    for target in (TO_TRUE, TO_FALSE):
+        y = layer.target(target)
+        whole = np.array([(y - layer.false) / (1 + alpha) for alpha in PUBLISHED_ALPHAS])
+        moved = {
+            REPLACE: _displace(fitted.map, layer, every, y, PUBLISHED_ALPHAS),
+            SHUFFLED_PAIRS: _displace(shuffled.map, layer, every, y, PUBLISHED_ALPHAS),
+            IDENTITY: whole,
+        }
+        for name, deltas in moved.items():
+            made += [
+                Step(name, target, alpha, IN_SAMPLE, _float32(layer.false + delta), replaces=True)
+                for alpha, delta in zip(PUBLISHED_ALPHAS, deltas, strict=True)
+            ]
+    return made, _row(PPT, IN_SAMPLE, None, fitted, layer.false)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,26 +225,28 @@ def _control_steps(
     instead = layer.false + moved
     for alpha, delta in zip(alphas, instead, strict=True):
         yield Step(REPLACE, target, float(alpha), HELD_OUT, _float32(delta), replaces=True)
-    directions: tuple[tuple[str, Callable[[], Floats]], ...] = (
-        (SHUFFLED_PAIRS, lambda: _displace_by_fold(layer, held, alphas, lambda part: part.shuffled.map, y)),
-        (
-            SHUFFLED_TARGET,
-            lambda: _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y[partner]),
-        ),
-        (RANDOM_MAP, lambda: _displace_by_fold(layer, held, alphas, lambda part: part.random, y)),
-        (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape))),
-        (IDENTITY, lambda: (y - layer.false)[None]),
-        (SHIFTED_IDENTITY, lambda: (y - layer.false - _shift(layer, held, TO_FALSE))[None]),  # x goes to x + y's shift
+
+    def by_fold(chosen: Callable[[_Fitted], Map], goal: Floats, strengths: Sequence[float] = alphas) -> Floats:
+        return _displace_by_fold(layer, held, strengths, chosen, goal)
+
+    shift, seen = _shift(layer, held, TO_FALSE), _predict_held_out(layer, held, y)
+    directions: tuple[tuple[str, Callable[[], Floats], Callable[[], Floats] | None], ...] = (
+        (SHUFFLED_PAIRS, lambda: by_fold(lambda part: part.shuffled.map, y), None),
+        (SHUFFLED_TARGET, lambda: by_fold(lambda part: part.perspective.map, y[partner]), None),
+        (RANDOM_MAP, lambda: by_fold(lambda part: part.random, y), None),
+        (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape)), None),
+        (IDENTITY, lambda: (y - layer.false)[None], lambda: (y - layer.false)[None]),
+        (SHIFTED_IDENTITY, lambda: (y - layer.false - shift)[None], lambda: (y - layer.false - shift)[None]),
         (
             SEEN_IDENTITY,
-            lambda: _displace_by_fold(
-                layer, held, alphas, lambda part: part.perspective.map, _predict_held_out(layer, held, y)
-            ),
+            lambda: by_fold(lambda part: part.perspective.map, seen),
+            lambda: by_fold(lambda part: part.perspective.map, seen, (0.0,)),
         ),
-        (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None]),
+        (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None], lambda: _shift(layer, held, target)[None]),
     )
-    for name, direction in directions:
-        yield from _make_steps(name, target, alphas, HELD_OUT, scale_to_norms(direction(), norms), every)
+    for name, direction, whole in directions:
+        most = norms if whole is None else np.minimum(norms, displacement_norms(whole()))
+        yield from _make_steps(name, target, alphas, HELD_OUT, scale_to_norms(direction(), most), every)
 
 
 def scale_to_norms(displacements: Floats, norms: Floats) -> Floats:
@@ -286,7 +340,8 @@ def _transfer_steps(layer: LayerStates, source: _Fitted, alphas: Sequence[float]
         yield from _make_steps(PPT, target, alphas, source.name, moved, to)
         yield from _make_steps(SHUFFLED_PAIRS, target, alphas, source.name, scale_to_norms(shuffled, norms), to)
         same = (y - layer.false)[to][None]
-        yield from _make_steps(IDENTITY, target, alphas, source.name, scale_to_norms(same, norms), to)
+        most = np.minimum(norms, displacement_norms(same))
+        yield from _make_steps(IDENTITY, target, alphas, source.name, scale_to_norms(same, most), to)
 
 
 def _make_steps(

@@ -59,12 +59,12 @@ CONTROLS = (
     *(IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY, MEAN_DIFFERENCE),
 )
 """`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the
-same layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted,
-the target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
-identity: W = I; shifted_identity: W = I after both means are taken off; seen_identity: W = I within what W sees, which
-is the move by W that aims at W y~ instead of y~, as if y~, after both means are taken off, were a state like x: it
-moves what both kinds of states have in common, and not what only y~ varies in; mean_difference: the same step for
-all."""
+same layer, alpha and target, those of the second line never beyond their own whole step. shuffled_pairs: W fitted on
+pairs put together at random; shuffled_target: W as fitted, the target of another item; random_map: a random map with
+W's singular values; random_direction: a random direction; identity: W = I; shifted_identity: W = I after both means are
+taken off; seen_identity: W = I within what W sees, which is the move by W that aims at W y~ instead of y~, as if y~,
+after both means are taken off, were a state like x: it moves what both kinds of states have in common, and not what
+only y~ varies in; mean_difference: the same step for all."""
 NO_OP, PATCH, PATCH_TWIN, REPLACE_NO_OP, REPLACE = REFERENCES = (
     "no_op",
     "patch",
@@ -79,8 +79,9 @@ averaged over both orders in place of each order's own (it lacks the symbol); re
 MAPS = (PPT, *CONTROLS, *REFERENCES)
 
 HELD_OUT, IN_SAMPLE = "held_out", "in_sample"
-"""`fitted`: W was fitted without the scenario's fold; on all items (as published, for PPT only); any other value is the
-name of the family on which it was fitted, for items of another family (transfer: PPT, shuffled_pairs, identity)."""
+"""`fitted`: W was fitted without the scenario's fold; on all items (as published: replace, shuffled_pairs and identity,
+which all replace the state); any other value is the name of the family on which it was fitted, for items of another
+family (transfer: PPT, shuffled_pairs, identity)."""
 
 TRUE_LABELS, SHUFFLED_LABELS = "true", "shuffled"
 """`labels`: whether a probe learned the labels as they are, or shuffled ones (the control task)."""
@@ -151,10 +152,11 @@ FEW_ITEMS = 50  # with fewer eligible items nothing is said of a model's mechani
 class Outcomes:
     """What was measured of one model on one benchmark.
 
-    items: a row for each item with `cluster`, `family`, `eligible` (strictly) and `eligible_choices` (by the choices
-    only). moves: a row for each item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under
-    either target (`strict_true`, `strict_false`, ...; null where that was not measured), `changed_...`, the share whose
-    answer became another one or unreadable, and `displacement_...`.
+    items: a row for each item with `cluster`, `family`, `eligible` (strictly), `eligible_choices` (by the choices only)
+    and `answered`, the share of its orders answered by the false-belief choice (by the choices only). moves: a row for
+    each item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under either target
+    (`strict_true`, `strict_false`, ...; null where that was not measured), `changed_...`, the share whose answer became
+    another one or unreadable, and `displacement_...`.
     """
 
     arm: Mapping[str, str]  # model and benchmark
@@ -237,6 +239,7 @@ def _items(answers: pl.DataFrame) -> pl.DataFrame:
             pl.col("cluster", "family").first(),
             eligible=both & (said & pl.col("strict")).all(),
             eligible_choices=both & said.all(),
+            answered=said.mean(),
         )
         .sort(*ARM, "cluster", "item")
     )

@@ -91,7 +91,6 @@ def causal(
     """
     from tomserve.causal.experiment import Hardware, measure, plan_experiment
     from tomserve.causal.settings import (
-        ALPHAS,
         FEWEST,
         FOLDS,
         ITEMS,
@@ -113,7 +112,7 @@ def causal(
         limit=limit,
         strategy=strategy or STRATEGY,
         layers=None if layers is None else layers_of(layers),
-        alphas=ALPHAS if alphas is None else alphas_of(alphas),
+        alphas=None if alphas is None else alphas_of(alphas),
         folds=folds or FOLDS,
         seed=seed,
         fewest=fewest or FEWEST,

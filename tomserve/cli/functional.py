@@ -182,7 +182,7 @@ def functional(
     wished and could not be measured.
     """
     from tomserve.causal.experiment import Hardware
-    from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings, alphas_of, layers_of
+    from tomserve.causal.settings import FEWEST, ITEMS, Settings, alphas_of, layers_of
     from tomserve.runs.planning import EvalOptions
     from tomserve.workflows.functional import LIMIT, FunctionalPlan
 
@@ -203,7 +203,7 @@ def functional(
             items=items or ITEMS,
             limit=cases,
             layers=None if layers is None else layers_of(layers),
-            alphas=ALPHAS if alphas is None else alphas_of(alphas),
+            alphas=None if alphas is None else alphas_of(alphas),
             fewest=fewest or FEWEST,
         ),
         hardware=Hardware(device=device, dtype=dtype, revision=revision),

@@ -319,8 +319,8 @@ AlphasOption = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. If left out: nine, from "
-        "0.0001 to 1.",
+        help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. If left out: nine for "
+        "each layer, from where nothing flips to where everything does.",
     ),
 ]
 FewestOption = Annotated[

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import polars as pl
 
+from tomserve.causal.settings import BY_EFFECT
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, Outcomes
 from tomserve.content import digest
 from tomserve.engine import adaptations
@@ -72,7 +73,7 @@ class MeasurementConditions:
     names: str = ""  # A digest of the names of the cases
     asked_by: str = ""  # The strategies that asked
     layers: str = ""  # Those that were moved, or "all" where they are all from the first on, as many as the model has
-    alphas: tuple[float, ...] = ()  # The strengths
+    alphas: tuple[float, ...] = ()  # The strengths; () where each layer has its own
     controls: tuple[str, ...] = ()
     digest: str = ""  # A digest of all cases there were
     where: str = ""  # The conditions that chose the cases
@@ -81,7 +82,8 @@ class MeasurementConditions:
     def record(self, manifest: Manifest) -> MeasurementConditions:
         """The same with what the manifest of the measurement tells."""
         where, folds = (str(manifest.settings.get(name, "")) for name in ("where", "folds"))
-        return replace(self, digest=manifest.benchmark_digest or "", where=where, folds=folds)
+        alphas = () if manifest.settings.get("alphas") == BY_EFFECT else self.alphas
+        return replace(self, digest=manifest.benchmark_digest or "", where=where, folds=folds, alphas=alphas)
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,14 @@ def measurement_conditions(found: Outcomes) -> MeasurementConditions:
     moves = found.moves.filter(pl.col("map") == PPT, pl.col("fitted") == HELD_OUT)
     maps = set(found.moves["map"])
     layers = sorted({int(layer) for layer in moves["layer"]})
+    strengths = moves.group_by("layer").agg(pl.col("alpha").drop_nulls().unique().sort())["alpha"].unique()
     return MeasurementConditions(
         benchmark=str(found.arm["benchmark"]),
         cases=found.items.height,
         names=_digest(found.items.select("item")),
         asked_by=", ".join(found.answers["asked_by"].drop_nulls().unique().sort()) or "an unknown strategy",
         layers="all" if layers == list(range(1, len(layers) + 1)) else ", ".join(map(str, layers)),
-        alphas=tuple(sorted({float(alpha) for alpha in moves["alpha"].drop_nulls()})),
+        alphas=tuple(strengths[0]) if len(strengths) == 1 else (),
         controls=tuple(name for name in CONTROLS if name in maps),
     )
 

@@ -29,7 +29,7 @@ class ExamineOptions(TypedDict, total=False):
     layers
         The layers that are changed, from 1 [all].
     alphas
-        The strengths of the change [nine from 0.0001 to 1].
+        The strengths of the change [nine for each layer, from where nothing flips to where everything does].
     folds
         Into how many parts the stories are divided for holding out [5].
     seed

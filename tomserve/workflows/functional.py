@@ -19,7 +19,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.causal import checkpoints
 from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup, plan_experiment
-from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
+from tomserve.causal.settings import FEWEST, ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.engine import transports
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
@@ -435,7 +435,7 @@ def _make_plan(model: str | None, given: Mapping[str, Any]) -> FunctionalPlan:
         items=as_name(given.get("items")) or ITEMS,
         limit=given.get("cases"),
         layers=tuple(map(int, given["layers"])) if "layers" in given else None,
-        alphas=tuple(map(float, given.get("alphas", ALPHAS))),
+        alphas=tuple(map(float, given["alphas"])) if "alphas" in given else None,
         fewest=given.get("fewest", FEWEST),
     )
     urls = given.get("base_url", ())
