@@ -780,6 +780,23 @@ REFUSED: dict[str, Behaviour] = {
         says=["CUDA out of memory"],
         most=9 * ALL,
     ),
+    "a limit of a day": Behaviour(
+        after(
+            4,
+            (
+                429,
+                error(
+                    "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 2h15m0s.",
+                    code="tokens",
+                ),
+                {"retry-after": "8100"},
+            ),
+        ),
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["tokens per day", "stay open"],
+    ),
     "limits in headers": Behaviour(
         once(
             (

@@ -8,6 +8,7 @@ was answered before is asked again: if it is refused, too, the run ends, and the
 
 from __future__ import annotations
 
+import math
 import re
 
 from tomserve.engine.error_objects import ran_out
@@ -23,6 +24,7 @@ from tomserve.status import (
     NOT_FOUND,
     REFUSAL,
     SPOKEN,
+    TOO_MANY,
     transient,
 )
 
@@ -168,12 +170,21 @@ def in_words(reply: Reply) -> str:
     return reply.status + (f": {reply.error}" if reply.error else "")
 
 
+LONG_WAIT = 900.0  # seconds: nobody waits that long for a limit that a day has
+_DAILY = re.compile(r"(?i)\b(?:per[ -]day|daily|[TR]PD)\b")
+
+
 def explain_hopeless(reply: Reply) -> str | None:
     """Why no other request would fare better after this reply, and what to do, as the end of a sentence; else None."""
     if reply.status == NO_CREDIT:
         return (
             f"the account that the key belongs to has no credit left, says the server ({reply.error}); the questions "
             f"that are left stay open: pay, or set the key of another account, {WAY_ON}"
+        )
+    if reply.status == TOO_MANY and _DAILY.search(reply.error or "") and (reply.retry_after or math.inf) > LONG_WAIT:
+        return (
+            f"the limit of a day is reached, says the server ({reply.error}); the questions that are left stay open: "
+            f"wait until it takes more, {WAY_ON}"
         )
     if reply.status in (KEY_REFUSED, FORBIDDEN):
         return f"the API key was refused in mid-run ({reply.error}); set a valid key and resume"
