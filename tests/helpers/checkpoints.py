@@ -106,7 +106,7 @@ FAMILIES = (
     Family("llama3", ("llama3-70b",), _like("LlamaConfig"), _LLAMA3, _LLAMA3[0], "<|end_of_text|>", "llama3"),
     Family(
         "llama3.1",
-        ("llama3.1-8b", "llama3.1-405b", "llama3.3-70b"),
+        ("llama3.1-8b", "llama3.1-70b", "llama3.1-405b", "llama3.3-70b"),
         _like("LlamaConfig", rope_parameters=_LLAMA31_ROPE),
         _LLAMA3,
         _LLAMA3[0],
@@ -185,6 +185,15 @@ FAMILIES = (
         None,
         "<|return|>",
         vocabulary="harmony",
+    ),
+    Family(
+        "mistral-v3",
+        ("mistral-7b",),
+        _like("MistralConfig", head_dim=32, sliding_window=None),
+        (*_SENTENCEPIECE, "[INST]", "[/INST]"),
+        "<s>",
+        "</s>",
+        "mistral_v3",
     ),
     Family(
         "mistral",
