@@ -389,7 +389,7 @@ def _headline(frame: pl.DataFrame) -> pl.DataFrame:
 def _published_excerpt(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         *_who(frame),
-        *(cell_of("published_net", "NetEffect"), pl.col("published_layer").alias("layer")),
+        *(cell_of("published_net", "NetEffect"), pl.col("published_layers").alias("layers")),
         *(_alpha("published_alpha"), _name("published_control").alias("closest control")),
         *(cell_of("published_control_net", "its"), _yes("reproduced").alias("reproduces it")),
     )

@@ -198,6 +198,7 @@ def agree(found: Interval, p: float | None, scenarios: int) -> tuple[Interval, f
 
 REPRODUCED = 0.8  # a control reproduces NetEffect where it reaches this share of it by the same measure; a convention
 
+NEAR = 0.9  # layers whose NetEffect reaches this share of the largest are those of the peak; a convention
 PUBLISHED = {t.REPLACE: t.PPT, t.SHUFFLED_PAIRS: t.SHUFFLED_PAIRS, t.IDENTITY: t.IDENTITY}
 """The moves that are made as the source says, and whose map they make."""
 
@@ -222,10 +223,11 @@ def published_cells(found: t.Outcomes) -> Iterator[t.Record]:
 
 
 def published_effects(found: t.Outcomes) -> t.Record:
-    """NetEffect of the source, the largest over all layers and its strengths, and the control that comes closest to it
-    by the same rules, at its own largest."""
+    """NetEffect of the source, the largest over all layers and its strengths, the layers of the peak (NEAR), and the
+    control that comes closest to it by the same rules, at its own largest."""
     best: dict[str, t.Record] = {}
-    for row in published_cells(found):
+    every = list(published_cells(found))
+    for row in every:
         if row["net"] is not None and row["net"] > best.get(row["map"], {"net": -math.inf})["net"]:
             best[row["map"]] = row
     own = best.pop(t.PPT, None)
@@ -233,12 +235,24 @@ def published_effects(found: t.Outcomes) -> t.Record:
         return {}
     value = own["net"]
     made: t.Record = {"published_items": own["items"], "published_net": value, "published_layer": own["layer"]}
-    made["published_alpha"] = own["alpha"]
+    near = {one["layer"] for one in every if one["map"] == t.PPT and (one["net"] or -1.0) >= NEAR * value > 0}
+    made |= {"published_layers": _ranges(sorted(near)) or None, "published_alpha": own["alpha"]}
     if not best:
         return made
     name = max(best, key=lambda one: float(best[one]["net"]))
     made |= {"published_control": name, "published_control_net": best[name]["net"]}
     return {**made, "reproduced": best[name]["net"] >= REPRODUCED * value if value > 0 else None}
+
+
+def _ranges(layers: Sequence[int]) -> str:
+    """Layers in ascending order as ranges, such as "4-6, 9"."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def published(found: t.Outcomes) -> Iterator[t.Record]:
@@ -271,6 +285,7 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.String, "controls_lacking verdict"),
     **_columns(pl.Boolean, "causes"),
     **_columns(pl.Int64, "published_items published_layer"),
+    **_columns(pl.String, "published_layers"),
     **_columns(pl.Float64, "published_net published_alpha"),
     **_columns(pl.String, "published_control"),
     **_columns(pl.Float64, "published_control_net"),

@@ -387,7 +387,7 @@ def _causal(found: ModelLayers, model: str) -> list[Record]:
         return []
     own = headline.filter(model=model, benchmark=found.measured[model].arm["benchmark"])
     return [
-        {"net_effect": row["published_net"], "layers": None if (at := row["published_layer"]) is None else str(at),
+        {"net_effect": row["published_net"], "layers": row["published_layers"],
          "alpha": None if (alpha := row["published_alpha"]) is None else f"{alpha:g}"}
         for row in own.iter_rows(named=True)
     ]  # fmt: skip

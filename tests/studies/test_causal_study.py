@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from analysis.causal.study import CAUSES, NO_EFFECT, NOT_MEASURED, NOT_SETTLED, REPRODUCES, outcome
-from analysis.causal.tables import LEVEL, agree
+from analysis.causal.tables import LEVEL, _ranges, agree
 from analysis.causal.tables import headline as headline_of
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
@@ -113,6 +113,8 @@ def test_the_headline_finds_the_planted_cell_and_measures_it_without_optimism() 
     assert (row["control"], row["ceiling"]) == ("mean_difference", pytest.approx(0.95, abs=0.05))
     assert max(row["p_net"], row["p_over_controls"]) < 0.01
     assert row["published_net"] >= row["net"], "in-sample and the best of all cells"
+    assert row["published_layers"] == str(made.PEAK[0]), "the peak stands out"
+    assert _ranges([1, 2, 4, 6, 7, 8]) == "1-2, 4, 6-8"
 
 
 @pytest.mark.parametrize("p", [None, 0.001, 0.04, 0.06, 0.9])
