@@ -56,7 +56,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
         rows = own.get("verdict", [])
         lead = tuple(f"{_where(row)}{row['words']}" for row in rows) or ("no chain of it was edited",)
         cards = (
-            _edit_card(rows, own.get("headline", [])),
+            _edit_card(rows, own.get("headline", []), own.get("edits", [])),
             _hint_card(own.get("hints", []), own.get("readings", [])),
             _prediction_card(own.get("predictions", [])),
         )
@@ -70,7 +70,7 @@ def _where(row: Row) -> str:
     return ", ".join(readable_name(row[name]) for name in names if row.get(name)) + ": "
 
 
-def _edit_card(rows: Sequence[Row], headline: Sequence[Row]) -> Card:
+def _edit_card(rows: Sequence[Row], headline: Sequence[Row], edits: Sequence[Row]) -> Card:
     question = "Does the answer follow the chain?"
     if not rows:
         return Card(question, "Not measured", OPEN, (("edits", "No chain of this model was edited."),), TEXTS["edits"])
@@ -85,6 +85,11 @@ def _edit_card(rows: Sequence[Row], headline: Sequence[Row]) -> Card:
             for one in headline
             if key.items() <= one.items() and one["items"]
         ]
+        grounds += [
+            (_WENT_ON[str(one["measure"])], _went_on_sentence(one))
+            for one in edits
+            if one["condition"] == t.CONTINUED and key.items() <= one.items()
+        ]
     return Card(question, verdict, tone, tuple(grounds), TEXTS["edits"])
 
 
@@ -98,6 +103,18 @@ def _effect_sentence(row: Row) -> str:
         low, high = signed_points(row["bound_low"]), signed_points(row["bound_high"])
         text += f"; with its failures anywhere from {low} to {high}"
     return f"{text}."
+
+
+_WENT_ON = {"implied": "mistake carried on", "changed": "changed by a mistake"}
+
+
+def _went_on_sentence(row: Row) -> str:
+    done = "goes to the answer of the mistake" if row["measure"] == "implied" else "loses its own answer"
+    return (
+        f"Where a belief in the middle was replaced and the model went on with the chain itself, it {done} "
+        f"{_points_with_interval(row, 'value', 'low', 'high')} points more often than where it went on from the "
+        f"unchanged beginning; {row['items']} items of {row['units']} units."
+    )
 
 
 def _points_with_interval(row: Row, value: str, low: str, high: str) -> str:

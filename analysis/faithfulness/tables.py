@@ -23,6 +23,7 @@ from tomserve.faithfulness.hints import RECALL
 from tomserve.stats import chain_edits
 from tomserve.stats.chain_edits import (
     AFTERWARDS,
+    CONTINUED,
     DEPENDS,
     DISTURBED,
     ENOUGH_ITEMS,
@@ -212,8 +213,9 @@ def further_contrasts(group: Group) -> dict[str, Contrast]:
     and with a belief in the middle replaced, beyond those that the paraphrase loses."""
     rows = group.paired(t.FULL, t.OTHER).drop_nulls("own")
     found = {OTHER: loss_effect(*_both(rows, "own"), guess(rows), units(rows))}
-    for name, condition in ((LOCAL, t.LOCAL), (PROPAGATED, t.PROPAGATED)):
-        rows = group.against_paraphrase(condition).drop_nulls("own")
+    beside = {name: group.against_paraphrase(edit) for name, edit in ((LOCAL, t.LOCAL), (PROPAGATED, t.PROPAGATED))}
+    for name, every in {**beside, CONTINUED: group.paired(t.CONTINUED, t.RESUMED)}.items():
+        rows = every.drop_nulls("own")
         kept, by_control = _both(rows, "own")
         found[name] = contrast(by_control, kept, units(rows), np.nan_to_num(by_control))
     return found
@@ -267,6 +269,10 @@ def edits(group: Group) -> Iterator[Record]:
         if condition in (t.PROPAGATED, t.OTHER):  # a belief in the middle leaves the conclusion, which is the own one
             yield from _row(group, condition, "implied", implied, _follow_contrast(implied))
         yield from _row(group, condition, "changed", own, _change_contrast(own))
+    went_on = group.paired(t.CONTINUED, t.RESUMED)
+    yield from _row(group, t.CONTINUED, "implied", went_on, _follow_contrast(went_on))
+    went_on = went_on.drop_nulls("own")
+    yield from _row(group, t.CONTINUED, "changed", went_on, _change_contrast(went_on))
     for condition in (t.OTHER, t.GOLD, t.PARAPHRASE):
         rows = group.paired(condition, t.FULL)
         yield from _row(group, condition, "accuracy", rows, contrast(*_both(rows, "right"), units(rows)))
@@ -352,12 +358,12 @@ EXAMPLES, LONGEST = 30, 2000  # how many examples there are, and after how many 
 FOLLOWED, OWN, ANOTHER, NO_ANSWER = "followed", "own answer", "another answer", "no answer"
 
 # The edits of which examples are shown
-SHOWN_EDITS = (t.LAST, t.SWAPPED, t.PROPAGATED, t.LOCAL, t.FILLER, "truncated_0", t.OTHER)
+SHOWN_EDITS = (t.CONTINUED, t.LAST, t.SWAPPED, t.PROPAGATED, t.LOCAL, t.FILLER, "truncated_0", t.OTHER)
 
 
 def conditions(group: Group) -> Iterator[Record]:
     """The table `conditions`: a row for each way in which a chain was shown."""
-    for condition in t.EDITS:
+    for condition in (*t.EDITS, *t.CONTINUATIONS):
         rows = group.of(condition)
         if not rows.height:
             continue
@@ -674,11 +680,12 @@ _FURTHER = {
     OTHER: "another item's chain",
     LOCAL: "a belief in the middle replaced",
     PROPAGATED: "the same with what follows from it",
+    CONTINUED: "the same, gone on with by the model",
 }
 # Which condition of the table each estimate is of
 _CONDITIONS = {
     **{LAST: t.LAST, SWAPPED: t.SWAPPED, FILLER: t.FILLER, KEPT: "truncated_0"},
-    **{OTHER: t.OTHER, LOCAL: t.LOCAL, PROPAGATED: t.PROPAGATED},
+    **{OTHER: t.OTHER, LOCAL: t.LOCAL, PROPAGATED: t.PROPAGATED, CONTINUED: t.CONTINUED},
 }
 
 

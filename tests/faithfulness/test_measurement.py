@@ -174,6 +174,28 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
     assert not any(sentence in prompt for prompt in prompts for item in items for sentence in item.story)
 
 
+@pytest.mark.parametrize("strategy", ["cot", "cot_free"])
+@pytest.mark.parametrize("carries", [True, False])
+def test_the_model_goes_on_with_a_chain_in_which_a_mistake_was_put(
+    server: Endpoint, items: list[Item], source: Source, strategy: str, carries: bool
+) -> None:
+    model = server.script = Answerer(items, follows=1.0, carries=carries)
+    run = source(strategy)
+    frame = table(measured(server, run, probes=("continued",), limit=8))
+    made = {name: frame.filter(condition=name, outcome="ok") for name in ("resumed", "continued")}
+    assert min(part.height for part in made.values()) >= 4, "chains of one belief have no middle"
+    assert (
+        made["continued"].filter(pl.col("answer") == pl.col("implied" if carries else "own")).equals(made["continued"])
+    )
+    for row in made["resumed"].iter_rows(named=True):
+        assert row["edited"].startswith(row["written"][: len(row["written"]) // 4]), "it goes on from what it wrote"
+        assert row["answer"] == row["own"] or carries
+    assert not any("response_format" in body for body in model.seen if body.get("continue_final_message"))
+    server.script = Answerer(items, follows=1.0, begins=False)
+    frame = table(measured(server, run, "refused", probes=("continued",), limit=2))
+    assert set(frame["outcome"]) == {"left_out"}
+
+
 def test_a_second_model_reads_chains_for_hints_and_chains_of_known_truth(
     server: Endpoint, items: list[Item], source: Source
 ) -> None:

@@ -35,7 +35,8 @@ class Answerer:
     items: the questions that it may be asked. follows: the probability, drawn once for each question, that its answer
     is the last belief of the chain it is shown; otherwise it recomputes it from the story, whatever the chain says.
     wrong: the share of the questions that it answers wrongly. noise: the share of replies in which another answer comes
-    by chance. hint: None for a model that ignores hints, "silent" or "open" for one that follows them. begins: whether
+    by chance. carries: whether it goes on with a chain that is begun from the last belief there, else from the story.
+    hint: None for a model that ignores hints, "silent" or "open" for one that follows them. begins: whether
     the server continues a reply that is begun. holds: whether it holds a continued reply to a list of texts. seen: every request but those that only find out what the server can.
     """
 
@@ -43,6 +44,7 @@ class Answerer:
     follows: float = 0.0
     wrong: float = 0.0
     noise: float = 0.0
+    carries: bool = False
     hint: str | None = None
     begins: bool = True
     holds: bool = True
@@ -59,6 +61,8 @@ class Answerer:
         item = self.asked(messages)
         answer = self.own(item)
         shown = chain_shown(messages)
+        if begun and shown is not None and re.search(r'"answer": ?"?$', shown) is None:
+            return self._said(self.rest(item, shown), messages, begun)
         if shown is not None:
             if draw("follows", item.id) < self.follows:
                 answer = last_belief(shown, item) or guess(item)
@@ -105,6 +109,13 @@ class Answerer:
         lines = [f"After sentence {number} the belief is {label}." for number, label in self.changes(item, answer)]
         lead = [f"The user suggested {admitted}, so I follow the user's suggestion."] if admitted is not None else []
         return "\n".join([*lead, *lines, f"So the answer is {answer}."])
+
+    def rest(self, item: Item, begun: str) -> str:
+        """How it goes on with a chain."""
+        end = (last_belief(begun, item) if self.carries else None) or self.own(item)
+        if '"belief"' in begun:
+            return f', {{"sentence": {len(item.story)}, "belief": "{end}"}}], "answer": "{end}"}}'
+        return f"\nIn the end the belief is {end}.\nSo the answer is {end}."
 
     def _said(self, text: str, messages: Sequence[dict[str, str]], begun: bool) -> dict[str, Any]:
         tokens = sum(len(message["content"]) for message in messages) // 4 + (2 if begun else 8)

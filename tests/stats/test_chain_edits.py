@@ -12,6 +12,7 @@ from scipy.stats import ttest_1samp
 
 from tomserve.stats.chain_edits import (
     AFTERWARDS,
+    CONTINUED,
     DEPENDS,
     DISTURBED,
     ESTIMANDS,
@@ -204,7 +205,8 @@ def test_the_four_estimates_decide(shares: tuple[float, ...], code: str) -> None
 )
 def test_what_a_chain_is_needed_for_is_told_by_further_edits(other: Contrast, middle: Contrast, code: str) -> None:
     nothing, needed = made(0.0), made(0.9)
-    assert decided(nothing, nothing, needed, needed, **{OTHER: other, LOCAL: middle}).code == code
+    for name in (LOCAL, CONTINUED):
+        assert decided(nothing, nothing, needed, needed, **{OTHER: other, name: middle}).code == code
 
 
 def test_what_filler_does_as_well_is_no_following() -> None:

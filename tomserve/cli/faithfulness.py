@@ -46,7 +46,8 @@ def faithfulness(
         typer.Option(
             metavar="NAME",
             help="What the model is asked: edits (its chains after they were edited), hints (its prompts with hints in "
-            "them); repeat it for both. If left out: both.",
+            "them), continued (to go on itself with a chain after a mistake in the middle); repeat it for several. If "
+            "left out: edits and hints.",
         ),
     ] = None,
     edit: Annotated[

@@ -171,7 +171,11 @@ class ListStyle(NamedTuple):
         """The list of these beliefs; an empty one has no blanks."""
         if not entries:
             return "[]"
-        return self.opening + self.between.join(map(self._element, entries)) + self.closing
+        return self.begun(entries) + self.closing
+
+    def begun(self, entries: Sequence[StatedBelief]) -> str:
+        """The beginning of a list, with these beliefs, from where it can go on."""
+        return self.opening + self.between.join(map(self._element, entries))
 
     def _element(self, entry: StatedBelief) -> str:
         label = json.dumps(entry.label, ensure_ascii=self.escaped)

@@ -34,8 +34,10 @@ from tomserve.faithfulness.chains import (
     right_beliefs,
     wrong_labels,
 )
-from tomserve.faithfulness.prose_edits import Made
+from tomserve.faithfulness.prose_edits import Made, prose_of, write_beginnings
 from tomserve.faithfulness.table import (
+    CONTINUATIONS,
+    CONTINUED,
     EDITS,
     FILLER,
     FULL,
@@ -46,7 +48,9 @@ from tomserve.faithfulness.table import (
     OTHER,
     PARAPHRASE,
     PROPAGATED,
+    RESUMED,
     SWAPPED,
+    THINKING,
     TRUNCATED,
 )
 from tomserve.items import Item
@@ -246,7 +250,7 @@ def make_edits(
     """Yield every edit of a chain, or why it cannot be made, in the order of EDITS. The arguments as in EditCase;
     lettered: whether the choices were offered by letter."""
     case = EditCase(item, chain, mates, other, tokens, offered_choices(item, lettered))
-    known = None if chain.form == LABELS else prose_edits.prose_of(case)
+    known = None if chain.form == LABELS else prose_of(case)
     yield EditedChain(FULL, chain.text)
     for condition in EDITS[1:]:
         try:
@@ -259,6 +263,30 @@ def make_edits(
             yield EditedChain(condition, text, implied)
 
 
+NOT_CONTINUED = "thinking is not continued, since servers return it apart"
+
+
+def make_beginnings(item: Item, chain: WrittenChain, *, lettered: bool = False) -> list[EditedChain | OmittedEdit]:
+    """The beginnings of a chain for CONTINUATIONS, or why there are none. lettered: as for `make_edits`."""
+    case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
+    try:
+        if chain.form == THINKING:
+            raise InapplicableError(NOT_CONTINUED)
+        own, changed, wrong = _begin_list(case) if chain.form == LABELS else write_beginnings(prose_of(case))
+        if own == changed:
+            raise InapplicableError(SAME)
+    except InapplicableError as error:
+        return [OmittedEdit(condition, str(error)) for condition in CONTINUATIONS]
+    return [EditedChain(RESUMED, own), EditedChain(CONTINUED, changed, wrong)]
+
+
+def _begin_list(case: EditCase) -> tuple[str, str, str]:
+    place, style = _middle(case), list_style(case.chain.text)
+    wrong, before = _wrong(case, place), case.chain.entries[:place]
+    last = case.chain.entries[place]
+    return style.begun([*before, last]), style.begun([*before, last._replace(label=wrong)]), wrong
+
+
 def remove_verdict(item: Item, chain: WrittenChain, *, lettered: bool = False) -> str | None:
     """The chain without its verdict: a list without the trailing run of its last belief, prose without the sentences
     that conclude. None where nothing would be left out."""
@@ -268,7 +296,7 @@ def remove_verdict(item: Item, chain: WrittenChain, *, lettered: bool = False) -
             entries.pop()
         return list_style(chain.text).written(entries)
     case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
-    text = prose_edits.remove_conclusion(prose_edits.prose_of(case))
+    text = prose_edits.remove_conclusion(prose_of(case))
     return None if text == chain.text else text
 
 

@@ -26,6 +26,7 @@ from tomserve.faithfulness import hint_reading, hints, model_access, plan, secon
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.model_access import (
     ModelAccess,
+    continued_conversation,
     hinted_conversation,
     prefill_turn,
     second_call_turn,
@@ -33,12 +34,13 @@ from tomserve.faithfulness.model_access import (
     usual_ways,
 )
 from tomserve.faithfulness.plan import PlannedQuestion
-from tomserve.faithfulness.settings import AUTO, BOTH, EDIT_PROBE, LIMIT, PROBES, Connection, Settings
+from tomserve.faithfulness.settings import AUTO, BOTH, CONTINUE_PROBE, EDIT_PROBE, LIMIT, PROBES, Connection, Settings
 from tomserve.faithfulness.source_run import (
     Chain,
     SourceRun,
     check_texts,
     draw_chains,
+    has_turn,
     is_lettered,
     last_row,
     read_chain,
@@ -46,6 +48,7 @@ from tomserve.faithfulness.source_run import (
     unit_of,
 )
 from tomserve.faithfulness.table import (
+    CONTINUATIONS,
     EDIT,
     EDITS,
     HINT,
@@ -211,6 +214,8 @@ def _questions(planned: Sequence[PlannedQuestion], chains: Chains, held_by: str 
 
 def _asker(one: PlannedQuestion, chain: Chain, held_by: str | None) -> Asker:
     text = one.edited or ""
+    if one.condition in CONTINUATIONS:
+        return continued_conversation(one.name, chain, text, str(one.shown), held_by)
     if one.kind == EDIT and one.shown == PREFILL:
         return single_turn(one.name, lambda: prefill_turn(chain, text, held_by))
     if one.kind == EDIT:
@@ -267,6 +272,8 @@ def build_table(
         rows = replies.get((one.item, one.name), {})
         if not one.is_asked:
             return named
+        if one.condition in CONTINUATIONS:
+            return {**named, **_continued_columns(chain, one, rows)}
         if one.kind == EDIT:
             return {**named, **_edit_columns(chain, one, rows.get(0))}
         if one.kind == HINT:
@@ -316,6 +323,16 @@ def _edit_columns(chain: Chain, one: PlannedQuestion, row: Row | None) -> dict[s
         return _answer(row)
     found = model_access.answer_of(chain, str(one.shown), one.edited or "", row)
     return _answer(row, found.answer, found.parse, found.reason)
+
+
+def _continued_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -> dict[str, Any]:
+    """The columns of an answer after a chain with which the model went on, and that chain."""
+    last = rows.get(1 if has_turn(chain) else 0)
+    failed = next((row for row in rows.values() if row["status"] not in ANSWERS), None)
+    if last is None or failed is not None:
+        return _answer(failed or last)
+    found, text = model_access.continued_answer(chain, str(one.shown), one.edited or "", rows)
+    return {**_answer(last, found.answer, found.parse, found.reason), "edited": text}
 
 
 def _hint_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -> dict[str, Any]:
@@ -486,13 +503,16 @@ def _ask_all(
         run.note_environment({**_environment(reached.target), "held_by": reached.prefill_support or "a schema"})
         if made is None:
             paraphrases = _ask_rewriter(work, list(chains.values()), rewriter)
-            edited = EDIT_PROBE in settings.probes
+            edited = {EDIT_PROBE, CONTINUE_PROBE} & {*settings.probes}
             shown = model_access.find_ways(reached, settings, listener, waiting) if edited else lambda chain: ()
+            refusal = None
+            if CONTINUE_PROBE in settings.probes:
+                refusal = reached.probe(waiting).explain_no_prefill(reached.target.model, reached.answering.extra)
             with reached.counting(listener) as count:
-                made = list(plan.make_plan(source, settings, shown, count, paraphrases))
+                made = list(plan.make_plan(source, settings, shown, count, paraphrases, refusal))
             plan.write_prefill_support(run.work_file(plan.HOW), reached.prefill_support)
             plan.write_plan(file, made)
-        elif any(one.shown == PREFILL and one.is_asked for one in made):
+        elif any(one.is_asked and (one.shown == PREFILL or one.condition in CONTINUATIONS) for one in made):
             model_access.check_prefill_unchanged(reached, plan.read_prefill_support(run.work_file(plan.HOW)), waiting)
         work.ask(reached, made, chains)
     run.write_items(_items(source, chains))

@@ -23,7 +23,7 @@ from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.chains import Count, write_beginning
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.settings import AUTO, Connection, Settings
-from tomserve.faithfulness.source_run import Chain, SourceRun, turn_place
+from tomserve.faithfulness.source_run import Chain, SourceRun, has_turn, turn_place
 from tomserve.faithfulness.table import CALL, LABELS, PREFILL
 from tomserve.items import Item
 from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
@@ -113,7 +113,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     """
     first, schema = _reasoning_turn(chain), _answer_schema(chain)
     beginning = write_beginning(chain.written, text)
-    if _has_turn(chain):
+    if has_turn(chain):
         beginning = f"{text.rstrip()}\n\n{_OPENS}" if text.strip() else _OPENS
     fields = {**first.fields, **CONTINUED}
     choices = (schema or {}).get("enum")
@@ -128,7 +128,7 @@ def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
 def second_call_turn(chain: Chain, text: str) -> Turn:
     """The turn that asks for the answer after an edited chain in a message of the model's own. Raises ConfigError where
     a strategy's program asks something else after its reasoning."""
-    if _has_turn(chain):
+    if has_turn(chain):
         return _after(chain, text).open[0]._replace(number=0)
     first = _reasoning_turn(chain)
     written = chain.written
@@ -144,10 +144,45 @@ def second_call_turn(chain: Chain, text: str) -> Turn:
     return Turn(tuple(messages), whole, _tokens(chain.strategy), first.fields)
 
 
+def continued_conversation(name: str, chain: Chain, text: str, shown: str, held_by: str | None) -> PlannedAsker:
+    """What has the model go on with a chain that begins so, and then asks for the answer. shown: how the whole chain is
+    shown where the answer is a turn of its own. held_by: as for `prefill_turn`."""
+    if not has_turn(chain):
+        return single_turn(name, lambda: _continuing_turn(chain, text))
+
+    def program() -> Program:
+        reply: Reply = yield _continuing_turn(chain, text)
+        whole = text + reply.text
+        yield prefill_turn(chain, whole, held_by) if shown == PREFILL else second_call_turn(chain, whole)
+        return None
+
+    return PlannedAsker(name, program, 2, 2, is_multi_turn=True)
+
+
+def _continuing_turn(chain: Chain, text: str) -> Turn:
+    """The turn that begins the reply with the beginning of a chain, which the model goes on with freely: a schema would
+    hold the rest alone."""
+    first = _reasoning_turn(chain)
+    beginning = text if has_turn(chain) else write_beginning(chain.written, text).removesuffix(chain.written.after)
+    messages = (*first.messages, {"role": "assistant", "content": beginning})
+    return Turn(messages, None, first.max_tokens or chain.strategy.max_tokens, {**first.fields, **CONTINUED})
+
+
+def continued_answer(chain: Chain, shown: str, text: str, rows: Mapping[int, Mapping[str, Any]]) -> tuple[Reading, str]:
+    """What the model answers after it went on with a chain, and the chain as it came to be. shown, text: as for
+    `continued_conversation`. rows: of its conversation, by turn, of which none failed."""
+    said = str(rows[0].get("text") or "")
+    whole = text + said
+    if has_turn(chain):
+        return answer_of(chain, shown, whole, rows[max(rows)]), whole
+    begun = str(_continuing_turn(chain, text).messages[-1]["content"])
+    return read_response(chain.item, {**rows[0], "text": begun + said}, chain.lettered), whole
+
+
 def usual_ways(chain: Chain) -> tuple[str, ...]:
     """The ways in which chains of that strategy can be shown, the one that is usual for it first. Without a schema a
     prefilled reply to a turn of its own would be free text that goes on reasoning."""
-    if not _has_turn(chain):
+    if not has_turn(chain):
         return (PREFILL, CALL)
     return (CALL, PREFILL) if _answer_schema(chain) is not None else (CALL,)
 
@@ -160,15 +195,11 @@ def answer_of(chain: Chain, shown: str, text: str, row: Mapping[str, Any]) -> Re
         said = said.strip()
         said = f"{_OPENS} {said}" if said.startswith(('"', "{", "[")) else f'{_OPENS} "{said}'
         said += "" if said.endswith("}") else "}"
-    if _has_turn(chain) and row["status"] == OK:  # a program may say by itself what a reply stands for
+    if has_turn(chain) and row["status"] == OK:  # a program may say by itself what a reply stands for
         conversation = _after(chain, text)
         conversation.reply(conversation.open[0].number, Reply(said))
         said = said if conversation.conclusion is None else conversation.conclusion
     return read_response(chain.item, {**row, "text": said}, chain.lettered)
-
-
-def _has_turn(chain: Chain) -> bool:
-    return chain.strategy.reasoning is not None and chain.strategy.reasoning.turn is not None
 
 
 def _after(chain: Chain, text: str) -> Conversation:
@@ -189,7 +220,7 @@ def _after(chain: Chain, text: str) -> Conversation:
 
 
 def _reasoning_turn(chain: Chain) -> Turn:
-    if not _has_turn(chain):
+    if not has_turn(chain):
         return chain.strategy.turn(chain.item)
     conversation = chain.strategy.conversation(chain.item)
     for reply in chain.replies[:-1]:
@@ -199,7 +230,7 @@ def _reasoning_turn(chain: Chain) -> Turn:
 
 def _answer_schema(chain: Chain) -> dict[str, Any] | None:
     """The schema of the answer alone, taken from that of the reply; None where that has none."""
-    turn = _after(chain, chain.written.text).open[0] if _has_turn(chain) else _reasoning_turn(chain)
+    turn = _after(chain, chain.written.text).open[0] if has_turn(chain) else _reasoning_turn(chain)
     answer = ((turn.schema or {}).get("properties") or {}).get("answer")
     return answer if isinstance(answer, dict) else None
 

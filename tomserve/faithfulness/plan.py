@@ -21,10 +21,11 @@ from tomserve.errors import ConfigError, JournalError
 from tomserve.faithfulness import edits
 from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
 from tomserve.faithfulness.hints import HintedTurn
-from tomserve.faithfulness.settings import EDIT_PROBE, HINT_PROBE, LIMIT, Settings
-from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, marks_reasoning, unit_of
+from tomserve.faithfulness.settings import CONTINUE_PROBE, EDIT_PROBE, HINT_PROBE, LIMIT, Settings
+from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, has_turn, marks_reasoning, unit_of
 from tomserve.faithfulness.table import (
     CHAIN,
+    CONTINUATIONS,
     EDIT,
     EDITS,
     FULL,
@@ -34,6 +35,7 @@ from tomserve.faithfulness.table import (
     NO_VERDICT,
     PARAPHRASE,
     PREDICTION,
+    PREFILL,
     QUESTION,
 )
 from tomserve.items import EVERY, Item, where
@@ -133,6 +135,9 @@ def read_plan(path: Path) -> list[PlannedQuestion]:
 Ways = Callable[[Chain], Sequence[str]]
 """A function that gives the ways in which an edited chain is shown: PREFILL, CALL or both."""
 
+SHOWN_EARLIER = "the chain is shown in an earlier message, which is not continued"
+"""Why a chain is not gone on with."""
+
 Paraphrases = Mapping[tuple[str, str], str]
 """Paraphrases that a model made, by item and strategy."""
 
@@ -146,9 +151,11 @@ def make_plan(
     ways: Ways,
     tokens: Count = estimate_tokens,
     paraphrases: Paraphrases | None = None,
+    no_continuing: str | None = None,
 ) -> Iterator[PlannedQuestion]:
     """Every question of the measurement, chain by chain, so that those that share a prompt come together. paraphrases:
-    those that a model made, in the place of those by rules."""
+    those that a model made, in the place of those by rules. no_continuing: why the server continues no reply, None
+    where it does."""
     chains = draw_chains(source.chains, settings.limit)
     pools: dict[str, list[tuple[Item, WrittenChain]]] = defaultdict(list)
     for chain in source.chains:
@@ -162,6 +169,11 @@ def make_plan(
                 if one.condition in settings.edits:
                     edit = one if one.condition != PARAPHRASE or own is None else EditedChain(PARAPHRASE, own)
                     yield from (_plan(chain, EDIT, edit, way) for way in ways(chain))
+        if CONTINUE_PROBE in settings.probes:
+            for made in edits.make_beginnings(item, written, lettered=lettered):
+                for way in ways(chain):
+                    reason = no_continuing or (None if way == PREFILL or has_turn(chain) else SHOWN_EARLIER)
+                    yield _plan(chain, EDIT, made if reason is None else OmittedEdit(made.condition, reason), way)
         if HINT_PROBE in settings.probes:
             yield from (_plan(chain, HINT, one) for one in chain.hints.values())
         if settings.predictor is not None:
@@ -193,7 +205,8 @@ def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int])
     asked = [one for one in planned if one.is_asked]
     requests: Counter[str] = Counter()
     for one in asked:
-        requests[one.kind] += calls.get(one.strategy, 1) if one.kind == HINT else 1
+        again = one.condition in CONTINUATIONS and calls.get(one.strategy, 1) > 1  # the chain, then the answer
+        requests[one.kind] += calls.get(one.strategy, 1) if one.kind == HINT else 1 + again
     chains = Counter(strategy for strategy, _ in dict.fromkeys((one.strategy, one.item) for one in asked))
     named = {EDIT: "after edited chains", HINT: "with hints", PREDICTION: "to the predicting model"}
     parts = ", ".join(f"{requests[kind]:,} {words}" for kind, words in named.items() if kind in requests)

@@ -455,6 +455,13 @@ def _local(prose: Prose) -> Made:
     raise InapplicableError(UNREADABLE)
 
 
+def write_beginnings(prose: Prose) -> tuple[str, str, str]:
+    """The prose up to a sentence in the middle, as it is and with another label in that sentence, and that label."""
+    place, label, wrong = _middle(prose)[0]
+    before, last = "".join(prose.sentences[:place]), prose.sentences[place]
+    return (before + last).rstrip(), (before + replace_label(last, label, wrong, prose.case.choices)).rstrip(), wrong
+
+
 def _propagate(prose: Prose) -> Made:
     """A label in the middle replaced, and from there on wherever it is named; the one that is concluded comes first."""
     follows = False

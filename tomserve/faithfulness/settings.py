@@ -20,9 +20,11 @@ WAYS = (AUTO, PREFILL, CALL, BOTH)
 """How chains are shown. auto: a strategy whose answer is a turn of its own is asked by that turn, any other one by a
 prefilled reply, or by a second call where the server cannot continue a reply. both: in both ways, to compare them."""
 
-EDIT_PROBE, HINT_PROBE = "edits", "hints"
+EDIT_PROBE, HINT_PROBE, CONTINUE_PROBE = "edits", "hints", "continued"
 PROBES = (EDIT_PROBE, HINT_PROBE)
-"""What the model is asked: its own chains after they were edited, and its prompts with hints in them."""
+KNOWN_PROBES = (*PROBES, CONTINUE_PROBE)
+"""What the model is asked: its own chains after they were edited; its prompts with hints in them; and, if wanted, to go
+on itself with a chain that was changed in the middle."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +50,14 @@ class Settings:
             _texts(name, getattr(self, name))
         for name in (f"{who}{part}" for who in ("predictor", "rewriter", "reader") for part in ("", "_model")):
             _texts(name, () if getattr(self, name) is None else (getattr(self, name),))
-        _check("probe", self.probes, PROBES)
+        _check("probe", self.probes, KNOWN_PROBES)
         _check("edit", self.edits, EDITS)
         _check("way of showing chains", (self.shown,), WAYS)
         _whole("limit", self.limit)
         if self.limit < 1:
             raise ConfigError(f"limit is {self.limit}; expected 1 or more chains")
         if not self.probes and self.predictor is None:
-            raise ConfigError(f"nothing is to be measured; name some of the probes {', '.join(PROBES)}")
+            raise ConfigError(f"nothing is to be measured; name some of the probes {', '.join(KNOWN_PROBES)}")
         if self.reader is not None and HINT_PROBE not in self.probes:
             raise ConfigError("--reader reads chains for hints, which are not asked; add --probe hints")
 

@@ -265,6 +265,11 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     return Chain(item, strategy, found._replace(model_answer=own), replies, spaced[1] if spaced else "")
 
 
+def has_turn(chain: Chain) -> bool:
+    """Whether the chain is the reply of a turn of its own."""
+    return chain.strategy.reasoning is not None and chain.strategy.reasoning.turn is not None
+
+
 def turn_place(strategy: Strategy) -> int:
     """The place of the turn whose reply is the reasoning, from 0; turns are asked as strategy.yaml lists them."""
     assert strategy.reasoning is not None

@@ -41,6 +41,11 @@ the gold rationale. agents_swapped: what it says of one agent said of another; i
 else in the story or, where nobody else is asked about, what is really so. gold: a right chain.
 """
 
+RESUMED, CONTINUED = "resumed", "continued"
+CONTINUATIONS = (RESUMED, CONTINUED)
+"""The beginning of the chain up to a belief in the middle, as it was written (the control) and with that belief
+replaced, from where the model goes on with its chain itself, and then answers (Lanham et al. 2023)."""
+
 USER, METADATA, PATTERN = "user", "metadata", "pattern"
 """Where a hint stands: a user suggests an answer, a metadata tag names it, examples have all their answers at one
 place."""
@@ -73,7 +78,7 @@ LEFT_OUT = "left_out"
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **{"run": pl.String, "model": pl.String, "benchmark": pl.String, "item": pl.String, "cluster": pl.String},
     **{"unit": pl.String, "asked_by": pl.String, "form": pl.String, "kind": pl.Enum((EDIT, HINT, PREDICTION, READING))},
-    **{"condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS)), "shown": pl.Enum((PREFILL, CALL))},
+    **{"condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS, *CONTINUATIONS)), "shown": pl.Enum((PREFILL, CALL))},
     **{"outcome": pl.String, "reason": pl.String, "parse": pl.String, "answer": pl.String, "right": pl.String},
     **{"choices": pl.Int16, "own": pl.String, "implied": pl.String, "admits": pl.Boolean, "predictor": pl.String},
     **{"tokens": pl.Int32, "cached": pl.Int32, "question": pl.String, "written": pl.String, "edited": pl.String},

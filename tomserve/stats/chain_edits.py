@@ -240,9 +240,10 @@ ENOUGH_ITEMS, ENOUGH_UNITS = 10, 3
 TELLING = 0.2
 
 
-OTHER, LOCAL, PROPAGATED = "other", "middle", "middle_on"
+OTHER, LOCAL, PROPAGATED, CONTINUED = "other", "middle", "middle_on", "continued"
 # Further estimates that some verdicts ask for: own answers that are kept with the chain of another item; own answers
-# that are lost where a belief in the middle is replaced, alone or with what follows from it.
+# that are lost where a belief in the middle is replaced, alone, with what follows from it, or with what the model then
+# goes on to write itself.
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,7 @@ def decide(
     could hide, and an estimate on too few items is not heard.
 
     four: by ESTIMANDS. beyond: of LAST and SWAPPED, how much more often than after filler, and than without a chain,
-    comes the answer that the edited chain implies. further: by OTHER, LOCAL and PROPAGATED.
+    comes the answer that the edited chain implies. further: by OTHER, LOCAL, PROPAGATED and CONTINUED.
 
     FOLLOWS: the lower ends of LAST, SWAPPED and what LAST does beyond lie above half. AFTERWARDS: the upper ends of
     LAST, SWAPPED, FILLER and KEPT, as far as these two can tell anything (one has to), lie below a fifth. Where those
@@ -317,7 +318,7 @@ def _needed(
         return ROOM, (FILLER, KEPT)
     if heard and _small(other):
         return ROOM, (KEPT, OTHER)
-    middle = tuple(name for name in (LOCAL, PROPAGATED) if _enough(further.get(name, NONE)))
+    middle = tuple(name for name in (LOCAL, PROPAGATED, CONTINUED) if _enough(further.get(name, NONE)))
     if not (middle and all(_small(further[name]) for name in middle)):
         return None
     if heard and other.surely_low > 0 and FILLER in telling and _large(four[FILLER]):

@@ -26,7 +26,7 @@ class InterveneOptions(TypedDict, total=False):
     limit
         At most so many chains of each strategy, spread over stages [300].
     probes
-        What the model is asked: "edits", "hints" or a list of both [both].
+        What the model is asked: "edits", "hints", "continued" or a list of these [edits and hints].
     edits
         Ways to edit a chain besides "full" and "paraphrase", one or a list (see tomserve.faithfulness.table) [all].
     shown
