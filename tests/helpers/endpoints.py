@@ -380,6 +380,17 @@ FINE: dict[str, Behaviour] = {
     ),
     "thinking in parts": Behaviour(always(chat(PARTS)), wire=True),
     "thinking apart": Behaviour(always(chat(reasoning_content="She did not see it.")), wire=True),
+    "a router with several providers": Behaviour(
+        lambda asked: {**chat(), "provider": ("here", "there")[NAMES.index(asked.name) % 2]} if asked.name else None,
+        says=["several providers: .*--extra-body"],
+    ),
+    "a model that changes its name": Behaviour(
+        lambda asked: {**chat(), "model": f"m-{NAMES.index(asked.name)}"} if asked.name else None,
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["names the model", "--accept-change"],
+    ),
     "several choices": Behaviour(always({**chat(), "choices": chat()["choices"] * 3})),
     "names with a slash": Behaviour(models=models("org/m"), options={"model": "org/m"}),
     "a list of models for an address": Behaviour(url="ROOT/v1/models"),
@@ -848,6 +859,25 @@ STARTS: dict[str, Behaviour] = {
         path="/openai/deployments/d",
         options={"model": "m"},
         wire=True,
+    ),
+    "a key pasted with its scheme": Behaviour(
+        lacks("Authorization", "Bearer sk-0123456789", (401, error("Incorrect API key"))),
+        environment={"TOMSERVE_API_KEY": "Bearer sk-0123456789"},
+    ),
+    "a key pasted with its name": Behaviour(
+        lacks("Authorization", "Bearer sk-0123456789", (401, error("Incorrect API key"))),
+        environment={"TOMSERVE_API_KEY": "OPENAI_API_KEY=sk-0123456789"},
+        right=None,
+        code=(0, 2),
+        hides=["sk-0123456789"],
+    ),
+    "a key that the server sends back": Behaviour(
+        lambda asked: (400, error("bad key sk-0123456789 in header")),
+        environment={"TOMSERVE_API_KEY": "sk-0123456789"},
+        right=None,
+        code=2,
+        says=["bad key \\*\\*\\*"],
+        hides=["sk-0123456789"],
     ),
     "a key in the address": Behaviour(
         url="ROOT/v1?key=sk-secret", right=None, code=2, says=["TOMSERVE_API_KEY"], hides=["secret"]
