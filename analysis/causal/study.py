@@ -39,18 +39,21 @@ from . import tables as causal_tables
 from .figures import figures
 from .tables import ALL, LEVEL
 
+UNDERSTOOD = 0.8  # so many of the eligible items should be answered rightly as the protagonist's own; a convention
+
 MARGIN = 0.10  # a net effect that is surely below this is called no effect; a convention
 
 TEXTS = Texts(__file__, margin=signed_points(MARGIN))
 
-CAUSES, REPRODUCES, NO_EFFECT, NOT_SETTLED, NOT_MEASURED = OUTCOMES = (
+CAUSES, NO_MAP, REPRODUCES, NO_EFFECT, NOT_SETTLED, NOT_MEASURED = OUTCOMES = (
     "a map takes the perspective and causes the answer",
+    "no map is needed",
     "a control reproduces it",
     "no effect",
     "not settled",
     "cannot be measured",
 )
-TONES = {CAUSES: GOOD, REPRODUCES: BAD, NO_EFFECT: BAD, NOT_SETTLED: OPEN, NOT_MEASURED: OPEN}
+TONES = {CAUSES: GOOD, NO_MAP: OPEN, REPRODUCES: BAD, NO_EFFECT: BAD, NOT_SETTLED: OPEN, NOT_MEASURED: OPEN}
 
 
 def outcome(row: Row) -> tuple[str, str]:
@@ -61,8 +64,9 @@ def outcome(row: Row) -> tuple[str, str]:
     answers either. The map causes the answer where the interval of adjusted lies above 0, which says the same as
     p_over_controls below .05 (see `tables.agree`). A control reproduces it where the net effect is above 0, the
     interval of adjusted holds 0 and excludes half of the net effect, so that no cell is left in which the map has half
-    of it for itself, and some control does anything in the map's best cell. There is no effect where the interval of
-    the net effect lies below MARGIN and is not above 0."""
+    of it for itself, and some control does anything in the map's best cell; no map is needed where only controls
+    without a map do so, and the map exceeds all others. There is no effect where the interval of the net effect lies
+    below MARGIN and is not above 0."""
     if why := _why_not_judged(row):
         return NOT_MEASURED, why
     net, low, high = (finite_or_none(row.get(name)) for name in ("net", "net_low", "net_high"))
@@ -77,11 +81,19 @@ def outcome(row: Row) -> tuple[str, str]:
             f"cells at once it has {p_value(over)} against every control."
         )
     if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2) and row.get("control") != NOTHING:
-        return REPRODUCES, (
-            f"Moves by the map do flip answers ({signed_points(net)} points), but {readable_name(row.get('control'))} "
-            f"flips {signed_points(row.get('control_net'))} at the same layer and length; nowhere has the map more "
-            f"than {bounds} over its largest control."
+        does = f"{readable_name(row.get('control'))} flips {signed_points(row.get('control_net'))}"
+        text = (
+            f"Moves by the map do flip answers ({signed_points(net)} points), but {does} at the same layer and at most "
         )
+        text += f"the same length; nowhere has the map more than {bounds} over its largest control."
+        others = finite_or_none(row.get("over_others_low"))
+        if row.get("control") in t.NO_MAP and others is not None and others > 0:
+            return NO_MAP, (
+                f"{text} It exceeds every control that does not go straight to the target by "
+                f"{signed_interval(row, 'over_others')} points. Either the model holds another's belief as it holds "
+                "its own, or the answer is read where its own belief stands."
+            )
+        return REPRODUCES, text
     if low <= 0 and high <= MARGIN:
         return NO_EFFECT, (
             f"The net effect is {signed_interval(row, 'net')} points, so that it is at most {signed_points(high)} "
@@ -114,10 +126,15 @@ def _why_not_judged(row: Row) -> str:
     if ceiling is None or ceiling <= 0:
         reached = signed_points(row.get("ceiling"))
         return (
-            f"Even the whole step to the true-belief state has a net effect of only {reached} "
-            "points, whose interval does not lie above 0: the answer is not read from the last token of these layers."
+            f"Even the move that does most, {_ceiling_name(row)}, has a net effect of only {reached} points, whose "
+            "interval does not lie above 0: the answer is not read from the last token of these layers."
         )
     return ""
+
+
+def _ceiling_name(row: Row) -> str:
+    name = row.get("ceiling_move")
+    return "the whole step to the true-belief state" if name in (None, t.PATCH) else readable_name(name)
 
 
 def _why_not_settled(row: Row, bounds: str) -> str:
@@ -186,8 +203,8 @@ def _cause(row: Row, where: str) -> Card:
     share = finite_or_none(row.get("adjusted_of_ceiling"))
     if share is not None:
         text = (
-            f"The whole step to the true-belief state has {signed_points(row['ceiling'])} points; the most that the "
-            f"map has over its largest control is {percent(max(0.0, share))} of that."
+            f"The move that does most, {_ceiling_name(row)}, has {signed_points(row['ceiling'])} points; the most that "
+            f"the map has over its largest control is {percent(max(0.0, share))} of that."
         )
         grounds.append(("ceiling", text))
     if (net := finite_or_none(row.get("published_net"))) is not None:
@@ -223,16 +240,33 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
         for one in rows
     )
     left = [readable_name(one["control"]) for one in rows if not (finite_or_none(one["difference_low"]) or 0.0) > 0]
-    if not left and outcome(row)[0] == CAUSES:
-        return Card(question, "Yes: every control does less", GOOD, grounds, TEXTS["specific"])
+    said, longer = outcome(row)[0], _name_equals(row, rows)
+    if not left and said == CAUSES:
+        verdict = f"Yes, at the same length; {longer} by a longer step" if longer else "Yes: every control does less"
+        return Card(question, verdict, GOOD, grounds, TEXTS["specific"])
+    if said == NO_MAP:
+        verdict = f"Not told from going straight to the target ({first_names(left)})"
+        return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
     if not left:
-        return Card(
-            question, "Each control alone does less; together it is not settled", OPEN, grounds, TEXTS["specific"]
-        )
+        verdict = "At the same length each control alone does less; together it is not settled"
+        if longer:
+            verdict += f"; {longer} by a longer step"
+        return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
     moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
     verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect to be specific"
     tone = BAD if moved and outcome(row)[0] != CAUSES and _is_equalled_by_control(rows) else OPEN
     return Card(question, verdict, tone, grounds, TEXTS["specific"])
+
+
+def _name_equals(row: Row, rows: list[Row]) -> str:
+    """The control that does most anywhere, with its number, where that is as much as the map does; else empty."""
+    most = max(rows, key=lambda one: finite_or_none(one["net"]) or -1.0)
+    value, net = finite_or_none(most["net"]), finite_or_none(row.get("net"))
+    if value is None or net is None or value < net:
+        return ""
+    return (
+        f"{readable_name(most['control'])} does as much ({signed_points(value)} points, the map {signed_points(net)})"
+    )
 
 
 def _is_equalled_by_control(rows: list[Row]) -> bool:
@@ -293,6 +327,8 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
 
 
 def _probe_sentence(at: Row, own: list[Row]) -> str:
+    if finite_or_none(at["selectivity_low"]) is None:
+        return f"Only {at['items']} items of {at['scenarios']} stories have a label that is known elsewhere: too few."
     best = max(own, key=lambda one: finite_or_none(one["selectivity"]) or -1.0)
     where = " in false-belief stories" if at["told"] == t.FALSE else ""
     text = (
@@ -437,6 +473,11 @@ def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:
     if lacking := row.get("controls_lacking"):
         named = one_line(lacking, 160).replace("_", " ")
         yield f"controls that were not measured in every cell of the map: {named}; measure again"
+    if (understood := finite_or_none(row.get("understood"))) is not None and understood < UNDERSTOOD:
+        yield (
+            f"only {percent(understood)} of the eligible items are answered rightly as the protagonist's own (p and "
+            "its twin, told to you): where they are not, moves aim at states that do not hold what they should"
+        )
     layer = row.get("layer")
     if (error := finite_or_none(row.get("error"))) is not None and error >= 1:
         yield f"in the chosen layer {layer} the leave-one-out error is {error:.2f}: no map at all (1 is a map to zero)"

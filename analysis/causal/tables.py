@@ -261,6 +261,7 @@ def published(found: t.Outcomes) -> Iterator[t.Record]:
         yield {**found.arm, **dict.fromkeys(("published_control", "published_control_net", "reproduced")), **made}
 
 
+GROWS = 0.02  # by so much an effect has to differ from that at the next strength to be called still growing
 WHOLE = 0.05  # half the width of an interval that settles the question: what `items_needed` is computed for
 
 
@@ -276,6 +277,8 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.String, "control"),
     **_columns(pl.Float64, "control_net control_net_low control_net_high adjusted adjusted_low adjusted_high"),
     **_columns(pl.Float64, "p_net p_over_controls null_95 ceiling ceiling_low ceiling_high"),
+    **_columns(pl.String, "ceiling_move"),
+    **_columns(pl.Float64, "over_others over_others_low over_others_high understood"),
     **_columns(pl.Float64, "net_of_ceiling adjusted_of_ceiling"),
     **_columns(pl.Int64, "layer layers adjusted_layer"),
     **_columns(pl.Float64, "alpha chosen_share adjusted_alpha"),
@@ -322,12 +325,10 @@ def headline(found: t.Outcomes) -> Iterator[t.Record]:
         best = replace(best, net=net, adjusted=adjusted)
     patch = cell_effect(t.net_effects(found, t.PATCH, t.STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
-    row |= (
-        _cell_columns(best)
-        | interval("ceiling", patch.net if patch else None)
-        | {"ceiling_layer": patch.layer if patch else None}
-    )
-    row |= tested | _of_ceiling(best, patch) | _at(found, items, best) | {"items_needed": _items_needed(best)}
+    ceiling, top, at = _ceiling(best, patch)
+    row |= _cell_columns(best) | interval("ceiling", top) | {"ceiling_move": ceiling, "ceiling_layer": at}
+    row |= interval("over_others", _over_others(own, controls, of)) | {"understood": items["understood"].mean()}
+    row |= tested | _of_ceiling(best, top) | _at(found, items, best, own) | {"items_needed": _items_needed(best)}
     yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
 
 
@@ -344,23 +345,50 @@ def _cell_columns(best: CellEffect | None) -> t.Record:
     }
 
 
-def _of_ceiling(best: CellEffect | None, patch: CellEffect | None) -> t.Record:
-    """The net effect and its excess over the largest control, as shares of what the direct patch reaches; None where
-    the patch is not clearly above zero."""
-    if best is None or patch is None or not patch.net.low > 0:
+def _over_others(own: t.NetEffects, controls: Mapping[str, t.NetEffects], of: t.Ints) -> Interval | None:
+    """What the map has over the largest of the controls that are not without a map."""
+    others = {name: effects for name, effects in controls.items() if name not in t.NO_MAP}
+    best = cell_effect(own, others, of, draws=FEWER, splits=8)
+    if best is None:
+        return None
+    return agree(best.adjusted, over_cells(own, others, of).get("p_over_controls"), best.scenarios)[0]
+
+
+def _ceiling(best: CellEffect | None, patch: CellEffect | None) -> tuple[str | None, Interval | None, int | None]:
+    """The move that has the largest net effect of the direct patch and all controls, each where it does most; its
+    interval, and for the patch its layer."""
+    found = {} if best is None else dict(best.controls)
+    if patch is not None:
+        found = {t.PATCH: patch.net, **found}
+    known = {name: one for name, one in found.items() if not math.isnan(one.estimate)}
+    if not known:
+        return None, patch.net if patch else None, patch.layer if patch else None
+    name = max(known, key=lambda one: known[one].estimate)
+    return name, known[name], patch.layer if patch is not None and name == t.PATCH else None
+
+
+def _of_ceiling(best: CellEffect | None, top: Interval | None) -> t.Record:
+    """The net effect and its excess over the largest control, as shares of the ceiling; None where that is not clearly
+    above zero."""
+    if best is None or top is None or not top.low > 0:
         return {"net_of_ceiling": None, "adjusted_of_ceiling": None}
-    ceiling = patch.net.estimate
-    return {"net_of_ceiling": best.net.estimate / ceiling, "adjusted_of_ceiling": best.adjusted.estimate / ceiling}
+    return {
+        "net_of_ceiling": best.net.estimate / top.estimate,
+        "adjusted_of_ceiling": best.adjusted.estimate / top.estimate,
+    }
 
 
-def _at(found: t.Outcomes, items: pl.DataFrame, best: CellEffect | None) -> t.Record:
-    """What stands beside the cell that was chosen most often: the leave-one-out error, displacement, and its edge."""
+def _at(found: t.Outcomes, items: pl.DataFrame, best: CellEffect | None, own: t.NetEffects) -> t.Record:
+    """What stands beside the cell that was chosen most often: the leave-one-out error, displacement, and whether it is
+    at the edge of the strengths while the effect still grows there."""
     if best is None:
         return {}
     maps = found.maps.filter(layer=best.layer, map=t.PPT, fitted=t.HELD_OUT)
     moves = found.moves.filter(map=t.PPT, fitted=t.HELD_OUT, layer=best.layer).join(items, on="item", how="semi")
-    alphas = sorted(moves["alpha"].drop_nulls().unique())
-    edge = len(alphas) > 1 and best.alpha in (alphas[0], alphas[-1])
+    means = np.nan_to_num(np.nanmean(own.at(best.layer), axis=0))
+    place = [alpha for layer, alpha in own.cells if layer == best.layer].index(best.alpha)
+    edge = len(means) > 1 and place in (0, len(means) - 1)
+    edge = edge and bool(means[place] > means[1 if place == 0 else -2] + GROWS)
     return {
         "error": maps["error"].sort().mean(),
         "displacement": moves.filter(alpha=best.alpha)["displacement_true"].median(),
@@ -419,22 +447,26 @@ def controls(found: t.Outcomes) -> Iterator[t.Record]:
         }
 
 
-# The readings of the table, each with the flips that it counts and whether it counts all items
-_READ: Mapping[str, tuple[str, bool]] = {
-    "strict, eligible items": (t.STRICT, False),
-    "strict, all items": (t.STRICT, True),
-    "choices only, eligible items": (t.CHOICES, False),
-    "strict, choices as listed": ("order_0", False),
-    "strict, choices reversed": ("order_1", False),
+# The readings of the table, each with the flips that it counts and which items it counts: those eligible, all, or those
+# whose tellings to "you" are answered rightly, too
+_ELIGIBLE, _ALL, _UNDERSTOOD = "eligible", "all", "understood"
+_READ: Mapping[str, tuple[str, str]] = {
+    "strict, eligible items": (t.STRICT, _ELIGIBLE),
+    "strict, all items": (t.STRICT, _ALL),
+    'strict, right as "you", too': (t.STRICT, _UNDERSTOOD),
+    "choices only, eligible items": (t.CHOICES, _ELIGIBLE),
+    "strict, choices as listed": ("order_0", _ELIGIBLE),
+    "strict, choices reversed": ("order_1", _ELIGIBLE),
 }
 
 
 def readings(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `readings`: the headline again under other readings of the same answers."""
-    for name, (reading, everything) in _READ.items():
-        items = found.select(reading, everything)
+    for name, (reading, which) in _READ.items():
+        items = found.select(reading, which == _ALL)
+        items = items.filter("understood") if which == _UNDERSTOOD else items
         own = t.net_effects(found, t.PPT, reading, t.HELD_OUT, items=items)
-        same = reading == t.STRICT and not everything  # the headline itself, which must say the same twice
+        same = reading == t.STRICT and which == _ELIGIBLE  # the headline itself, which must say the same twice
         more = {} if same else {"draws": FEWER}
         best = cell_effect(own, control_effects(found, reading, items=items), t.number_scenarios(items), **more)
         if best is not None:
@@ -479,21 +511,23 @@ ALL = "all"  # all tellings whose states were probed: the false-belief story and
 def probes(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `probes`: accuracy with the labels as they are and with shuffled ones, by layer, holder and telling.
     Selectivity is the mean over items of right with true labels minus right with shuffled ones (Hewitt and Liang, EMNLP
-    2019), with a t interval over scenarios."""
+    2019), with a t interval over scenarios. All of them are counted over the answers that have both."""
     key = ["probe", "layer", "told", "item"]
     true = pl.col("labels") == t.TRUE_LABELS
     rows = found.probes.filter(pl.col("right").is_not_null()).with_columns(pl.col("probe", "told").cast(pl.String))
     if rows.is_empty():
         return
     paired = (
-        rows.group_by(key)
+        rows.group_by(*key, "order")
         .agg(
             pl.col("cluster").first(),
             right=pl.col("right").filter(true).cast(pl.Float64).mean(),
             shuffled=pl.col("right").filter(~true).cast(pl.Float64).mean(),
             chance=pl.col("chance").cast(pl.Float64).max(),
         )
-        .filter(pl.col("right").is_not_null())
+        .drop_nulls(["right", "shuffled"])
+        .group_by(key)
+        .agg(pl.col("cluster").first(), pl.col("right", "shuffled", "chance").sort().mean())
         .sort("cluster", "item", "told")
     )
     for probe in t.PROBES:

@@ -41,6 +41,7 @@ class Truth:
 
 WORKS = Truth({t.PPT: 0.7, t.SHUFFLED_PAIRS: 0.1, t.MEAN_DIFFERENCE: 0.15})
 REPRODUCED = Truth({t.PPT: 0.7, t.SHUFFLED_PAIRS: 0.7})
+SHARED = Truth({t.PPT: 0.7, t.IDENTITY: 0.7, t.SHUFFLED_PAIRS: 0.1})
 NOTHING = Truth({}, in_sample=0.0, transfers=0.0)
 FEW = Truth({t.PPT: 0.7}, eligible=0.15)
 BROKEN = Truth({t.PPT: 0.7}, no_op=0.1)

@@ -243,9 +243,9 @@ UNSEEN = -1e300  # the score of a label that no state in training has: below tha
 class ProbeResult:
     """What a probe got right, for every state [m], from a probe that was trained without its fold."""
 
-    right: tuple[bool | None, ...]  # None where there is no label, or no state in training has it
-    shuffled: tuple[bool | None, ...]  # the same in the control task
-    chance: Floats  # the share of its fold that is right by how often each label was right in training; NaN as above
+    right: tuple[bool | None, ...]  # None where a label or that of the control task is none that training knows
+    shuffled: tuple[bool | None, ...]  # the same in the control task, None for the same states
+    chance: Floats  # the share of these in its fold that is right by how often each label was in training; NaN as above
 
 
 def probe(
@@ -282,12 +282,11 @@ def probe(
         if np.unique(labels[train]).size < 2 or np.unique(groups[train]).size < 2:
             continue
         ridge = Ridge(states[train], groups[train], intercept=True)
+        learnt = np.all([np.isin(labels[of][test], labels[of][train]) for of in (np.arange(m), taken)], axis=0)
         for of, found in ((np.arange(m), right), (taken, shuffled)):
             read = _read(ridge, labels[of][train], states[test], offered[of][test])
-            learnt = np.isin(labels[of][test], labels[of][train])
             found[test] = np.where(learnt, read == labels[of][test], -1)
         often = np.bincount(labels[train], minlength=offered.shape[1])
-        learnt = often[labels[test]] > 0
         if learnt.any():
             guessed = np.where(offered[test], often, -1).argmax(axis=1) == labels[test]
             chance[test] = np.where(learnt, guessed[learnt].mean(), np.nan)

@@ -65,6 +65,7 @@ W's singular values; random_direction: a random direction; identity: W = I; shif
 taken off; seen_identity: W = I within what W sees, which is the move by W that aims at W y~ instead of y~, as if y~,
 after both means are taken off, were a state like x: it moves what both kinds of states have in common, and not what
 only y~ varies in; mean_difference: the same step for all."""
+NO_MAP = (IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY)  # the controls that go straight to the target, without a map
 NO_OP, PATCH, PATCH_TWIN, REPLACE_NO_OP, REPLACE = REFERENCES = (
     "no_op",
     "patch",
@@ -152,11 +153,12 @@ FEW_ITEMS = 50  # with fewer eligible items nothing is said of a model's mechani
 class Outcomes:
     """What was measured of one model on one benchmark.
 
-    items: a row for each item with `cluster`, `family`, `eligible` (strictly), `eligible_choices` (by the choices only)
-    and `answered`, the share of its orders answered by the false-belief choice (by the choices only). moves: a row for
-    each item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under either target
-    (`strict_true`, `strict_false`, ...; null where that was not measured), `changed_...`, the share whose answer became
-    another one or unreadable, and `displacement_...`.
+    items: a row for each item with `cluster`, `family`, `eligible` (strictly), `eligible_choices` (by the choices
+    only), `answered`, the share of its orders answered by the false-belief choice (by the choices only), and
+    `understood`, whether its tellings to "you" are answered rightly in both orders (strictly). moves: a row for each
+    item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under either target (`strict_true`,
+    `strict_false`, ...; null where that was not measured), `changed_...`, the share whose answer became another one or
+    unreadable, and `displacement_...`.
     """
 
     arm: Mapping[str, str]  # model and benchmark
@@ -229,8 +231,11 @@ def _parts(items: pl.DataFrame) -> Iterator[tuple[dict[str, str], pl.DataFrame]]
 
 def _items(answers: pl.DataFrame) -> pl.DataFrame:
     """A row for each item: its scenario, its family, and whether it is eligible."""
-    false = answers.filter(pl.col("told") == FALSE)
+    false, yours = answers.filter(pl.col("told") == FALSE), answers.filter(pl.col("told").is_in((OWN, OWN_TWIN)))
     _once(false, (*ITEM, "order"))
+    meant = pl.when(pl.col("told") == OWN).then(pl.lit("false")).otherwise(pl.lit("true"))
+    right = pl.col("strict") & (pl.col("role").cast(pl.String) == meant)
+    understood = yours.group_by(ITEM).agg(understood=right.all() & (pl.len() == 4))
     said = pl.col("role") == "false"
     both = pl.col("order").n_unique() == 2
     return (
@@ -241,6 +246,8 @@ def _items(answers: pl.DataFrame) -> pl.DataFrame:
             eligible_choices=both & said.all(),
             answered=said.mean(),
         )
+        .join(understood, on=ITEM, how="left")
+        .with_columns(pl.col("understood").fill_null(value=False))
         .sort(*ARM, "cluster", "item")
     )
 
