@@ -82,6 +82,9 @@ def test_a_text_is_told_to_the_reader_and_a_choice_is_said_by_the_person() -> No
     texts = ["Ines believes her goat is on the hill and has eaten.", "Ines will feed her goat.", "Ines is awake."]
     said = ["I believe my goat is on the hill and has eaten.", "I will feed my goat.", "I am awake."]
     assert shift_person(texts, "Ines", I, gender="woman") == said
+    of_two = ["Ines gives her brother his jug."]
+    assert shift_person(of_two, "Ines", YOU, gender="woman") == ["You give your brother his jug."]
+    assert shift_person(of_two, "Ines", YOU, gender="either") == ["You give your brother your jug."]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,10 @@ def test_a_template_makes_a_case_for_each_task(tmp_path: Path) -> None:
     text = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
     (tmp_path / "one.csv").write_text(text)
     (first, *_) = read_templates(tmp_path / "one.csv")
-    assert make_case(first).reason == "the event says that the person knows nothing of it"
+    (secret,) = {
+        sentence for sentence in make_case(first).own_twin.story if "goat" in sentence and "You" not in sentence
+    }
+    assert secret.startswith("A goat"), "what is told to you is no secret"
     found = list(bigtom.cases(SMALL))
     made = [case for case in found if isinstance(case, Case)]
     assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
@@ -131,13 +137,14 @@ def test_a_template_makes_a_case_for_each_task(tmp_path: Path) -> None:
 def test_the_known_file_has_cases_enough() -> None:
     templates = read_templates(data_file("bigtom.csv"))
     made = [(found, template) for template in templates if isinstance(found := make_case(template), Case)]
-    assert len(made) == 144
+    assert len(made) == 200
+    assert all(isinstance(make_case(template, "forward_action"), Case) for template in templates)
     wrong = re.compile(r"\b(?:you (?:is|has|does|was|\w+ly \w+s)|I (?:is|are|has|does)|(?:you|I)['’]s|I \w+es)\b")
     for found, template in made:
         texts = [*found.own_twin.story, found.own.question, *found.own.choices]
-        assert not re.search("eknown|you unknowingly", " ".join(texts))
+        assert not re.search("unbeknown|unknown to you|you unknowingly|unnoticed by you", " ".join(texts), re.I)
         for text in texts:
             assert template.person not in text
-            assert not PRONOUN.search(text)
+            assert PRONOUN.search(text) is None or template.number in (26, 95), "a grandmother's, and a brother's"
             assert not wrong.search(text)
         assert found.own.meaning(found.own.answer) == found.f.answer != found.own_twin.meaning(found.own_twin.answer)

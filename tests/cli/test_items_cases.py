@@ -55,7 +55,7 @@ def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(
     monkeypatch.setenv("COLUMNS", "80")
     done = passes(cli("items", "bigtom", "--path", data_file("bigtom.csv"), "--cases", "--limit", "20"))
     assert done.out.count("\n") == 80
-    assert "20 cases of 20 scenarios, drawn from 144" in done.err
+    assert "20 cases of 20 scenarios, drawn from 200" in done.err
     assert "39   it is not sure whom a pronoun means" in done.err
     assert "9   the event says that the person knows nothing of it" in done.err
     assert max(map(len, done.err.splitlines())) <= 80

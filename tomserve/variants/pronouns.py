@@ -265,9 +265,9 @@ _NAMES_APPOSITION = re.compile(rf"^(?P<who>\w+), (?:an?|the|who) [^,]+, (?:{_ADV
 def shift_person(texts: Sequence[str], name: str, person: PersonForms, *, gender: Gender | None = None) -> list[str]:
     """The texts, with the person called `name` in that grammatical person.
 
-    texts: sentences in their order. gender: of the pronouns that mean the person, where it is known from a longer text;
-    None to find out from this one, where every pronoun has to be surely the person's. Raises ValueError with the reason
-    where a rule is in doubt.
+    texts: sentences in their order. gender: of the pronouns that mean the person, where it is known from a longer text,
+    EITHER where all do; None to find out from this one, where every pronoun has to be surely the person's. Raises
+    ValueError with the reason where a rule is in doubt.
     """
     if any(map(PRONOUN.search, texts)):
         gender = gender or sole_gender(texts, name)
@@ -326,13 +326,15 @@ def _begins_clause(before: str) -> bool:
 
 def _pronouns(text: str, person: PersonForms, gender: Gender) -> str:
     """The text with each pronoun of that gender in the other person."""
-    other = swap_gender(text, to=WOMAN if gender == MAN else MAN)
+    other = swap_gender(text, to={MAN: WOMAN, WOMAN: MAN}.get(gender))
     if other is None or _OF_A_NOUN.search(text):
         raise ValueError("it cannot be told whether a pronoun is possessive")
     parts, end = [], 0
     beside = [match["word"].lower() for match in PRONOUN.finditer(other)]
     for match, twin in zip(PRONOUN.finditer(text), beside, strict=True):
         word = match["word"].lower()
+        if not _is_of(word, gender):
+            continue
         parts.append(text[end : match.start()])
         end = match.end()
         if word in ("he", "she"):
@@ -348,6 +350,11 @@ def _pronouns(text: str, person: PersonForms, gender: Gender) -> str:
             continue
         parts.append(_like(_form(word, twin, person), text, match.start()))
     return "".join((*parts, text[end:]))
+
+
+def _is_of(word: str, gender: Gender) -> bool:
+    """Whether a pronoun may be one of a person of that gender."""
+    return word in {MAN: _OF_MAN, WOMAN: _OF_WOMAN}.get(gender, (*_OF_MAN, *_OF_WOMAN))
 
 
 def _spell_out(following: str, person: PersonForms) -> str:
@@ -424,7 +431,8 @@ def _verb(word: str, person: PersonForms) -> str:
 
 def _check(text: str, name: str, person: PersonForms, gender: Gender | None) -> None:
     """Raise ValueError where the person is still in the text, or a verb does not fit."""
-    if re.search(rf"\b{re.escape(name)}\b", text) or (gender is not None and PRONOUN.search(text)):
+    left = gender is not None and any(_is_of(found["word"].lower(), gender) for found in PRONOUN.finditer(text))
+    if left or re.search(rf"\b{re.escape(name)}\b", text):
         raise ValueError("the person is still named")
     wrong = {"is", "has", "does", *(["was"] if person.was != "was" else [])}
     if re.search(rf"\b{person.subject} (?:{_ADVERB} )?(?:{'|'.join(wrong)})\b", text, re.I):

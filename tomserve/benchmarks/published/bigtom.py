@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +33,8 @@ from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric
-from tomserve.variants.pronouns import YOU, I, sole_gender
+from tomserve.variants.names import Gender
+from tomserve.variants.pronouns import YOU, I, PersonForms, sole_gender
 from tomserve.variants.pronouns import shift_person as retold
 
 SOURCE = Source("bigtom", "cicl-stanford/procedural-evals-tom", "data/bigtom/bigtom.csv", "MIT", "fe647d6")
@@ -225,8 +227,52 @@ CASE_TASKS = ("forward_belief", "forward_action")
 BEFORE = 3
 """How many sentences of a story come before what its conditions differ in."""
 
-_UNKNOWN = re.compile(r"\b(?:un(?:beknownst|known) to you|unnoticed by you|you unknowingly)\b", re.I)
-"""Words by which an event says that the reader knows nothing of it."""
+_UNKNOWN = re.compile(
+    r"^Unbeknownst to you, |,? un(?:beknownst|known) to you,|, which goes unnoticed by you|(?<=you) unknowingly"
+)
+"""Words by which an event says that the reader knows nothing of it, who knows it once it is told."""
+
+
+def _without_secret(sentence: str) -> str:
+    """The sentence without what it says of the reader's not knowing."""
+    told = _UNKNOWN.sub("", sentence)
+    return told[0].upper() + told[1:]
+
+
+@dataclass(frozen=True)
+class HandReading:
+    """What somebody who read a story knows of it where rules are in doubt. gender: of the pronouns that mean the
+    person. fragments: words that are retold as it stands here."""
+
+    gender: Gender
+    fragments: Mapping[str, str]
+
+    def retell(self, texts: Sequence[str], name: str, person: PersonForms) -> list[str]:
+        """The texts with the person in that grammatical person. Raises ValueError as `shift_person`."""
+        marks = {old: chr(0xE000 + place) for place, old in enumerate(self.fragments)}  # letters that no text has
+        marked = [_replace_all(text, marks) for text in texts]
+        back = {marks[old]: new for old, new in self.fragments.items()}
+        return [_replace_all(text, back) for text in retold(marked, name, person, gender=self.gender)]
+
+
+def _replace_all(text: str, words: Mapping[str, str]) -> str:
+    for old, new in words.items():
+        text = text.replace(old, new)
+    return text
+
+
+@lru_cache(maxsize=1)
+def _read_by_hand() -> dict[str, HandReading]:
+    """The readings of bigtom_readings.txt by the digest of the row. A line holds the number of the template, the
+    digest, a gender, and then "| old = new" for each fragment."""
+    found = {}
+    text = (resources.files(__package__) / "bigtom_readings.txt").read_text("ascii")
+    for line in text.splitlines():
+        head, *fragments = (part.strip() for part in line.split("|"))
+        _, digest, gender = head.split()
+        pairs = (fragment.split(" = ", 1) for fragment in fragments)
+        found[digest] = HandReading(gender, dict(pairs))
+    return found
 
 
 def make_case(template: Template, task: str = CASE_TASKS[0]) -> Case | NoCase:
@@ -237,15 +283,15 @@ def make_case(template: Template, task: str = CASE_TASKS[0]) -> Case | NoCase:
     f, true = make_items(template, versions)
     noticed = tell(template, versions[1])
     texts = [*noticed.story, f.story[-1], f.question, *f.choices]
-    gender = sole_gender(texts, template.person)
+    parts = ((noticed.story, YOU), ([f.question], YOU), (f.choices, I))
     try:
-        seen = retold(noticed.story, template.person, YOU, gender=gender)
-        question = retold([f.question], template.person, YOU, gender=gender)[0]
-        choices = retold(f.choices, template.person, I, gender=gender)
+        gender = sole_gender(texts, template.person)
+        seen, (question,), choices = (retold(part, template.person, who, gender=gender) for part, who in parts)
     except ValueError as error:
-        return NoCase(f, str(error))
-    if any(map(_UNKNOWN.search, seen)):
-        return NoCase(f, "the event says that the person knows nothing of it")
+        if (known := _read_by_hand().get(row_digest(template.row.csv_bytes()))) is None:
+            return NoCase(f, str(error))
+        seen, (question,), choices = (known.retell(part, template.person, who) for part, who in parts)
+    seen = [_without_secret(sentence) for sentence in seen]
     said = dict(zip(f.choices, choices, strict=True))
     own = _make_version(f, "ppt_p", seen[:BEFORE], question, (choices, said[f.answer]))
     own_twin = _make_version(f, "ppt_p_twin", seen, question, (choices, said[noticed.right.strip()]))
