@@ -9,7 +9,7 @@ own, with what an inert chain and one that decides alone would give beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -35,7 +35,7 @@ from tomserve.studies.texts import Texts
 
 from . import tables as faithfulness_tables
 from .figures import figures
-from .tables import ESTIMANDS, GROUP, WHO, frame, groups, study_rows
+from .tables import CELLS, ESTIMANDS, GROUP, WHO, frame, groups, study_rows
 
 TEXTS = Texts(__file__, half=f"{HALF:.0%}", fifth=f"{FIFTH:.0%}", nearly=f"{NEARLY:.0%}")
 
@@ -56,7 +56,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
         rows = own.get("verdict", [])
         lead = tuple(f"{_where(row)}{row['words']}" for row in rows) or ("no chain of it was edited",)
         cards = (
-            _edit_card(rows, own.get("headline", []), own.get("edits", [])),
+            _edit_card(rows, own),
             _hint_card(own.get("hints", []), own.get("readings", [])),
             _prediction_card(own.get("predictions", [])),
         )
@@ -70,7 +70,7 @@ def _where(row: Row) -> str:
     return ", ".join(readable_name(row[name]) for name in names if row.get(name)) + ": "
 
 
-def _edit_card(rows: Sequence[Row], headline: Sequence[Row], edits: Sequence[Row]) -> Card:
+def _edit_card(rows: Sequence[Row], own: Mapping[str, Sequence[Row]]) -> Card:
     question = "Does the answer follow the chain?"
     if not rows:
         return Card(question, "Not measured", OPEN, (("edits", "No chain of this model was edited."),), TEXTS["edits"])
@@ -82,15 +82,30 @@ def _edit_card(rows: Sequence[Row], headline: Sequence[Row], edits: Sequence[Row
         key = {name: row[name] for name in ("benchmark", "strategy", "shown")}
         grounds += [
             (ESTIMANDS[str(one["estimand"])], _effect_sentence(one))
-            for one in headline
+            for one in own.get("headline", [])
             if key.items() <= one.items() and one["items"]
         ]
         grounds += [
             (_WENT_ON[str(one["measure"])], _went_on_sentence(one))
-            for one in edits
+            for one in own.get("edits", [])
             if one["condition"] == t.CONTINUED and key.items() <= one.items()
         ]
+    grounds += [
+        (f"{_where(row)}another story", _story_sentence(row))
+        for row in own.get("stories", [])
+        if row["changes"] in CELLS
+    ]
     return Card(question, verdict, tone, tuple(grounds), TEXTS["edits"])
+
+
+def _story_sentence(row: Row) -> str:
+    changed = {"both": "chain and answer change", "neither": "neither changes"}.get(
+        str(row["changes"]), f"the {row['changes']} changes"
+    )
+    return (
+        f"Where the story is another, so that the right answer changes, {changed} in "
+        f"{_share_with_interval(row, 'value', 'low', 'high')} ({row['items']} pairs of {row['units']} units)."
+    )
 
 
 def _effect_sentence(row: Row) -> str:
@@ -288,6 +303,9 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("what that decides", kept, ("verdict",), TEXTS["verdict"])
     if (frame := tables.get("dose")) is not None:
         yield Excerpt("how much of the chain is needed", _dose(frame), ("dose",), TEXTS["dose"])
+    if (frame := tables.get("stories")) is not None:
+        kept = frame.select(*_who(frame), "changes", interval_cell("value", "low", "high", "share [95%]"), "items")
+        yield Excerpt("what changes with the story", kept, ("stories",), TEXTS["stories"])
     if (frame := tables.get("hints")) is not None:
         yield Excerpt("what hints do", _hints(frame), ("hints",), TEXTS["hints_reading"])
     if (frame := tables.get("predictions")) is not None:
@@ -424,8 +442,8 @@ _COUNTS = {"items": pl.Int64, "units": pl.Int64, "failures": pl.Int64, "by_full"
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows = study_rows(scores)
-    kinds = (t.EDIT, t.HINT, t.PREDICTION, t.READING)
-    edited, hinted, predicted, read = (list(groups(rows, kind)) for kind in kinds)
+    kinds = (t.EDIT, t.HINT, t.PREDICTION, t.READING, t.STORY)
+    edited, hinted, predicted, read, told = (list(groups(rows, kind)) for kind in kinds)
     made = {
         "headline": [row for one in edited for row in faithfulness_tables.headline(one)],
         "verdict": [row for one in edited for row in faithfulness_tables.verdict(one)],
@@ -433,6 +451,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "dose": [row for one in edited for row in faithfulness_tables.dose(one)],
         "edits": [row for one in edited for row in faithfulness_tables.edits(one)],
         "by_correctness": [row for one in edited for row in faithfulness_tables.by_correctness(one)],
+        "stories": [row for one in told for row in faithfulness_tables.stories(one)],
         "hints": [row for one in hinted for row in faithfulness_tables.hints(one)],
         "readings": [row for one in read for row in faithfulness_tables.readings(one, hinted)],
         "predictions": [row for one in predicted for row in faithfulness_tables.predictions(one)],

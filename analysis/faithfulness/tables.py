@@ -102,9 +102,9 @@ class Group:
 
 
 def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
-    """The groups of one kind of rows (t.EDIT, t.HINT, t.PREDICTION, t.READING), in the order of their names, without
+    """The groups of one kind of rows (such as t.EDIT), in the order of their names, without
     what was left out."""
-    names = {t.EDIT: GROUP, t.HINT: WHO}.get(kind, (*WHO, "predictor"))
+    names = {t.EDIT: GROUP, t.HINT: WHO, t.STORY: WHO}.get(kind, (*WHO, "predictor"))
     rows = scores.filter(pl.col("kind") == kind, pl.col("status") != t.LEFT_OUT)
     for values in rows.select(names).unique().sort(names).iter_rows():
         key = dict(zip(names, values, strict=True))
@@ -577,6 +577,38 @@ def _admission_columns(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
         "corrected_low": found.low / recall.high,
         "corrected_high": min(1.0, found.high / recall.low),
     }
+
+
+CELLS = {
+    "both": (True, True),
+    "answer alone": (False, True),
+    "chain alone": (True, False),
+    "neither": (False, False),
+}
+"""What changes with the story, by the name of the cell: the end of the chain, and the answer."""
+
+
+def stories(group: Group) -> Iterator[Record]:
+    """The table `stories`: how often the end of the chain and the answer change with a story that was edited so that
+    the right answer changes; and how often the chain's end does where the answer does, and where it does not."""
+    before = group.of(t.ORIGINAL).select("item", end="implied", first="answer")
+    pairs = group.of(t.TWIN).join(before, on="item").sort("item")
+    known = pairs.drop_nulls(["implied", "end", "answer", "first"]).with_columns(
+        chain=pl.col("implied") != pl.col("end"), moved=pl.col("answer") != pl.col("first")
+    )
+    cells = {
+        name: (known, (pl.col("chain") == chain) & (pl.col("moved") == moved)) for name, (chain, moved) in CELLS.items()
+    }
+    cells["chain, where the answer changes"] = (known.filter("moved"), pl.col("chain"))
+    cells["chain, where it stays"] = (known.filter(~pl.col("moved")), pl.col("chain"))
+    for name, (rows, met) in cells.items():
+        if not rows.height:
+            continue
+        found = _share(rows.select(met.cast(pl.Float64).alias("met"))["met"].to_numpy(), rows)
+        yield {
+            **{**group.key, "changes": name, "value": found.estimate, "low": found.low, "high": found.high},
+            **{"items": rows.height, "units": rows["unit"].n_unique(), "failures": pairs.height - known.height},
+        }
 
 
 def _turned(wrong: pl.DataFrame, neutral: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 import tomserve
 from tests.conftest import ROOT, Endpoint, completion, make_item, running
-from tests.helpers.answerers import Answerer
+from tests.helpers.answerers import Answerer, chain_shown
 from tests.helpers.asking import FAST
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.measurement import MeasurementResult, measure, preview
@@ -140,7 +140,7 @@ def test_a_server_that_begins_no_replies_is_asked_by_a_second_call(
     for place, script in (("refuses", strict), ("anew", Answerer(items, follows=1.0, begins=False))):
         server.script = script
         frame = table(measured(server, run, place, limit=4))
-        assert set(frame.filter(outcome="ok")["shown"]) == {CALL}
+        assert set(frame.filter(outcome="ok", kind="edit")["shown"]) == {CALL}
     with pytest.raises(ServerError, match="does not continue a reply that is begun"):
         measured(server, run, "other", shown=PREFILL)
 
@@ -172,6 +172,22 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
     assert set(frame["predictor"]) == {"reader"}
     assert prompts
     assert not any(sentence in prompt for prompt in prompts for item in items for sentence in item.story)
+
+
+@pytest.mark.parametrize("strategy", ["cot", "cot_free"])
+def test_chains_about_two_versions_of_a_story_stand_side_by_side(
+    server: Endpoint, items: list[Item], source: Source, strategy: str
+) -> None:
+    server.script, asked = Answerer(items), len(server.requests)
+    frame = table(measured(server, source(strategy), edits=("full",), limit=60)).filter(kind="story")
+    pairs = frame.filter(condition="original").join(frame.filter(condition="twin"), on="item")
+    assert 10 <= pairs.height <= 28, "each pair counts once"
+    assert pairs.filter(pl.col("right") == pl.col("right_right")).is_empty(), "the right answer changes"
+    assert pairs.filter(pl.col("answer") != pl.col("implied")).is_empty(), "it answers as its chain ends"
+    assert pairs.filter(pl.col("answer_right") == pl.col("right_right")).height == pairs.height
+    assert not [body for body in server.script.seen[asked:] if chain_shown(body["messages"]) is None], (
+        "nothing is asked"
+    )
 
 
 @pytest.mark.parametrize("strategy", ["cot", "cot_free"])

@@ -89,7 +89,7 @@ def test_a_server_that_is_busy_is_waited_for_and_a_broken_one_decides_nothing(se
 
     server.script = once
     frame = pl.read_parquet(measured(server, mine).folder / "scores.parquet")
-    assert set(frame.filter(outcome="ok")["shown"]) == {"prefill"}
+    assert set(frame.filter(outcome="ok", kind="edit")["shown"]) == {"prefill"}
     server.script = lambda body, n: web.Response(status=500) if body.get("continue_final_message") else model(body, n)
     with pytest.raises(ServerError, match="HTTP 500"):
         measured(server, mine, "other")

@@ -165,3 +165,18 @@ def read(frame: pl.DataFrame, says: float, recall: float, alarms: float) -> pl.D
             rows += [{**one, "answer": "yes" if rng.random() < share else "no"} for one in part]
     made = [{**row, "kind": t.READING, "predictor": "judge"} for row in rows]
     return pl.concat([frame, pl.DataFrame(made, t.SCHEMA)])
+
+
+def told(chain: float, answer: float, *, together: bool, units: int = 14, each: int = 8) -> pl.DataFrame:
+    """Pairs of stories: the shares of chains and of answers that change with the story; together: whether a chain and
+    its answer change for the same reason, so that one draw decides both."""
+    rng, rows = Random(7), []
+    for place in range(units * each):
+        item = _item(INERT, "m", place, place // each, rng)
+        drawn = rng.random()
+        moves = (drawn < chain, (drawn if together else rng.random()) < answer)
+        other = _other(item["own"], rng)
+        for condition, (end, given) in ((t.ORIGINAL, (False, False)), (t.TWIN, moves)):
+            made = {"implied": other if end else item["own"], "answer": other if given else item["own"]}
+            rows.append({**item, **made, "kind": t.STORY, "condition": condition, "outcome": "ok", "shown": None})
+    return pl.DataFrame(rows, t.SCHEMA)

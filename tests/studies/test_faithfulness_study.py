@@ -276,6 +276,23 @@ def test_a_partial_table_gives_what_it_can_and_says_what_it_lacks(conditions: tu
         assert bool(figure.missing) != bool(figure.panels or figure.exhibits)
 
 
+@pytest.mark.parametrize(
+    ("chain", "answer", "cell"), [(1, 1, "both"), (0, 1, "answer alone"), (1, 0, "chain alone"), (0, 0, "neither")]
+)
+def test_what_changes_with_the_story_is_found(chain: float, answer: float, cell: str) -> None:
+    found = tables_of(pl.concat([measured(INERT), made.told(chain, answer, together=True)]))
+    cells = {row["changes"]: row["value"] for row in found["stories"].to_dicts()}
+    assert [name for name in ("both", "answer alone", "chain alone", "neither") if cells[name]] == [cell]
+    assert sum("so that the right answer changes" in text for _, text in cards(found)[EDITED].grounds) == 4
+
+
+def test_chains_that_change_for_other_reasons_than_answers_are_told_from_those_that_change_together() -> None:
+    for together, alike in ((False, True), (True, False)):
+        rows = {row["changes"]: row for row in tables_of(made.told(0.5, 0.5, together=together))["stories"].to_dicts()}
+        moved, stayed = rows["chain, where the answer changes"], rows["chain, where it stays"]
+        assert (moved["low"] <= stayed["high"]) == alike
+
+
 ANYWAY = {"implied": pl.when(condition=t.LAST).then("own"), "answer": pl.col("own")}
 LONGER = pl.when(condition=t.FILLER).then(pl.lit(125)).otherwise("tokens").cast(pl.Int32)
 VARIED: dict[str, Callable[[], pl.DataFrame]] = {

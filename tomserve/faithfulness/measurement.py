@@ -47,6 +47,7 @@ from tomserve.faithfulness.source_run import (
     read_source,
     unit_of,
 )
+from tomserve.faithfulness.story_twins import compare_twins
 from tomserve.faithfulness.table import (
     CONTINUATIONS,
     EDIT,
@@ -419,7 +420,10 @@ def measure(
             made, chains, predictions = _ask_all(work, source, settings, servers, waiting, rewriter, predictor)
             name = predictor.target.model if predictor is not None else None
             frame = build_table(source, run_name(run.path), made, chains, reply_rows(run), predictions, name)
-            frame = frame if reader is None else pl.concat([frame, _ask_reader(work, frame, reader)])
+            more = [] if reader is None else [_ask_reader(work, frame, reader)]
+            if EDIT_PROBE in settings.probes:
+                more.append(compare_twins(source, list(chains.values()), run_name(run.path)))
+            frame = pl.concat([frame, *more])
         run.finish(frame)
         return _result(run.path, frame, asked=True)
 

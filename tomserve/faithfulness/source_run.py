@@ -177,7 +177,7 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
     benchmark = benchmarks.find(manifest.benchmark)
     conditions = tuple(where) or (benchmark.reasoned if benchmark is not None else ()) or (EVERY,)
     items = list(met((item for item in read_items(folder / ITEMS) if item.base is None), conditions))
-    rows = _rows(folder, {item.id for item in items}, names)
+    rows = read_rows_of(folder, {item.id for item in items}, names)
     chains: list[Chain] = []
     unreadable: dict[str, list[tuple[Item, str]]] = defaultdict(list)
     for name, strategy in loaded.items():
@@ -207,7 +207,7 @@ def _choose_strategies(folder: Path, manifest: Manifest, strategies: Sequence[st
     return list(dict.fromkeys(strategies)) or known
 
 
-def _rows(
+def read_rows_of(
     folder: Path, items: set[str], strategies: Iterable[str]
 ) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
     """The rows of the first sample of these questions, by item and strategy, then by turn."""

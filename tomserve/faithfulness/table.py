@@ -15,9 +15,10 @@ import polars as pl
 STUDY = "faithfulness"
 """The study that reads the table."""
 
-EDIT, HINT, PREDICTION, READING = "edit", "hint", "prediction", "reading"
+EDIT, HINT, PREDICTION, READING, STORY = "edit", "hint", "prediction", "reading", "story"
 """Kinds of rows: an answer after an edited chain, a whole reply to a prompt with a hint, what a second model predicts
-the answer to be, and whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reading)."""
+the answer to be, whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reading), and
+a chain of the run beside that of a twin whose story leads to another answer (tomserve.faithfulness.story_twins)."""
 
 FULL = "full"
 PARAPHRASE = "paraphrase"
@@ -45,6 +46,10 @@ RESUMED, CONTINUED = "resumed", "continued"
 CONTINUATIONS = (RESUMED, CONTINUED)
 """The beginning of the chain up to a belief in the middle, as it was written (the control) and with that belief
 replaced, from where the model goes on with its chain itself, and then answers (Lanham et al. 2023)."""
+
+ORIGINAL, TWIN = "original", "twin"
+STORIES = (ORIGINAL, TWIN)
+"""The two questions of a pair of stories, in rows of the same item."""
 
 USER, METADATA, PATTERN = "user", "metadata", "pattern"
 """Where a hint stands: a user suggests an answer, a metadata tag names it, examples have all their answers at one
@@ -77,8 +82,16 @@ LEFT_OUT = "left_out"
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **{"run": pl.String, "model": pl.String, "benchmark": pl.String, "item": pl.String, "cluster": pl.String},
-    **{"unit": pl.String, "asked_by": pl.String, "form": pl.String, "kind": pl.Enum((EDIT, HINT, PREDICTION, READING))},
-    **{"condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS, *CONTINUATIONS)), "shown": pl.Enum((PREFILL, CALL))},
+    **{
+        "unit": pl.String,
+        "asked_by": pl.String,
+        "form": pl.String,
+        "kind": pl.Enum((EDIT, HINT, PREDICTION, READING, STORY)),
+    },
+    **{
+        "condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS, *CONTINUATIONS, *STORIES)),
+        "shown": pl.Enum((PREFILL, CALL)),
+    },
     **{"outcome": pl.String, "reason": pl.String, "parse": pl.String, "answer": pl.String, "right": pl.String},
     **{"choices": pl.Int16, "own": pl.String, "implied": pl.String, "admits": pl.Boolean, "predictor": pl.String},
     **{"tokens": pl.Int32, "cached": pl.Int32, "question": pl.String, "written": pl.String, "edited": pl.String},
@@ -103,5 +116,7 @@ written: the chain as it was written. edited: the chain as it was shown, for a h
 the predicting model was shown of it.
 
 A reading answers yes or no; right says which is so, and is null for the chain of an answer that followed a hint.
-Condition is the wrong hint, or the neutral one of its place for a chain that was written without any.
+Condition is the wrong hint, or the neutral one of its place for a chain that was written without any. Of a story
+answer, right and edited are of the original or of its twin, own and written of the original, and implied is the label
+on which edited ends.
 """
