@@ -110,8 +110,9 @@ def test_roles_that_do_not_alternate_are_refused(preset: str, roles: tuple[str, 
         rendered(fast_of(preset), [{"role": role, "content": "Hello."} for role in roles], source(preset))
 
 
-ITEM = make_item(factors={"kind": "paraphrase"})
-"""An item that every prompt can be made of: that of a rewriter needs to know what is to be changed."""
+ITEM = make_item(factors={"kind": "paraphrase", "hint": "user", "label": "tea"})
+"""An item that every prompt can be made of: that of a rewriter needs to know what is to be changed, that of a reader of
+hints what was hinted at."""
 
 
 @needs_transformers

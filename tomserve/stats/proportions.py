@@ -270,7 +270,7 @@ def correct_detections(found: Interval, recall: Interval, alarms: Interval) -> t
     level; 0 and 1 where recall may be no more than false alarms. nan where anything is undefined.
 
     >>> tuple(round(end, 2) for end in correct_detections(wilson(30, 60), wilson(36, 40), wilson(5, 100)))
-    (0.53, 0.31, 0.81)
+    (0.53, 0.31, 0.8)
     """
     if any(math.isnan(one.estimate) for one in (found, recall, alarms)):
         return math.nan, math.nan, math.nan
