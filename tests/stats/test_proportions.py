@@ -10,6 +10,7 @@ from scipy.stats import ttest_1samp
 
 from tomserve.stats.proportions import (
     Interval,
+    correct_detections,
     inverted_ratio,
     mover_ratio,
     newcombe,
@@ -163,3 +164,14 @@ def test_inverted_ratio_holds_one_exactly_when_the_t_interval_holds_zero(shares:
     bounds = ttest_1samp(t - c, 0).confidence_interval()
     assert (found.low <= 1 <= found.high) == (bounds.low <= 0 <= bounds.high)
     assert 0 <= found.low <= found.estimate <= found.high
+
+
+def test_a_share_that_was_detected_is_corrected_by_recall_and_false_alarms() -> None:
+    found, recall, alarms = wilson(50, 100), wilson(80, 100), wilson(10, 100)
+    value, low, high = correct_detections(found, recall, alarms)
+    assert value == pytest.approx((0.5 - 0.1) / (0.8 - 0.1))
+    assert low == pytest.approx((found.low - alarms.high) / (recall.high - alarms.high))
+    assert high == pytest.approx((found.high - alarms.low) / (recall.low - alarms.low))
+    assert correct_detections(wilson(5, 100), recall, alarms)[0] == 0.0, "fewer than false alarms alone would give"
+    assert correct_detections(found, wilson(8, 10), wilson(7, 10))[1:] == (0.0, 1.0), "they may be alike"
+    assert math.isnan(correct_detections(found, wilson(0, 0), alarms)[0])
