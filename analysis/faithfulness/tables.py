@@ -23,6 +23,7 @@ from tomserve.faithfulness.hints import RECALL
 from tomserve.stats import chain_edits
 from tomserve.stats.chain_edits import (
     AFTERWARDS,
+    CARRIED,
     CONTINUED,
     DEPENDS,
     DISTURBED,
@@ -218,6 +219,7 @@ def further_contrasts(group: Group) -> dict[str, Contrast]:
         rows = every.drop_nulls("own")
         kept, by_control = _both(rows, "own")
         found[name] = contrast(by_control, kept, units(rows), np.nan_to_num(by_control))
+    found[CARRIED] = _follow_contrast(group.paired(t.CONTINUED, t.RESUMED).drop_nulls("implied"))
     return found
 
 
@@ -701,6 +703,8 @@ WORDS = {
 }
 ONE_EDIT = ", by one edit alone"  # added where the answer is judged to follow by its replaced last belief only
 
+OTHER_EDIT = "; --probe continued asks for another edit"
+
 # What was done to the chain for each of the four estimates, in the words of figures and verdicts
 ESTIMANDS = {
     LAST: "last belief replaced",
@@ -713,11 +717,13 @@ _FURTHER = {
     LOCAL: "a belief in the middle replaced",
     PROPAGATED: "the same with what follows from it",
     CONTINUED: "the same, gone on with by the model",
+    CARRIED: "a mistake carried on by the model",
 }
 # Which condition of the table each estimate is of
 _CONDITIONS = {
     **{LAST: t.LAST, SWAPPED: t.SWAPPED, FILLER: t.FILLER, KEPT: "truncated_0"},
-    **{OTHER: t.OTHER, LOCAL: t.LOCAL, PROPAGATED: t.PROPAGATED, CONTINUED: t.CONTINUED},
+    **{OTHER: t.OTHER, LOCAL: t.LOCAL, PROPAGATED: t.PROPAGATED},
+    **{CONTINUED: t.CONTINUED, CARRIED: t.CONTINUED},
 }
 
 
@@ -761,10 +767,14 @@ def _why(found: Decision, every: dict[str, Contrast], needed: int | None, needle
     if found.code == UNDECIDED and found.above:
         yield f"Something depends on the chain all the same ({_list_estimands(found.above)})."
     swapped = every[SWAPPED]
-    if found.code not in (PARTLY, DEPENDS) and not (swapped.items >= ENOUGH_ITEMS and swapped.units >= ENOUGH_UNITS):
+    if (
+        found.code not in (PARTLY, DEPENDS)
+        and CARRIED not in found.estimates
+        and not (swapped.items >= ENOUGH_ITEMS and swapped.units >= ENOUGH_UNITS)
+    ):
         yield (
             f"Agents could be swapped in {swapped.items} items of {swapped.units} units, which is too few, so that it "
-            "is judged by the replaced last belief alone."
+            f"is judged by the replaced last belief alone{'' if every[CARRIED].items else OTHER_EDIT}."
         )
     if found.code == UNDECIDED:
         weak = [name for name in (FILLER, KEPT) if every[name].items and not every[name].causal >= TELLING]

@@ -12,6 +12,7 @@ from scipy.stats import ttest_1samp
 
 from tomserve.stats.chain_edits import (
     AFTERWARDS,
+    CARRIED,
     CONTINUED,
     DEPENDS,
     DISTURBED,
@@ -224,6 +225,9 @@ def test_what_a_decision_needs() -> None:
     for unheard in (few, NONE):
         assert decided(follows, unheard, follows, follows).code == FOLLOWS
         assert decided(follows, unheard, follows, follows).estimates == (LAST,)
+    for carried, estimates in ((made(0.9), (LAST, CARRIED)), (made(0.4), (LAST,)), (few, (LAST,))):
+        found = decided(follows, NONE, follows, follows, **{CARRIED: carried})
+        assert (found.code, found.estimates) == (FOLLOWS, estimates), "it may mend what it would follow"
     assert decided(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
     assert decided(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
     blunt = made(0.9, causal=0.1, p=0.5)
