@@ -49,7 +49,7 @@ PARTS = {
     "c": ("mechanism C", "share of the ceiling"),
     "s": ("stability S", "answered alike"),
     "ftom": ("FToM", "weighted sum of B, C and S"),
-    "ftom_bs": ("FToM_BS", "weighted sum of B and S"),
+    "ftom_bs": ("FToM_BS", "B and S, no mechanism"),
 }
 UNCOUNTED = "measured, not counted"  # the series of a C that its verdict does not let count
 MOST_LAYERS = 24  # so many layers of a network are drawn; of more, these are spread evenly
