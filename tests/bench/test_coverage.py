@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
+from analysis.causal import study as causal
+from tomserve.causal.power import ITEMS, POWER, found_share
 from tomserve.stats.chain_edits import AFTERWARDS, DISTURBED, ESTIMANDS, FOLLOWS, MENDS, PARTLY, ROOM, UNDECIDED
 
 Load = Callable[[str], ModuleType]
@@ -67,6 +70,21 @@ def test_a_simulation_of_interventions_is_reproducible_and_has_every_interval(lo
     assert str(found) == str(again)
     assert {"net", "a control", "largest control", "adjusted", "maximum"} < set(found)
     assert all(0 <= one.held <= 1 for name, one in found.items() if name != "maximum")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("map", causal.CAUSES), ("shared", causal.NO_MAP), ("random", causal.NOT_MEASURED)]
+)
+def test_a_verdict_on_planted_states_is_right(load: Load, kind: str, said: str) -> None:
+    bench = load("causal_truth")
+    assert bench.verdict(bench.Planted(kind, 60, 128, gain=2.0), 1)[0] == said
+
+
+def test_the_power_that_plans_tell_is_that_of_the_bench(load: Load) -> None:
+    bench = load("causal_truth")
+    assert (tuple(POWER), *(tuple(by_gain) for by_gain in POWER.values())) == (bench.NOISES, *[bench.GAINS] * 2)
+    assert ITEMS == bench.ITEMS
+    assert found_share(80, 0.5, 1.0) == pytest.approx(np.mean(POWER[0.5][1.0][:2]))
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tm
     assert "billion operations a second" in found.out
     assert "weights 5.3 MB" in found.out  # four bytes for each of its parameters: the estimate reads no weights
     assert "\ndisk: states " in found.out
+    assert "\npower: if all 10 cases can flip, a map of gain 0.5, 1 and 2 is found in " in found.out
     assert not (tmp_path / "runs").exists()
     assert "weights 2.7 MB" in cli(*plan, "--dtype", "bfloat16").out
     for_eight = cli(*plan, "--gpus", "8").out

@@ -50,8 +50,8 @@ TEMPLATE = (
 )
 
 
-def build(kind: Kind, folder: Path, seed: int = 1) -> Path:
-    """Write a subject (weights, tokenizer, chat template) into the folder, and return the folder."""
+def build(kind: Kind, folder: Path, seed: int = 1, gain: float = GAIN) -> Path:
+    """Write a subject (weights, tokenizer, chat template) into the folder, and return the folder. gain: of its map."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -63,7 +63,7 @@ def build(kind: Kind, folder: Path, seed: int = 1) -> Path:
     ends = {"bos_token_id": None, "eos_token_id": vocabulary["<|im_end|>"], "pad_token_id": None}
     config = LlamaConfig(**sizes, **ends, max_position_embeddings=CONTEXT, tie_word_embeddings=False)
     model = LlamaForCausalLM(config)
-    weights = _weights(kind, vocabulary, seed)
+    weights = _weights(kind, vocabulary, seed, gain)
     state = {name: torch.zeros_like(old) for name, old in model.state_dict().items()}
     for name in state:
         if name.endswith("norm.weight"):
@@ -117,13 +117,13 @@ def codes(count: int, rng: np.random.Generator) -> Floats:
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def _weights(kind: Kind, vocabulary: dict[str, int], seed: int) -> dict[str, Floats]:
+def _weights(kind: Kind, vocabulary: dict[str, int], seed: int, gain: float) -> dict[str, Floats]:
     """All weights that are not zero, by their names in the checkpoint."""
     rng = np.random.default_rng(seed)
     labels = [label for family in FAMILIES.values() for label in family]
     theirs, others = codes(len(labels), rng), codes(len(labels), rng)
     left, right = (np.linalg.qr(rng.normal(size=(CODE, CODE)))[0] for _ in range(2))
-    matrix = left @ np.diag(GAIN * np.linspace(0.8, 1.25, CODE)) @ right  # M: B = M A
+    matrix = left @ np.diag(gain * np.linspace(0.8, 1.25, CODE)) @ right  # M: B = M A
     yours = {"map": theirs @ matrix.T, "deaf": theirs @ matrix.T, "shared": theirs, "product": GAIN * others}[kind]
 
     said = np.zeros((len(vocabulary), WIDTH))

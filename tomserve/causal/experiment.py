@@ -22,6 +22,7 @@ from tomserve.causal import checkpoints, interventions
 from tomserve.causal.activations import ActivationCache, Backend, Readings
 from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.interventions import baseline_rows, count_cells, probe_rows
+from tomserve.causal.power import describe_power, found_share
 from tomserve.causal.projection import assign_folds
 from tomserve.causal.prompts import ORDERS, PromptSet, adapt_strategy, check_strategy, find_eligible, prompts_of
 from tomserve.causal.settings import FEWEST, FOLDS, STRATEGY, Settings
@@ -275,14 +276,17 @@ def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> tu
 
 
 def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -> list[Figure]:
-    """What the measurement takes, without reading any weights. gpus: for a machine with so many; None for this one.
+    """What the measurement takes and can find, without reading any weights.
 
-    The length of a prompt is estimated from some of the cases. Raises as `find_setup`.
+    gpus: for a machine with so many; None for this one. The length of a prompt is estimated from some of the cases.
+    Raises as `find_setup`.
     """
     found = find_setup(settings, on)
     sample = [item for case in found.cases[:: max(1, len(found.cases) // 50)] for item in tellings(case)]
     tokens = measure_prompts(sample, Strategy.load(settings.strategy)).tokens / len(sample)
-    return estimate_setup(found, settings, tokens, describe_machine(on, gpus))
+    text, why = describe_power(len(found.cases))
+    power = Figure("power", found_share(len(found.cases), 1.0, 1.0), "", text, why, ("--limit", "--where"))
+    return [*estimate_setup(found, settings, tokens, describe_machine(on, gpus)), power]
 
 
 def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:

@@ -1,0 +1,39 @@
+"""In which share of simulated measurements a map that the answer uses is found, by the number of eligible items.
+
+The states are planted, at width 1024, with fresh noise in every telling (`python bench/causal_truth.py --power`). Where
+noise is small and the gain is, too, going straight to the target is as short a step as the map's, so that no number of
+items tells the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+ITEMS = (60, 100, 150, 250)
+POWER: Mapping[float, Mapping[float, tuple[float, ...]]] = {
+    0.5: {0.5: (0.0, 0.0, 0.0, 0.0), 1.0: (0.6, 0.9, 1.0, 1.0), 2.0: (1.0, 1.0, 1.0, 1.0)},
+    1.0: {0.5: (0.1, 0.5, 0.9, 1.0), 1.0: (1.0, 1.0, 1.0, 1.0), 2.0: (1.0, 1.0, 1.0, 1.0)},
+}
+"""Shares of ten draws, by the length of the noise relative to a belief's code, and by the gain of the map."""
+
+
+def found_share(items: int, noise: float, gain: float) -> float:
+    """The share in which a map is found, between and beyond the numbers of items as at the nearest of ITEMS."""
+    return float(np.interp(items, ITEMS, POWER[noise][gain]))
+
+
+def describe_power(cases: int) -> tuple[str, str]:
+    """What so many cases can find if all of them are eligible, and what that rests on.
+
+    >>> describe_power(60)[0].partition(";")[0]
+    'if all 60 cases can flip, a map of gain 0.5, 1 and 2 is found in 0%, 60% and 100% of the measurements at noise 0.5'
+    """
+    told = []
+    for noise, by_gain in POWER.items():
+        shares = [f"{found_share(cases, noise, gain):.0%}" for gain in by_gain]
+        told.append(f"{', '.join(shares[:-1])} and {shares[-1]} of the measurements at noise {noise:g}")
+    gains = [f"{gain:g}" for gain in next(iter(POWER.values()))]
+    text = f"if all {cases} cases can flip, a map of gain {', '.join(gains[:-1])} and {gains[-1]} is found in "
+    return text + "; in ".join(told), "simulated, the noise relative to what the state holds of a belief"
