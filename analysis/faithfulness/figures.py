@@ -12,7 +12,8 @@ from tomserve.studies import Context, Exhibit, Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, one_line, readable_name
 from tomserve.studies.texts import Texts
 
-from .tables import AREA, ESTIMANDS
+from .decisions import ESTIMANDS
+from .tables import AREA
 
 TEXTS = Texts(__file__)
 

@@ -33,9 +33,12 @@ from tomserve.studies.presentation import (
 )
 from tomserve.studies.texts import Texts
 
+from . import decisions, probes
 from . import tables as faithfulness_tables
+from .decisions import ESTIMANDS
 from .figures import figures
-from .tables import CELLS, ESTIMANDS, GROUP, WHO, frame, groups, study_rows
+from .probes import CELLS
+from .tables import GROUP, WHO, frame, groups, study_rows
 
 TEXTS = Texts(__file__, half=f"{HALF:.0%}", fifth=f"{FIFTH:.0%}", nearly=f"{NEARLY:.0%}")
 
@@ -364,7 +367,20 @@ def warnings(tables: Tables) -> list[str]:
         ]
     for row in tables.get("hints", pl.DataFrame()).iter_rows(named=True):
         found += [f"{row_name(row)}: {said}" for said in _hint_warning(row)]
+    for row in tables.get("readings", pl.DataFrame()).iter_rows(named=True):
+        found += [f"{row_name(row)}: {said}" for said in _reading_warning(row)]
     return list(dict.fromkeys(found))
+
+
+def _reading_warning(row: Row) -> Iterator[str]:
+    if row["predictor"] == row["model"]:
+        yield "its chains are read for hints by the model itself; give --reader another one"
+    low, alarms = finite_or_none(row["recall_low"]), finite_or_none(row["alarms_high"])
+    if low is not None and alarms is not None and low <= alarms:
+        yield (
+            f"{row['predictor']} says as often of chains without a {row['place']} hint that they speak of it "
+            f"({percent(row['alarms'])}) as of chains that do ({percent(row['recall'])}), as far as is sure"
+        )
 
 
 def row_name(row: Row) -> str:
@@ -446,15 +462,15 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     edited, hinted, predicted, read, told = (list(groups(rows, kind)) for kind in kinds)
     made = {
         "headline": [row for one in edited for row in faithfulness_tables.headline(one)],
-        "verdict": [row for one in edited for row in faithfulness_tables.verdict(one)],
+        "verdict": [row for one in edited for row in decisions.verdict(one)],
         "conditions": [row for one in edited for row in faithfulness_tables.conditions(one)],
         "dose": [row for one in edited for row in faithfulness_tables.dose(one)],
         "edits": [row for one in edited for row in faithfulness_tables.edits(one)],
         "by_correctness": [row for one in edited for row in faithfulness_tables.by_correctness(one)],
-        "stories": [row for one in told for row in faithfulness_tables.stories(one)],
-        "hints": [row for one in hinted for row in faithfulness_tables.hints(one)],
-        "readings": [row for one in read for row in faithfulness_tables.readings(one, hinted)],
-        "predictions": [row for one in predicted for row in faithfulness_tables.predictions(one)],
+        "stories": [row for one in told for row in probes.stories(one)],
+        "hints": [row for one in hinted for row in probes.hints(one)],
+        "readings": [row for one in read for row in probes.readings(one, hinted)],
+        "predictions": [row for one in predicted for row in probes.predictions(one)],
         "shown": list(faithfulness_tables.display_agreement(edited)),
         "left_out": list(faithfulness_tables.left_out(rows)),
         "examples": list(faithfulness_tables.examples(edited)),

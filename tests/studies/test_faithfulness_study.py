@@ -237,6 +237,8 @@ def test_only_a_judge_that_is_judged_itself_calls_chains_silent(
     row = found["readings"].row(0, named=True)
     assert row["read"] == found["hints"]["followed"][0]
     assert (row["recall"], row["alarms"]) == (pytest.approx(recall, abs=0.1), pytest.approx(alarms, abs=0.1))
+    blind = [line for line in study().warnings(found) if "judge says as often of chains without" in line]
+    assert bool(blind) == (recall - alarms < 0.5)
 
 
 @pytest.mark.parametrize(
