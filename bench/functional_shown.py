@@ -84,7 +84,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     seeds = parser.parse_args().seeds
-    print(f"| planted, {seeds} seeds | C, as measured | counts in | mean C there | all three are shown | above 0 alone |")
+    head = ["C, as measured", "counts in", "mean C there", "all three are shown", "above 0 alone"]
+    print(f"| planted, {seeds} seeds | {' | '.join(head)} |")
     print("|---|---|---|---|---|---|")
     wrong = False
     for name, of in PLANTED.items():
