@@ -9,6 +9,7 @@ from functools import cache
 import polars as pl
 import pytest
 
+from analysis.causal.figures import _strengths
 from analysis.causal.study import CAUSES, NO_EFFECT, NO_MAP, NOT_MEASURED, NOT_SETTLED, REPRODUCES, outcome
 from analysis.causal.tables import LEVEL, _ranges, agree
 from analysis.causal.tables import headline as headline_of
@@ -20,6 +21,7 @@ from tomserve.causal.table import read_outcomes as measured_rows
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
+from tomserve.studies.comparability import measurement_conditions
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -224,6 +226,18 @@ def test_every_doubt_is_a_line(truth: Truth, words: str) -> None:
 def test_numbers_and_words_of_other_truths_are_what_they_were(truth: str) -> None:
     words = {"warnings": study().warnings(tables(truth)), "verdicts": study().verdicts(tables(truth), Context())}
     golden_tables.check(f"causal-{truth.lower()}", tables(truth), **words)
+
+
+def test_strengths_of_their_own_stand_by_their_place_and_are_no_difference_between_measurements() -> None:
+    frame = measured(made.WORKS, items=60, layers=(1, 2))
+    own = frame.with_columns(alpha=pl.col("alpha") * pl.col("layer"))
+    places, across = _strengths(study().tables(own.lazy(), "recommended")["cells"].filter(map=PPT).to_dicts())
+    assert across == ["1", "2", "3", "4"]
+    assert places is not None
+    assert (places[1, 1e-4], places[2, 2e-1]) == ("1", "4")
+    assert _strengths([{"layer": 1, "alpha": 0.1}, {"layer": 2, "alpha": 0.1}]) == (None, ["0.1"])
+    conditions = [measurement_conditions(measured_rows(one.lazy())[0]).alphas for one in (frame, own)]
+    assert conditions == [made.ALPHAS, ()]
 
 
 def test_items_that_lack_a_move_are_left_out_and_counted() -> None:
