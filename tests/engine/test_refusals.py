@@ -73,6 +73,14 @@ def test_a_row_of_refusals_is_about_their_questions_where_others_are_answered(jo
     assert sent.count("question 39") == 3
 
 
+def test_answers_of_another_endpoint_show_nothing_about_one_that_refuses(journal: Journal) -> None:
+    server = Scripted(lambda _, number, endpoint: (0.01, ACCOUNT if endpoint == "two" and number > 20 else TEA))
+    asked = (request(number) for number in range(200))
+    with pytest.raises(ServerError, match=r"two: \d+ questions in a row were refused"):
+        virtually(server, journal, asked, ["one", "two"], policy=POLICY, probe=PROBE, concurrency=8)
+    assert statuses(journal) == {"ok"}
+
+
 def test_an_answer_to_a_request_sent_before_the_refusal_shows_nothing(journal: Journal) -> None:
     """The account runs dry while slow answers are under way."""
 

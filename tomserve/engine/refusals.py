@@ -1,9 +1,10 @@
 """What a refusal means, by what the run has just seen: whether it is about that question, or about all of them, as the
 key, the account, the model or a gateway is in the way.
 
-A status code alone does not tell. A refused question is held back until a request that was sent later is answered,
-which shows that the refusal was about the question. Where many different questions in a row are refused alike, one that
-was answered before is asked again: if it is refused, too, the run ends, and the questions stay open.
+A status code alone does not tell. A refused question is held back until a request that was sent later to the same
+endpoint is answered, which shows that the refusal was about the question. Where many different questions in a row are
+refused alike, one that was answered before is asked again: if it is refused, too, the run ends, and the questions stay
+open.
 """
 
 from __future__ import annotations
@@ -88,14 +89,25 @@ class Refusals:
         if row["status"] not in SPOKEN:
             return [row]
         self.answered = True
-        return [*self.believe(number), row] if self._held else [row]
+        return [*self.believe(number, row["endpoint"]), row] if self._held else [row]
 
-    def believe(self, number: int | None = None) -> list[Row]:
-        """The rows of questions that are refused for themselves, as a request of that number was answered; without a
-        number all that are held back."""
-        about = [row for before, row in self._held if number is None or before < number]
-        self._held = [entry for entry in self._held if number is not None and entry[0] >= number]
+    def believe(self, number: int | None = None, endpoint: str | None = None) -> list[Row]:
+        """The rows of questions that are refused for themselves, as a request of that number was answered by that
+        endpoint, which shows nothing about another; without a number all that are held back."""
+        held, self._held = self._held, []
+        about: list[Row] = []
+        for before, row in held:
+            if number is None or (before < number and row["endpoint"] == endpoint):
+                about.append(row)
+            else:
+                self._held.append((before, row))
         return about
+
+    @property
+    def where(self) -> str:
+        """The endpoint that is to be asked what the most frequent refusals mean, as it sent one of them."""
+        endpoint: str = self._row_of(self._most_alike())["endpoint"]
+        return endpoint
 
     @property
     def needs_probe(self) -> bool:
@@ -137,11 +149,12 @@ class Refusals:
     def _row_of(self, keys: set[str]) -> Row:
         return next(row for _, row in self._held if row["key"] in keys)
 
-    def judge_probe(self, probe: Reply, number: int) -> list[Row]:
-        """What the refusals mean, by the final reply to a request that had been answered before, sent as the one of
-        that number: the rows of questions that are refused for themselves. Raises ServerError where it is refused."""
+    def judge_probe(self, probe: Reply, number: int, endpoint: str) -> list[Row]:
+        """What the refusals mean, by an endpoint's final reply to a request that had been answered before, sent as the
+        one of that number: the rows of questions that are refused for themselves. Raises ServerError where it is
+        refused."""
         if is_answered(probe):
-            return self.believe(number)
+            return self.believe(number, endpoint)
         row = self._row_of(self._most_alike())
         raise self.end(
             f"{row['endpoint']}: {len(self._held)} questions in a row were refused, with {row['status']} "

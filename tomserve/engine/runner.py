@@ -351,7 +351,7 @@ class Runner:
                     await task
             await self._finished
             if not self.stop.is_set():
-                self._workers.add(judging := asyncio.create_task(self._judge_refusals(self.endpoints[0], last=True)))
+                self._workers.add(judging := asyncio.create_task(self._judge_refusals(last=True)))
                 await judging
                 self._write(*self._refusals.believe())
         except asyncio.CancelledError:
@@ -461,7 +461,7 @@ class Runner:
         finally:
             del self._pending[request.key]
         if refused and self._refusals.suspected():
-            await self._judge_refusals(endpoint)
+            await self._judge_refusals()
 
     def _keep(self, rows: list[Row], request: Request, number: int, *, refused: bool = False) -> None:
         """Write the rows of the reply to a request, that of this number, and queue what follows; an error there loses
@@ -585,7 +585,7 @@ class Runner:
         else:
             self._probed = -PROBE_EVERY  # they are asked once more first
 
-    async def _judge_refusals(self, endpoint: str, *, last: bool = False) -> None:
+    async def _judge_refusals(self, *, last: bool = False) -> None:
         """Find out what the refusals mean that are held back, where they give reason to. last: after the last question.
         Raises ServerError where they are not about their questions."""
         async with self._judging:
@@ -593,8 +593,8 @@ class Runner:
             while refusals.suspected(last=last) and not self.stop.is_set():
                 if not refusals.needs_probe:
                     self._write(*refusals.judge_beginning(last=last))
-                elif (found := await self._probe_refusal(endpoint)) is not None:
-                    self._write(*refusals.judge_probe(*found))
+                elif (found := await self._probe_refusal(endpoint := refusals.where)) is not None:
+                    self._write(*refusals.judge_probe(*found, endpoint))
                 elif not self.stop.is_set():  # nobody can tell
                     self._write(*refusals.believe())
 
