@@ -178,3 +178,27 @@ def test_a_run_keeps_its_adaptations(endpoint: Endpoint) -> None:
     endpoint.script = lambda body, n: page(400, '{"error": "no temperature"}') if "temperature" in body else None
     with pytest.raises(RunMismatchError, match=r"\(no_seed\) than this server wants \(no_temperature, no_seed\)"):
         evaluate(replace(more, strategies=("vanilla_free",)))
+
+
+STRICT_ALONE = says(400, "json_schema must be strict", lambda body: "'strict': True" not in str(body) and loose(body))
+
+
+def loose(body: Body) -> bool:
+    return "response_format" in body
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_endpoints_that_take_no_request_alike_are_told_before_the_first_question(order: int) -> None:
+    strict = Scripted(STRICT_ALONE, lambda body: None)
+    others = (
+        Scripted(says(400, "unknown field strict in json_schema", lambda body: "strict" in str(body)), str),
+        Scripted(says(400, "response_format is not supported", loose), has_any),
+    )
+    for other in others:
+        probes = [cast("Probe", one) for one in (strict, other)][::order]
+        with pytest.raises(ServerError, match="do not take the same requests"):
+            learn_adaptations(probes, "m", [("vanilla", TURN)], Sampling(), "on")
+
+
+def has_any(body: Body) -> Any:
+    return body.get("structured_outputs")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from typing import Any
 
 import orjson
@@ -210,6 +211,7 @@ def _keywords(schema: Any) -> set[str]:
     return set(schema).union(*inner)
 
 
+ROUNDS = 3  # how often an endpoint is tried at most, as what is learned from one may be refused by another
 PLAIN = Turn([{"role": "user", "content": QUESTION}], max_tokens=1)
 """A turn that asks for nothing but a reply."""
 
@@ -219,11 +221,21 @@ def learn_adaptations(
 ) -> tuple[str, ...]:
     """The adaptations by which all endpoints take the requests of these first turns of strategies, those of `sampling`
     among them. Raises ServerError."""
-    names = sampling.adaptations
-    shapes = list(find_shapes(asked))
-    for probe in probes:
-        for strategy, turn in shapes:
-            names = Preflight(probe, model, policy).learn(strategy, turn, replace(sampling, adaptations=names))
+    names, shapes = sampling.adaptations, list(find_shapes(asked))
+    pairs = [(probe, *shape) for probe in probes for shape in shapes]
+    settled = 0  # how many in a row take what the one before them takes: what one needs may be refused by another
+    for probe, strategy, turn in islice(cycle(pairs), ROUNDS * len(pairs)):
+        before = names
+        names = Preflight(probe, model, policy).learn(strategy, turn, replace(sampling, adaptations=before))
+        settled = settled + 1 if names == before else 1
+        if settled == len(pairs):
+            break
+    ignored = len(probes) > 1 and any(name in _IGNORED for name in names)
+    if settled < len(pairs) or (ignored and not all(Preflight(one, model).holds_schema(names) for one in probes)):
+        raise ServerError(
+            f"{', '.join(probe.endpoint for probe in probes)}: do not take the same requests, as one refuses or "
+            "ignores what another needs; give those alone that are served alike"
+        )
     for probe in probes:
         probe.adaptations = names
     return names
