@@ -202,3 +202,14 @@ def test_endpoints_that_take_no_request_alike_are_told_before_the_first_question
 
 def has_any(body: Body) -> Any:
     return body.get("structured_outputs")
+
+
+def test_what_only_a_later_turn_asks_for_is_found_out_too(endpoint: Endpoint) -> None:
+    """The first turn of cot_free has no schema, so that a run of it alone would be refused at each second turn."""
+    endpoint.script = lambda body, n: page(400, '{"error": "response_format is unknown"}') if loose(body) else None
+    options = EvalOptions(
+        "demo", [make_item(1)], base_urls=(endpoint.url,), run="r", strategies=("cot_free",), answer_schema="auto"
+    )
+    manifest = Manifest.read(evaluate(options).folder)
+    assert manifest is not None
+    assert [TABLE[name].holds for name in manifest.adaptations or ()] == [False]

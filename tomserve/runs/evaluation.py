@@ -46,7 +46,7 @@ from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
 from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
-from tomserve.serving.preflight import learn_adaptations
+from tomserve.serving.preflight import learn_adaptations, list_turns
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, CHECKED_PROMPTS, Probe, WaitPolicy
 from tomserve.serving.server import Server, free_port, wait_healthy
@@ -143,7 +143,7 @@ def check_endpoints(
     ServerError where an endpoint does not answer as it should, ConfigError where a prompt and its reply do not fit."""
     headers = keys.headers()
     probes = [Probe(one, keys.api_key(), timeout, waiting, headers=headers) for one in chosen.endpoints]
-    names = learn_adaptations(probes, chosen.model, _first_turns(questions), sampling, policy)
+    names = learn_adaptations(probes, chosen.model, _turns_ahead(questions), sampling, policy)
     longest = probes[0].check_context(chosen.model, chosen.context, _longest_prompts(questions), sampling.extra)
     if longest is None and (cut := _find_cut(probes[0], chosen.model, _longest_prompts(questions), sampling)):
         note(f"warning: {cut}")
@@ -181,10 +181,19 @@ def _longest_prompts(questions: Questions) -> Iterator[Prompt]:
     )
 
 
-def _first_turns(questions: Questions) -> Iterator[tuple[str, Turn]]:
-    """The first turn of each strategy about the first item, with the strategy's name."""
-    for strategy in questions.strategies if len(questions.items) else ():
-        yield strategy.name, strategy.turn(questions.items[0])
+TRIED = 4  # items, spread over all, whose turns are tried before the first question
+
+
+def _turns_ahead(questions: Questions) -> Iterator[tuple[str, Turn]]:
+    """The turns of each strategy about some items, with the strategy's name; those after the first as they follow from
+    made-up replies."""
+    count = len(questions.items)
+    places = dict.fromkeys(step * (count - 1) // (TRIED - 1) for step in range(TRIED)) if count else ()
+    items = [questions.items[place] for place in places]
+    for strategy in questions.strategies:
+        for item in items:
+            turns = list_turns(strategy, item) if strategy.is_multi_turn else [strategy.turn(item)]
+            yield from ((strategy.name, turn) for turn in turns)
 
 
 @dataclass

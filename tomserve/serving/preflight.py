@@ -27,7 +27,9 @@ from tomserve.engine.refusals import explain_hopeless, same_words
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.transport import Reply
 from tomserve.errors import ServerError
-from tomserve.prompting.conversation import Turn
+from tomserve.items import Item
+from tomserve.prompting.conversation import Asker, Turn
+from tomserve.prompting.conversation import Reply as TurnReply
 from tomserve.serving.probe import LONGEST_TOLD, UNLIKELY, Probe
 from tomserve.status import FORBIDDEN, KEY_REFUSED, MALFORMED, NO_CREDIT, http_code, transient
 
@@ -190,8 +192,47 @@ def _values(data: Any, name: str) -> Iterator[Any]:
         yield from _values(inner, name)
 
 
+FURTHER = 8  # how many turns of a conversation are answered by made-up replies at most
+
+
+def list_turns(strategy: Asker, item: Item) -> list[Turn]:
+    """The turns of a conversation about an item, as far as its program takes made-up replies."""
+    conversation = strategy.conversation(item)
+    turns = list(conversation.open)
+    with contextlib.suppress(Exception):  # a program may want more of a reply than anybody can make up
+        for _ in range(FURTHER):
+            if not conversation.open:
+                break
+            asked = conversation.open[0]
+            said = "Yes." if asked.schema is None else orjson.dumps(make_up(asked.schema)).decode()
+            for turn in conversation.reply(asked.number, TurnReply(said)):
+                compose_preflight("", strategy.name, turn, Sampling())  # raises for what cannot be sent
+                turns.append(turn)
+    return turns
+
+
+def make_up(schema: Any) -> Any:
+    """A value that a schema of strategies allows.
+
+    >>> make_up({"type": "object", "properties": {"answer": {"enum": ["tea", "salt"]}}})
+    {'answer': 'tea'}
+    """
+    if not isinstance(schema, dict):
+        return ""
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if "properties" in schema:
+        return {name: make_up(inner) for name, inner in schema["properties"].items()}
+    if schema.get("type") == "array":
+        first = schema.get("prefixItems") or [schema.get("items")] * schema.get("minItems", 1)
+        return [make_up(inner) for inner in first]
+    return {"integer": 1, "number": 1, "boolean": True}.get(schema.get("type", ""), "Yes.")
+
+
 def find_shapes(asked: Iterable[tuple[str, Turn]]) -> Iterator[tuple[str, Turn]]:
-    """Of the first turns of strategies those that differ in what a server may refuse: roles, fields, and the words of
+    """Of the turns of strategies those that differ in what a server may refuse: roles, fields, and the words of
     their schemas."""
     seen: set[str] = set()
     for strategy, turn in asked:
@@ -219,7 +260,7 @@ PLAIN = Turn([{"role": "user", "content": QUESTION}], max_tokens=1)
 def learn_adaptations(
     probes: Sequence[Probe], model: str, asked: Iterable[tuple[str, Turn]], sampling: Sampling, policy: SchemaPolicy
 ) -> tuple[str, ...]:
-    """The adaptations by which all endpoints take the requests of these first turns of strategies, those of `sampling`
+    """The adaptations by which all endpoints take the requests of these turns of strategies, those of `sampling`
     among them. Raises ServerError."""
     names, shapes = sampling.adaptations, list(find_shapes(asked))
     pairs = [(probe, *shape) for probe in probes for shape in shapes]

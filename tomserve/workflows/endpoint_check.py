@@ -24,7 +24,7 @@ from tomserve.runs.progress import SilentListener
 from tomserve.runs.scores import scores_of
 from tomserve.runs.verification import Finding
 from tomserve.serving import keys
-from tomserve.serving.preflight import Preflight
+from tomserve.serving.preflight import Preflight, list_turns
 from tomserve.serving.probe import ANSWER, Probe, WaitPolicy, format_models
 from tomserve.status import ANSWERS
 from tomserve.studies import missing_data
@@ -116,7 +116,9 @@ def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Fin
 
 def _look_at_schema(plan: Plan, probe: Probe, names: tuple[str, ...]) -> Finding:
     item = plan.questions.items[0]
-    if NO_SCHEMA in names or all(one.turn(item).schema is None for one in plan.questions.strategies):
+    if NO_SCHEMA in names or all(
+        turn.schema is None for one in plan.questions.strategies for turn in list_turns(one, item)
+    ):
         return Finding("schema", None, "none is asked for")
     loose = [name for name in names if TABLE[name].holds is False]
     if loose:
