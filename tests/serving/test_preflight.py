@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import page
-from tomserve.engine.adaptations import STRICT, TABLE, adapt, describe, type_schema
+from tomserve.engine.adaptations import STRICT, STRICT_LISTS, TABLE, adapt, describe, type_schema
 from tomserve.engine.replies import read_reply
 from tomserve.engine.request import Sampling
 from tomserve.engine.transport import Reply
@@ -213,3 +213,21 @@ def test_what_only_a_later_turn_asks_for_is_found_out_too(endpoint: Endpoint) ->
     manifest = Manifest.read(evaluate(options).folder)
     assert manifest is not None
     assert [TABLE[name].holds for name in manifest.adaptations or ()] == [False]
+
+
+def test_where_strict_knows_no_prefix_items_the_schema_stays_strict_without_them() -> None:
+    """As OpenAI's: a server that is then asked without strict does not hold a model to its schema."""
+    server = Scripted(
+        says(
+            400,
+            "Invalid schema for response_format: 'prefixItems' is not permitted",
+            lambda body: "prefixI" in str(body),
+        ),
+        anywhere,
+    )
+    places = {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False}
+    turn = TURN._replace(schema={**SCHEMA, "properties": {"beliefs": places, **SCHEMA["properties"]}})
+    probes, sampling = [cast("Probe", server)], Sampling(adaptations=(STRICT,))
+    asked = [("vanilla", TURN), ("cot", turn)]
+    assert learn_adaptations(probes, "m", asked, sampling, "on") == (STRICT_LISTS,)
+    assert "'items': {'anyOf': [{'const': 1, 'type': 'integer'}," in str(adapt(server.bodies[1], [STRICT_LISTS]))

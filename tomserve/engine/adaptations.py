@@ -24,7 +24,7 @@ SchemaPolicy = Literal["on", "auto", "off"]
 POLICIES: tuple[SchemaPolicy, ...] = ("on", "auto", "off")
 
 RESPONSE_FORMAT = "response_format"
-STRICT, NO_SCHEMA = "strict_schema", "no_schema"
+STRICT, STRICT_LISTS, NO_SCHEMA = "strict_schema", "strict_lists", "no_schema"
 """STRICT: what a new run begins with, where the server is not vLLM: without it OpenAI's do not hold a model to its
 schema."""
 SYSTEM = "system"
@@ -114,6 +114,29 @@ def _be_strict(body: Body) -> None:
         }
 
 
+def free_lists(schema: Any) -> Any:
+    """The schema without `prefixItems`, which OpenAI's strict mode does not know: each place of such a list may hold
+    what any of its places may.
+
+    >>> free_lists({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False})
+    {'type': 'array', 'items': {'anyOf': [{'const': 1}, {'const': 2}]}}
+    """
+    if isinstance(schema, list):
+        return [free_lists(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    free = {name: inner if name in ("enum", "const") else free_lists(inner) for name, inner in schema.items()}
+    if isinstance(places := free.pop("prefixItems", None), list):
+        free["items"] = {"anyOf": [one for place, one in enumerate(places) if one not in places[:place]]}
+    return free
+
+
+def _be_strict_about_lists(body: Body) -> None:
+    if (schema := _schema(body)) is not None:
+        body[RESPONSE_FORMAT] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": free_lists(schema)}}
+        _be_strict(body)
+
+
 @dataclass(frozen=True)
 class Adaptation:
     """One way of asking otherwise. name: as the manifest keeps it. says: what follows from it, for people. change:
@@ -181,6 +204,15 @@ TABLE: Mapping[str, Adaptation] = {
             _be_strict,
             _OF_SCHEMA,
             holds=True,
+        ),
+        Adaptation(
+            STRICT_LISTS,
+            "the schema is sent with strict and a type for every value, and without an order in which entries of lists "
+            "must come, as the server knows none",
+            _be_strict_about_lists,
+            _OF_SCHEMA,
+            holds=True,
+            changing=True,
         ),
         Adaptation(
             "structured_outputs",

@@ -14,6 +14,7 @@ import orjson
 from tomserve.engine.adaptations import (
     RESPONSE_FORMAT,
     STRICT,
+    STRICT_LISTS,
     TABLE,
     Body,
     SchemaPolicy,
@@ -52,11 +53,13 @@ class Preflight:
         names = sampling.adaptations
         body = compose_preflight(self.model, strategy, turn, sampling)
         first = refusal = self._refusal(body, names)
-        if refusal is not None and STRICT in names:  # not every server knows its strict mode
-            loose = tuple(name for name in names if name != STRICT)
-            said = self._refusal(body, loose)
-            if said is None or same_words(said) != same_words(refusal):
-                names, first, refusal = loose, said, said
+        if refusal is not None and (strict := {STRICT, STRICT_LISTS}.intersection(names)):
+            loose = tuple(name for name in names if name not in strict)
+            free = with_one(names, TABLE[STRICT_LISTS])
+            if adapt(body, free) != adapt(body, names) and self._refusal(body, free) is None:
+                names, refusal = free, None  # it knows a strict mode, but not all keywords in it
+            elif (said := self._refusal(body, loose)) is None or same_words(said) != same_words(refusal):
+                names, first, refusal = loose, said, said  # it knows no strict mode
         while refusal is not None:
             for one in find_helpful(body, names, refusal, self.policy):
                 tried = with_one(names, one)
