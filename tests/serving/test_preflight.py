@@ -231,3 +231,10 @@ def test_where_strict_knows_no_prefix_items_the_schema_stays_strict_without_them
     asked = [("vanilla", TURN), ("cot", turn)]
     assert learn_adaptations(probes, "m", asked, sampling, "on") == (STRICT_LISTS,)
     assert "'items': {'anyOf': [{'const': 1, 'type': 'integer'}," in str(adapt(server.bodies[1], [STRICT_LISTS]))
+
+
+def test_a_model_that_thinks_first_is_seen_to_keep_a_schema() -> None:
+    def thinks(body: Body) -> Any:
+        return body.get("guided_json") if body["max_tokens"] > 256 else None
+
+    assert Scripted(NO_FORMAT, thinks).learn() == ("guided_json",)

@@ -36,6 +36,7 @@ from tomserve.status import FORBIDDEN, KEY_REFUSED, MALFORMED, NO_CREDIT, http_c
 
 QUESTION = "Hello."  # what the preflight asks in place of the question
 SMALL = 16  # most tokens of a reply to the preflight
+THOUGHT = 512  # and of one that shows whether a schema is kept, before which a model may think
 
 
 @dataclass
@@ -110,8 +111,8 @@ class Preflight:
             "required": ["answer"],
             "additionalProperties": False,
         }
-        turn = Turn([{"role": "user", "content": QUESTION}], schema, max_tokens=2 * SMALL)
-        reply, _ = self._send(compose_preflight(self.model, "", turn, Sampling(), most=2 * SMALL), names)
+        turn = Turn([{"role": "user", "content": QUESTION}], schema, max_tokens=THOUGHT)
+        reply, _ = self._send(compose_preflight(self.model, "", turn, Sampling(), most=THOUGHT), names)
         return UNLIKELY in (reply.text or "")
 
     def _check_fields(self, strategy: str, turn: Turn, names: Sequence[str], body: Body) -> None:
