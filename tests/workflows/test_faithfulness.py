@@ -40,7 +40,7 @@ def test_chains_are_edited_within_a_running_loop_and_nothing_is_printed(
     found = asyncio.run(cell())
     assert capfd.readouterr() == ("", "")
     assert (found.folder, found.failures) == (tmp_path / "edited", {})
-    assert set(found.scores()["condition"]) == {"full", "paraphrase", "last_corrupted"}
+    assert set(found.scores()["condition"]) == {"full", "paraphrase", "last_corrupted", "original", "twin"}
     tables = tomserve.analyze(found.scores())
     row = tables["headline"].filter(estimand="follow_last").row(0, named=True)
     assert row["value"] == 1.0
