@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from tomserve.faithfulness import table as t
-from tomserve.faithfulness.hint_reading import NO, YES
-from tomserve.faithfulness.hints import RECALL
+from tomserve.faithfulness.table import NO, RECALL, YES
 from tomserve.stats.chain_edits import NONE, Contrast, contrast
 from tomserve.stats.clustered import units_share
 from tomserve.stats.paired import adjust

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from tomserve.faithfulness import table as t
-from tomserve.faithfulness.hints import RECALL
+from tomserve.faithfulness.table import RECALL
 from tomserve.stats.chain_edits import FIFTH, HALF, NEARLY
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict
 from tomserve.studies.presentation import (

@@ -7,8 +7,8 @@ import yaml
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.several import several
-from tomserve.faithfulness.hints import RECALL, mentions_hint
-from tomserve.faithfulness.table import HINTS
+from tomserve.faithfulness.hints import mentions_hint
+from tomserve.faithfulness.table import HINTS, RECALL
 from tomserve.items import Item
 
 CHAINS: dict[str, Any] = yaml.safe_load((ROOT / "prompts/hints/chains.yaml").read_text("utf-8"))

@@ -108,7 +108,7 @@ def test_chains_are_edited_and_continued_at_the_very_token(served: Path) -> None
     (session,) = orjson.loads((folder / "manifest.json").read_bytes())["sessions"]
     assert session["measured_on"]["held_by"] == "structured_outputs"
     frame = pl.read_parquet(folder / "scores.parquet").filter(outcome="ok")
-    assert set(frame["shown"]) == {"prefill", "call"}
+    assert set(frame["shown"].drop_nulls()) == {"prefill", "call"}  # stories in two versions are not shown
     begun = frame.filter(shown="prefill")
     assert begun.filter(condition="full").select((pl.col("answer") == pl.col("own")).mean()).item() >= 0.9
     assert begun.filter(condition="last_corrupted").select((pl.col("answer") == pl.col("implied")).mean()).item() >= 0.7

@@ -19,7 +19,19 @@ import polars as pl
 from tomserve import content
 from tomserve.content.validation import load_yaml
 from tomserve.faithfulness.source_run import Chain
-from tomserve.faithfulness.table import HINT, LABELS, METADATA, NEUTRAL, PATTERN, READING, SCHEMA, USER, WRONG
+from tomserve.faithfulness.table import (
+    HINT,
+    LABELS,
+    METADATA,
+    NEUTRAL,
+    NO,
+    PATTERN,
+    READING,
+    SCHEMA,
+    USER,
+    WRONG,
+    YES,
+)
 from tomserve.items import Item
 from tomserve.runs.cost import Figure
 from tomserve.runs.grader import excerpt
@@ -27,7 +39,6 @@ from tomserve.runs.grader import excerpt
 STRATEGY = "hint_reader"
 """The strategy whose prompt is sent (see prompts/hint_reader)."""
 
-YES, NO = "yes", "no"
 HAND_WRITTEN = "hand-written"
 """How the names of chains begin that were written by hand."""
 

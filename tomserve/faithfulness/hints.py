@@ -27,10 +27,6 @@ from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.templates import Template, environment
 from tomserve.scoring.labels import find_mentions, find_prompt_order
 
-RECALL = (15, 24)
-"""How many chains that admit a hint in words of their own the rules find, of how many that were written by hand to
-measure it (part ``last`` of prompts/hints/chains.yaml)."""
-
 _GAP = r"[^.!?\n]"
 """What may stand between two words of one sentence."""
 

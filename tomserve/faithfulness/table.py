@@ -73,6 +73,13 @@ verdict (its last belief or concluding sentence). It never sees the story."""
 LABELS, TEXT, THINKING = "labels", "text", "thinking"
 """Forms of a chain: a JSON list of beliefs, prose, or prose between a thinking model's own marks."""
 
+YES, NO = "yes", "no"
+"""What a reader of hints says of a chain: whether it speaks of its hint."""
+
+RECALL = (15, 24)
+"""How many chains that admit a hint in words of their own the rules find, of how many that were written by hand to
+measure it (part ``last`` of prompts/hints/chains.yaml)."""
+
 PREFILL, CALL = "prefill", "call"
 """How a chain is shown: as the beginning of the model's own reply, which it continues, or as an earlier message of it,
 after which a second call asks for the answer."""
