@@ -183,9 +183,10 @@ def test_a_program_that_sends_nonsense_loses_no_reply(tmp_path: Path, endpoint: 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_program_that_never_ends_is_ended_by_a_signal(tmp_path: Path, endpoint: Endpoint, number: int) -> None:
     busy = tmp_path / "busy"
-    program = f'    yield ask("turn1")\n    open({str(busy)!r}, "w").close()\n    while True:\n        pass\n'
+    first = '    CALLS.append(1)\n    if len(CALLS) == 1:\n        return "tea"\n'  # with the preflight's made-up reply
+    program = f'    yield ask("turn1")\n{first}    open({str(busy)!r}, "w").close()\n    while True:\n        pass\n'
     command = [sys.executable, "-m", "tomserve"]
-    command += map(str, program_job(tmp_path, endpoint, f"def program(item, ask):\n{program}"))
+    command += map(str, program_job(tmp_path, endpoint, f"CALLS = []\n\n\ndef program(item, ask):\n{program}"))
     with subprocess.Popen(command, stdout=-3, stderr=subprocess.PIPE, text=True) as process:
         try:
             while not busy.exists() and process.poll() is None:

@@ -37,7 +37,7 @@ from tomserve.interop.samples import (
     redact_settings,
 )
 from tomserve.items.item import Factor
-from tomserve.status import LENGTH, MALFORMED, TIMEOUT, finished
+from tomserve.status import LENGTH, MALFORMED, REFUSAL, TIMEOUT, finished
 
 _ATTACHMENT = "attachment://"
 _LIMITS = {"token": LENGTH, "context": LENGTH, "time": TIMEOUT, "working": TIMEOUT}
@@ -64,6 +64,8 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
     ours: Mapping[str, Any] = own if isinstance(own, dict) else {}
     grades = _grades(data.get("scores") or {})
     status, error = _reply_end(data, ours, finished(_text(reason)) if message is not None else MALFORMED)
+    if status == REFUSAL and error is None and reason:
+        error = f"held back by the server (finish_reason {_text(reason)!r})"
     seconds = output.get("time")
     epoch = data.get("epoch", 1)
     item = str(ours["item"]) if ours.get("item") else None
