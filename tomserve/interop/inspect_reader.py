@@ -64,7 +64,7 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
     ours: Mapping[str, Any] = own if isinstance(own, dict) else {}
     grades = _grades(data.get("scores") or {})
     status, error = _reply_end(data, ours, finished(_text(reason)) if message is not None else MALFORMED)
-    if status == REFUSAL and error is None and reason:
+    if status == REFUSAL and not ours.get("status") and error is None and reason:
         error = f"held back by the server (finish_reason {_text(reason)!r})"
     seconds = output.get("time")
     epoch = data.get("epoch", 1)
