@@ -106,14 +106,6 @@ def type_schema(schema: Any) -> Any:
     return typed
 
 
-def _be_strict(body: Body) -> None:
-    if (schema := _schema(body)) is not None:
-        body[RESPONSE_FORMAT] = {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "strict": True, "schema": type_schema(schema)},
-        }
-
-
 def free_lists(schema: Any) -> Any:
     """The schema without `prefixItems`, which OpenAI's strict mode does not know: each place of such a list may hold
     what any of its places may.
@@ -131,10 +123,13 @@ def free_lists(schema: Any) -> Any:
     return free
 
 
-def _be_strict_about_lists(body: Body) -> None:
-    if (schema := _schema(body)) is not None:
-        body[RESPONSE_FORMAT] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": free_lists(schema)}}
-        _be_strict(body)
+def _be_strict(schema: Any) -> Body:
+    return {
+        RESPONSE_FORMAT: {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "strict": True, "schema": type_schema(schema)},
+        }
+    }
 
 
 @dataclass(frozen=True)
@@ -157,6 +152,15 @@ def _words(pattern: str) -> re.Pattern[str]:
 _OF_SCHEMA = _words(
     r"response.?format|json.?schema|json.?object|json.?mode|schema|structured|guided|grammar|\bstrict\b"
 )
+
+
+def _dialect(
+    name: str, says: str, make: Callable[[Any], Body], *, holds: bool = True, changing: bool = False
+) -> Adaptation:
+    """The adaptation by which a server that refuses `response_format` gets what `make` gives for the schema."""
+    return Adaptation(name, says, _instead_of_format(make), _OF_SCHEMA, holds, changing)
+
+
 _HELD = "replies are held to the schema by"
 
 TABLE: Mapping[str, Adaptation] = {
@@ -198,77 +202,51 @@ TABLE: Mapping[str, Adaptation] = {
             _words(r"\bsystem\b|\brole|developer instruction|alternat|user message"),
             changing=True,
         ),
-        Adaptation(
-            STRICT,
-            "the schema is sent with strict and a type for every value",
-            _be_strict,
-            _OF_SCHEMA,
-            holds=True,
-        ),
-        Adaptation(
+        _dialect(STRICT, "the schema is sent with strict and a type for every value", _be_strict),
+        _dialect(
             STRICT_LISTS,
             "the schema is sent with strict and a type for every value, and without an order in which entries of lists "
             "must come, as the server knows none",
-            _be_strict_about_lists,
-            _OF_SCHEMA,
-            holds=True,
+            lambda schema: _be_strict(free_lists(schema)),
             changing=True,
         ),
-        Adaptation(
+        _dialect(
             "structured_outputs",
             f"{_HELD} vLLM's structured_outputs",
-            _instead_of_format(lambda schema: {"structured_outputs": {"json": schema}}),
-            _OF_SCHEMA,
-            holds=True,
+            lambda schema: {"structured_outputs": {"json": schema}},
         ),
-        Adaptation(
+        _dialect(
             "guided_json",
             f"{_HELD} guided_json, as vLLM before 0.12 names it",
-            _instead_of_format(lambda schema: {"guided_json": schema}),
-            _OF_SCHEMA,
-            holds=True,
+            lambda schema: {"guided_json": schema},
         ),
-        Adaptation(
+        _dialect(
             "json_object_schema",
             f"{_HELD} response_format json_object with a schema, as llama.cpp names it",
-            _instead_of_format(lambda schema: {RESPONSE_FORMAT: {"type": "json_object", "schema": schema}}),
-            _OF_SCHEMA,
-            holds=True,
+            lambda schema: {RESPONSE_FORMAT: {"type": "json_object", "schema": schema}},
         ),
-        Adaptation(
+        _dialect(
             "json_object_value",
             f"{_HELD} response_format json_object with the schema as its value, as TGI names it",
-            _instead_of_format(lambda schema: {RESPONSE_FORMAT: {"type": "json_object", "value": schema}}),
-            _OF_SCHEMA,
-            holds=True,
+            lambda schema: {RESPONSE_FORMAT: {"type": "json_object", "value": schema}},
         ),
-        Adaptation(
+        _dialect(
             "json_schema",
             f"{_HELD} the field json_schema of llama.cpp's server",
-            _instead_of_format(lambda schema: {"json_schema": schema}),
-            _OF_SCHEMA,
-            holds=True,
+            lambda schema: {"json_schema": schema},
         ),
-        Adaptation(
-            "format",
-            f"{_HELD} Ollama's format",
-            _instead_of_format(lambda schema: {"format": schema}),
-            _OF_SCHEMA,
-            holds=True,
-        ),
-        Adaptation(
+        _dialect("format", f"{_HELD} Ollama's format", lambda schema: {"format": schema}),
+        _dialect(
             "json_object",
             "the server knows no schemas: replies are JSON, and their fields and labels as the model pleases",
-            _instead_of_format(lambda schema: {RESPONSE_FORMAT: {"type": "json_object"}}),
-            _OF_SCHEMA,
+            lambda schema: {RESPONSE_FORMAT: {"type": "json_object"}},
             holds=False,
             changing=True,
         ),
-        Adaptation(
+        _dialect(
             NO_SCHEMA,
             "replies are held to no schema, and read as the model writes them",
-            _instead_of_format(lambda schema: {}),
-            _OF_SCHEMA,
+            lambda schema: {},
             holds=False,
             changing=True,
         ),

@@ -71,10 +71,12 @@ class Preflight:
                     names, refusal = tried, said
                     break
             else:
-                tried = tuple(one.name for one in find_helpful(body, names, refusal, self.policy) if one.holds is None)
-                if len(tried) < 2 or self._refusal(body, tried := (*names, *tried)) is not None:
+                # Several fields that are refused in one sentence have to be mended together.
+                helpful = [one.name for one in find_helpful(body, names, refusal, self.policy) if one.holds is None]
+                together = tuple(name for name in TABLE if name in (*names, *helpful))
+                if len(helpful) < 2 or self._refusal(body, together) is not None:
                     raise self._error(first or refusal, strategy, turn, sampling)
-                names, refusal = tuple(name for name in TABLE if name in tried), None
+                names, refusal = together, None
         self._check_fields(strategy, turn, names, body)
         return names
 
@@ -100,7 +102,8 @@ class Preflight:
             return f"HTTP 200: no choices where a {RESPONSE_FORMAT} is asked for"
         if (http := http_code(reply.status)) is None:
             return None
-        return f"HTTP {http}: {f'{reply.error or str()} {_parameters(data)}'.strip()}"
+        said = " ".join(filter(None, (reply.error, _parameters(data))))
+        return f"HTTP {http}: {said}"
 
     def holds_schema(self, names: Sequence[str]) -> bool:
         """Whether the server, asked with these adaptations, holds replies to a schema, and does not ignore a field that
