@@ -49,25 +49,28 @@ def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     cut = [one["cut"] for one in noted if one.get("cut")]
     if cut:
         yield describe_truncation(max(cut, key=lambda one: int(one["prompts"])))
-    strange: Counter[str] = Counter()
-    for one in noted:
-        strange.update(one.get("strange") or {})
-    if strange:
-        named = ", ".join(f"{files.one_line(name[:LONGEST])!r} ({n:,})" for name, n in strange.most_common(KINDS))
+    if strange := _sum_noted(noted, "strange"):
+        named = ", ".join(f"{name!r} ({n:,})" for name, n in strange.most_common(KINDS))
         yield (
             f"{count_noun(strange.total(), 'reply', 'replies')} ended for a reason that is not known to "
             f"tomserve and count as whole texts: {named}; if it means that they were cut off or filtered, so may their "
             "answers be"
         )
-    providers: Counter[str] = Counter()
-    for one in noted:
-        providers.update(one.get("providers") or {})
-    if providers:
-        named = ", ".join(f"{files.one_line(name[:LONGEST])} ({n:,})" for name, n in providers.most_common(KINDS))
+    if providers := _sum_noted(noted, "providers"):
+        named = ", ".join(f"{name} ({n:,})" for name, n in providers.most_common(KINDS))
         yield (
             f"the router had the questions answered by several providers: {named}; they may serve the model in "
             "different ways, so pin one by --extra-body"
         )
+
+
+def _sum_noted(noted: Sequence[Mapping[str, Any]], field: str) -> Counter[str]:
+    """How many replies of all sessions a field of their doubts counts, by the inert beginning of its names."""
+    counts: Counter[str] = Counter()
+    for one in noted:
+        for name, count in (one.get(field) or {}).items():
+            counts[files.one_line(name[:LONGEST])] += count
+    return counts
 
 
 def last_stop(manifest: Mapping[str, Any] | None) -> str:
