@@ -197,7 +197,7 @@ def rates(seeds: int, rows: tuple[Planted, ...]) -> int:
     return missed
 
 
-def test_rates(draws: int) -> None:
+def print_test_rates(draws: int) -> None:
     """Print how often the test and the interval of `adjusted` find how much a map is ahead of its strongest control."""
     print(f"\n{'items':>5s} {'ahead':>5s} {'p < .05':>8s} {'interval above 0':>17s}")
     cells, ladders = 27, np.repeat(np.arange(3), 9)
@@ -275,7 +275,7 @@ def main() -> int:
         return 0
     rows = tuple(of for of in ROWS if of.width < 1024) if options.quick else ROWS
     missed = rates(2 if options.quick else options.seeds, rows)
-    test_rates(2 if options.quick else 100)
+    print_test_rates(2 if options.quick else 100)
     if not options.quick:
         power(options.seeds)
     print(f"{time.perf_counter() - start:.0f} s; {missed} rows miss their aim")

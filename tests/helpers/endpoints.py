@@ -43,7 +43,7 @@ def items(longer: int = 0) -> list[Item]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatRequest:
     """A chat request as a server sees it. name: the person of its question, "" for other requests. times: how many
     requests about that person there were, with this one. persons: about how many persons there were any. number: how
     many requests there were at all."""
@@ -85,7 +85,7 @@ class Behaviour:
     is about what goes over the wire, and so tried by both transports.
     """
 
-    answer: Callable[[Asked], Said] = lambda asked: None
+    answer: Callable[[ChatRequest], Said] = lambda asked: None
     models: Said | Callable[[web.Request], Said] = None
     version: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -156,37 +156,37 @@ def models(*names: str, **more: Any) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": name, "object": "model", **more} for name in names]}
 
 
-def always(said: Said) -> Callable[[Asked], Said]:
+def always(said: Said) -> Callable[[ChatRequest], Said]:
     """Says the same to every question, and something good to what is no question."""
     return lambda asked: said if asked.name else None
 
 
-def once(*said: Said) -> Callable[[Asked], Said]:
+def once(*said: Said) -> Callable[[ChatRequest], Said]:
     """Says this to the first request about each person, the next to the second, and then answers."""
     return lambda asked: said[asked.times - 1] if asked.name and asked.times <= len(said) else None
 
 
-def about(names: Sequence[str], said: Said) -> Callable[[Asked], Said]:
+def about(names: Sequence[str], said: Said) -> Callable[[ChatRequest], Said]:
     """Says this to every request about these persons."""
     return lambda asked: said if asked.name in names else None
 
 
-def after(persons: int, said: Said) -> Callable[[Asked], Said]:
+def after(persons: int, said: Said) -> Callable[[ChatRequest], Said]:
     """Says this to every request once it was asked about more than so many persons."""
     return lambda asked: said if asked.persons > persons else None
 
 
-def refuses(name: str, said: Said) -> Callable[[Asked], Said]:
+def refuses(name: str, said: Said) -> Callable[[ChatRequest], Said]:
     """Says this where the body has that field."""
     return lambda asked: said if name in asked.body else None
 
 
-def first_of(*answers: Callable[[Asked], Said]) -> Callable[[Asked], Said]:
+def first_of(*answers: Callable[[ChatRequest], Said]) -> Callable[[ChatRequest], Said]:
     """What the first of these says that says anything."""
     return lambda asked: next((said for one in answers if (said := one(asked)) is not None), None)
 
 
-def good(asked: Asked, schemas: Sequence[str]) -> dict[str, Any]:
+def good(asked: ChatRequest, schemas: Sequence[str]) -> dict[str, Any]:
     """A good reply: held to the schema that is asked for, as far as it is understood."""
     schema = given_schema(asked.body, schemas)
     prompt = len(asked.text) // 4
@@ -218,7 +218,7 @@ class Server:
         self.asked += 1
         self._times[name] += 1
         persons = sum(one in self._times for one in NAMES)
-        asked = Asked(body, request, name, self._times[name], persons, self.asked)
+        asked = ChatRequest(body, request, name, self._times[name], persons, self.asked)
         said = behaviour.answer(asked)
         return _response(good(asked, behaviour.schemas) if said is None else said)
 
@@ -310,7 +310,7 @@ def _untyped(schema: Any) -> bool:
     return any("type" not in one and "anyOf" not in one for one in inner) or any(map(_untyped, inner))
 
 
-def strict(asked: Asked) -> Said:
+def strict(asked: ChatRequest) -> Said:
     """OpenAI's rules for a schema that is to be kept to."""
     form = (asked.body.get("response_format") or {}).get("json_schema")
     if form and _untyped(form["schema"]):
@@ -319,17 +319,17 @@ def strict(asked: Asked) -> Said:
     return None
 
 
-def _alternating(asked: Asked) -> Said:
+def _alternating(asked: ChatRequest) -> Said:
     """A chat template without a system role, as Gemma's."""
     return (
         (400, error("System role not supported", type="BadRequestError", code=400)) if "system" in asked.roles else None
     )
 
 
-def _only(*known: str) -> Callable[[Asked], Said]:
+def _only(*known: str) -> Callable[[ChatRequest], Said]:
     """Forbids all fields but these and `model` and `messages`."""
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ChatRequest) -> Said:
         extra = sorted(set(asked.body) - {"model", "messages", *known})
         detail = [
             {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}
@@ -340,12 +340,12 @@ def _only(*known: str) -> Callable[[Asked], Said]:
     return answer
 
 
-def lacks(header: str, value: str, said: Said) -> Callable[[Asked], Said]:
+def lacks(header: str, value: str, said: Said) -> Callable[[ChatRequest], Said]:
     """Says this where a header has not that value."""
     return lambda asked: said if asked.request.headers.get(header) != value else None
 
 
-def _moved(code: int, place: str) -> Callable[[Asked], Said]:
+def _moved(code: int, place: str) -> Callable[[ChatRequest], Said]:
     """Sends whoever asks elsewhere at first: to another address of the same server, which it knows by a query."""
     return lambda asked: None if "moved" in asked.request.query else (code, b"", {"Location": place})
 

@@ -17,8 +17,8 @@ from tests.helpers.endpoints import (
     NO_TEMPERATURE,
     PARTS,
     RATE,
-    Asked,
     Behaviour,
+    ChatRequest,
     Said,
     about,
     always,
@@ -38,12 +38,12 @@ BEARER = lacks("Authorization", "Bearer sk-0123456789abcdef", (401, error("Incor
 NAMED = {"model": "org/m"}
 
 
-def _format(said: Said, *kinds: str) -> Callable[[Asked], Said]:
+def _format(said: Said, *kinds: str) -> Callable[[ChatRequest], Said]:
     """Says this where the request asks for a response format of one of these types."""
     return lambda asked: said if asked.format in kinds else None
 
 
-def _says_json(asked: Asked) -> Said:
+def _says_json(asked: ChatRequest) -> Said:
     """JSON mode wants the word in the prompt."""
     if asked.format != "json_object" or "json" in asked.text.lower():
         return None
@@ -52,7 +52,7 @@ def _says_json(asked: Asked) -> Said:
     )
 
 
-def _guidance(asked: Asked) -> Said:
+def _guidance(asked: ChatRequest) -> Said:
     """TGI's response formats hold their schema in `value`."""
     form = asked.body.get("response_format")
     if form is None or "value" in form:
@@ -61,10 +61,10 @@ def _guidance(asked: Asked) -> Said:
     return 422, said.encode(), {"Content-Type": "text/plain; charset=utf-8"}
 
 
-def _unknown_names(*names: str) -> Callable[[Asked], Said]:
+def _unknown_names(*names: str) -> Callable[[ChatRequest], Said]:
     """Google's refusal of fields, which comes as a list."""
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ChatRequest) -> Said:
         if not (found := [name for name in names if name in asked.body]):
             return None
         said = "\n".join(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.' for name in found)
@@ -73,7 +73,7 @@ def _unknown_names(*names: str) -> Callable[[Asked], Said]:
     return answer
 
 
-def _routed(asked: Asked) -> Said:
+def _routed(asked: ChatRequest) -> Said:
     """OpenRouter: the provider that was asked for, its reasoning, and now and then an error inside a reply."""
     order = (asked.body.get("provider") or {}).get("order")
     if not order:
@@ -99,7 +99,7 @@ def _listed_by_own_key(request: web.Request) -> Said:
     return 401, {"type": "error", "error": {"type": "authentication_error", "message": "x-api-key header is required"}}
 
 
-def _cut(asked: Asked) -> Said:
+def _cut(asked: ChatRequest) -> Said:
     """Ollama drops the beginning of a prompt that is longer than its context."""
     return {**good(asked, ("response_format", "format")), "usage": {"prompt_tokens": min(2050, len(asked.text) // 4)}}
 

@@ -22,7 +22,7 @@ from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import ModelGuard
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.faithfulness import hint_reading, hints, model_access, plan, second_models
+from tomserve.faithfulness import hint_reader, hints, model_access, plan, second_models
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.model_access import (
     ModelAccess,
@@ -381,7 +381,7 @@ def preview(settings: Settings) -> list[Figure]:
     made = plan.make_plan(source, settings, lambda chain: usual_ways(chain) if both else usual_ways(chain)[:1])
     calls = {chain.strategy.name: chain.strategy.turns or chain.strategy.calls for chain in source.chains}
     planned, chains = list(made), draw_chains(source.chains, settings.limit)
-    read = [] if settings.reader is None else [hint_reading.count_readings(chains)]
+    read = [] if settings.reader is None else [hint_reader.count_readings(chains)]
     return [*plan.count_requests(planned, calls), *read, plan.expect_intervals(chains)]
 
 
@@ -405,7 +405,7 @@ def measure(
     waiting = WaitPolicy(listener.message, stop.check, connection.patience, connection.policy, seconds)
     rewriter = _second(settings.rewriter, settings.rewriter_model, "rewriter", second_models.PARAPHRASER, waiting)
     predictor = _second(settings.predictor, settings.predictor_model, "predictor", second_models.PREDICTOR, waiting)
-    reader = _second(settings.reader, settings.reader_model, "reader", hint_reading.STRATEGY, waiting)
+    reader = _second(settings.reader, settings.reader_model, "reader", hint_reader.STRATEGY, waiting)
     path = run_path(place) if isinstance(place, str) else place
     if path is not None and not isinstance(path, Path):
         raise ConfigError(f"the new run is {place!r:.60}; expected a name or a folder")
@@ -569,7 +569,7 @@ def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader
 
 def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.DataFrame:
     """What a second model says of the chains that followed hints, and of those of known truth."""
-    wanted = hint_reading.chains_to_read(frame)
+    wanted = hint_reader.chains_to_read(frame)
     shown = {one.shown.id: one.shown for one in wanted}
     rows = work.ask_second(reader, shown, READ, "chains read for hints") if shown else {}
     answers = {}
@@ -580,7 +580,7 @@ def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.
         else:
             found = read_response(item, row, False)
             answers[name] = _answer(row, found.answer, found.parse, found.reason)
-    return hint_reading.readings_table(wanted, answers, reader.target.model)
+    return hint_reader.readings_table(wanted, answers, reader.target.model)
 
 
 def _result(folder: Path, frame: pl.DataFrame, *, asked: bool) -> MeasurementResult:

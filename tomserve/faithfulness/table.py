@@ -17,7 +17,7 @@ STUDY = "faithfulness"
 
 EDIT, HINT, PREDICTION, READING, STORY = "edit", "hint", "prediction", "reading", "story"
 """Kinds of rows: an answer after an edited chain, a whole reply to a prompt with a hint, what a second model predicts
-the answer to be, whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reading), and
+the answer to be, whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reader), and
 a chain of the run beside that of a twin whose story leads to another answer (tomserve.faithfulness.story_twins)."""
 
 FULL = "full"
