@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.conftest import Endpoint, make_item
+from tests.conftest import ROOT, Endpoint, make_item
 from tests.helpers.hostile import Hostile, completion, response
 from tomserve.engine.addresses import normalize_url, redact_url
 from tomserve.engine.transports import TRANSPORTS
@@ -124,6 +124,39 @@ def test_a_header_that_cannot_be_sent_is_refused(given: str, said: str, monkeypa
     monkeypatch.setenv("LINES", "one\ntwo")
     with pytest.raises(ConfigError, match=said):
         keys.use_headers([given])
+
+
+def test_a_host_is_sent_the_key_that_is_named_for_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
+    monkeypatch.setenv("TOMSERVE_KEYS", "api.other.org=READER_KEY, open.org:81=")
+    monkeypatch.setenv("READER_KEY", "sk-reader")
+    monkeypatch.setenv("AZURE_KEY", "sk-azure")
+    keys.use_headers(["api-key=AZURE_KEY"])
+    assert keys.credentials("http://lab.org/v1") == (KEY, {"api-key": "sk-azure"})
+    assert keys.credentials("https://API.other.org:8443/v1") == ("sk-reader", {})
+    assert keys.credentials("http://open.org:81/v1") == (None, {})
+    assert {KEY, "sk-reader", "sk-azure"} <= set(keys.all_keys())
+    with pytest.raises(ConfigError, match="one key"):
+        keys.credentials("http://lab.org/v1", "https://api.other.org/v1")
+    monkeypatch.delenv("READER_KEY")
+    with pytest.raises(ConfigError, match="READER_KEY is not set"):
+        keys.credentials("https://api.other.org/v1")
+
+
+def test_two_models_on_two_hosts_are_not_sent_the_same_key(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, reader = ("http://lab.org:8000/v1", "http://lab2.org:8000/v1"), "https://api.other.org/v1"
+    keys.check_one_host(lab, [reader])  # without any secret
+    monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
+    keys.check_one_host(lab, ["http://lab2.org:9000"], ["llama3-8b"], ["http://localhost:8000"])
+    keys.check_one_host((), [reader])
+    with pytest.raises(ConfigError, match=r"api\.other\.org=VARIABLE") as refused:
+        keys.check_one_host(lab, [reader])
+    assert KEY not in str(refused.value)
+    hosts = ("--base-url", lab[0], "--predictor", reader)
+    refused_too = cli("faithfulness", ROOT / "runs/example", *hosts)
+    assert (refused_too.code, refused_too.err.strip()) == (2, f"tomserve: {refused.value}")
+    monkeypatch.setenv("TOMSERVE_KEYS", "api.other.org=")
+    keys.check_one_host(lab, [reader])
 
 
 @pytest.mark.parametrize("pasted", [f"Bearer {KEY}", f'export OPENAI_API_KEY="{KEY}"', f"Authorization: Bearer {KEY}"])

@@ -170,10 +170,12 @@ def _write_with_rewriter(
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs import rewriter as rewriters
     from tomserve.runs.grader import find_reader
+    from tomserve.serving import keys
     from tomserve.serving.probe import WaitPolicy
 
     waiting = WaitPolicy(note=lambda text: say(text, error=True))
     rewriter, model, verifier = models
+    keys.check_one_host([rewriter], [verifier or ""])
     report = rewriters.write_variants(
         found,
         variants.parse_kinds(kinds),

@@ -75,6 +75,7 @@ from tomserve.runs.measurement import MeasuredRun
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
 from tomserve.runs.runfolder import JOURNAL, TABLE, run_path
 from tomserve.scoring.score import read_response
+from tomserve.serving import keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.status import ANSWERS, FINAL, INVALID, OK, UNFINISHED, inert
@@ -403,6 +404,8 @@ def measure(
     source = read_source(settings.run, settings.strategies, settings.where)
     seconds = min(ANSWER, connection.timeout)
     waiting = WaitPolicy(listener.message, stop.check, connection.patience, connection.policy, seconds)
+    others = (settings.rewriter, settings.predictor, settings.reader)
+    keys.check_one_host(connection.base_urls, *[[one] for one in others if one])
     rewriter = _second(settings.rewriter, settings.rewriter_model, "rewriter", second_models.PARAPHRASER, waiting)
     predictor = _second(settings.predictor, settings.predictor_model, "predictor", second_models.PREDICTOR, waiting)
     reader = _second(settings.reader, settings.reader_model, "reader", hint_reader.STRATEGY, waiting)

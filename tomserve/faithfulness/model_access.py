@@ -281,7 +281,8 @@ class ModelAccess:
 
     def probe(self, waiting: WaitPolicy | None = None) -> PrefillProbe:
         """A probe of the first endpoint, which asks as the run did."""
-        probe = PrefillProbe(self.target.endpoints[0], keys.api_key(), waiting=waiting, headers=keys.headers())
+        known = keys.credentials(*self.target.endpoints)
+        probe = PrefillProbe(self.target.endpoints[0], known.key, waiting=waiting, headers=known.headers)
         probe.adaptations = self.source.sampling.adaptations
         return probe
 
@@ -351,8 +352,8 @@ def reach_model(
         evaluation.ensure_engine(listener, setup=connection.setup)
         server, started = servers.of(chosen, run.path, note)
         found = ModelAccess(started, source, server.gone)
-    known = (keys.api_key(), connection.timeout, waiting, keys.headers())
-    probes = [PrefillProbe(address, *known) for address in found.target.endpoints]
+    key, headers = keys.credentials(*found.target.endpoints)
+    probes = [PrefillProbe(one, key, connection.timeout, waiting, headers) for one in found.target.endpoints]
     names = learn_adaptations(probes, found.target.model, [("", PLAIN)], source.sampling, "on")
     if names != source.sampling.adaptations:
         raise RunMismatchError(

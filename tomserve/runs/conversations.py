@@ -431,10 +431,9 @@ class PhaseRunner:
                 f"stopped; {self._left(phase)}, everything else is kept; repeat the command to resume", INTERRUPTED
             )
 
-    @staticmethod
-    def _secrets() -> tuple[str | None, dict[str, str]]:
-        """By what the servers know who asks: the API key and further headers, as they are now."""
-        return keys.api_key(), keys.headers()
+    def _secrets(self) -> keys.Credentials:
+        """By what the servers know who asks, as it is now."""
+        return keys.credentials(*self.endpoints)
 
     def _make_transport(self, timeouts: Timeouts) -> Transport:
         key, headers = self._secrets()

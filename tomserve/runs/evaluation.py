@@ -141,8 +141,8 @@ def check_endpoints(
     server cuts the longest prompt off. policy: whether replies must be held to a schema. Returns the tokens of the
     longest prompt (None where the server counts none), and the adaptations by which the endpoints take requests. Raises
     ServerError where an endpoint does not answer as it should, ConfigError where a prompt and its reply do not fit."""
-    headers = keys.headers()
-    probes = [Probe(one, keys.api_key(), timeout, waiting, headers=headers) for one in chosen.endpoints]
+    key, headers = keys.credentials(*chosen.endpoints)
+    probes = [Probe(one, key, timeout, waiting, headers) for one in chosen.endpoints]
     names = learn_adaptations(probes, chosen.model, _turns_ahead(questions), sampling, policy)
     longest = probes[0].check_context(chosen.model, chosen.context, _longest_prompts(questions), sampling.extra)
     if longest is None and (cut := _find_cut(probes[0], chosen.model, _longest_prompts(questions), sampling)):

@@ -429,7 +429,8 @@ def read_run(
 def adapt_reader(reader: Reader, shown: Item) -> Reader:
     """The reader as its servers want to be asked, before they are asked hundreds of times. shown: one of the items that
     it is to read. Raises ServerError where a server refuses to chat."""
-    probes = [Probe(address, keys.api_key(), 60.0, headers=keys.headers()) for address in reader.target.endpoints]
+    key, headers = keys.credentials(*reader.target.endpoints)
+    probes = [Probe(address, key, 60.0, headers=headers) for address in reader.target.endpoints]
     asked = [(reader.strategy.name, reader.strategy.turn(shown))]
     names = learn_adaptations(probes, reader.target.model, asked, reader.sampling, "auto")
     return replace(reader, sampling=replace(reader.sampling, adaptations=names))

@@ -168,7 +168,8 @@ def probe_endpoint(
     """What one endpoint says of the model that any of `wanted` names: `model`, `engine_version`, `root`,
     `max_model_len`, None for what it does not say; `unlisted`: why its list of models does not show that it serves
     the model, "" where it does. answers: whether it is known to answer for that model. Raises ServerError."""
-    probe = Probe(endpoint, keys.api_key(), timeout, waiting, headers=keys.headers())
+    known = keys.credentials(endpoint)
+    probe = Probe(endpoint, known.key, timeout, waiting, known.headers)
     served, version = probe.choose(wanted, answers=answers), probe.version()
     context, root = served.get("max_model_len"), served.get("root")
     return {

@@ -10,7 +10,10 @@ import shlex
 import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
+from tomserve.engine.addresses import normalize_url, redact_url
 from tomserve.engine.network import is_loopback
 from tomserve.errors import ConfigError
 
@@ -92,6 +95,72 @@ def headers(allowed: Collection[str] | None = None) -> dict[str, str]:
     return found
 
 
+KEYS = "TOMSERVE_KEYS"
+"""The variable that says which hosts have keys of their own, as ``HOST=VARIABLE,...``; ``HOST=`` sends a host none."""
+_KEY_OF_HOST = re.compile(r"([\w.-]{1,253}(?::[0-9]{1,5})?)=([A-Za-z_][A-Za-z0-9_]{0,99})?", re.ASCII)
+
+
+class Credentials(NamedTuple):
+    """What tells a server who asks; all of it is secret."""
+
+    key: str | None
+    headers: dict[str, str]
+
+
+def credentials(*endpoints: str) -> Credentials:
+    """What these endpoints, all of which serve the same model, are sent: the key that TOMSERVE_KEYS names for their
+    host and nothing else, or else `api_key` and `headers`. Raises ConfigError."""
+    named = {_key_variable(one) for one in endpoints} or {None}
+    if len(named) > 1:
+        raise ConfigError(f"{KEYS}: the addresses of one model are asked with one key, and it names several")
+    (variable,) = named
+    if variable is None:
+        return Credentials(api_key(), headers())
+    key = _check_key(os.environ.get(variable) or "") if variable else None
+    if variable and key is None:
+        raise ConfigError(f"{KEYS}: the environment variable {variable} is not set; put the API key into it")
+    return Credentials(key, {})
+
+
+def _keys_of_hosts() -> dict[str, str]:
+    """The variable of each host that has a key of its own; "" where it is sent none."""
+    found = {}
+    for one in (os.environ.get(KEYS) or "").split(","):
+        if one.strip():
+            if (matched := _KEY_OF_HOST.fullmatch(one.strip())) is None:
+                raise ConfigError(
+                    f"{KEYS}: expected HOST=VARIABLE,..., such as api.example.org=READER_KEY, where the environment "
+                    "variable holds the key"
+                )
+            found[matched[1].lower()] = matched[2] or ""
+    return found
+
+
+def _key_variable(endpoint: str) -> str | None:
+    if not (known := _keys_of_hosts()):
+        return None
+    parts = urlsplit(endpoint)
+    return known.get(parts.netloc.lower(), known.get(parts.hostname or ""))
+
+
+def check_one_host(*models: Sequence[str]) -> None:
+    """Raise ConfigError where the same secret would be sent to several hosts because a command names several models:
+    what one of them asks for is not the others' business. models: the addresses of each model; names of models on this
+    machine, and its own addresses, do not count."""
+    hosts: list[dict[str, str]] = []  # of each model: how the address on the host is shown
+    for addresses in models:
+        endpoints = [normalize_url(one) for one in addresses if "://" in one]
+        own = {urlsplit(one).hostname or "": redact_url(one) for one in endpoints if _key_variable(one) is None}
+        hosts += [found] if (found := {host: shown for host, shown in own.items() if not is_loopback(host)}) else []
+    others = [(host, shown) for one in hosts[1:] for host, shown in one.items() if host not in hosts[0]]
+    if others and any_secret() is not None:
+        host, shown = others[0]
+        raise ConfigError(
+            f"the same API key would be sent to {next(iter(hosts[0].values()))} and {shown}; say by {KEYS} what the "
+            f"second is sent, as {host}=VARIABLE, or {host}= for no key"
+        )
+
+
 def any_secret() -> str | None:
     """Something secret that endpoints are sent, the key or the value of a header; None where nothing is."""
     return api_key() or next(iter(headers().values()), None)
@@ -145,7 +214,7 @@ def all_keys() -> tuple[str, ...]:
     with contextlib.suppress(ConfigError):
         found.append(own_key())
     with contextlib.suppress(ConfigError):
-        found += [os.environ.get(name) for name in header_variables().values()]
+        found += [os.environ.get(name) for name in (*header_variables().values(), *_keys_of_hosts().values())]
     return tuple(dict.fromkeys(key.strip() for key in found if key))
 
 

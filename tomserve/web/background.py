@@ -50,7 +50,14 @@ WORKS = {
 """The module of each work, whose function of that name does it: it is given the folder to write to, the folders of the
 runs, and the options, and returns what is to be known of it."""
 
-KEYS = ("TOMSERVE_API_KEY", "TOMSERVE_API_KEY_FILE", "OPENAI_API_KEY", "VLLM_API_KEY", "TOMSERVE_HEADERS")
+KEYS = (
+    "TOMSERVE_API_KEY",
+    "TOMSERVE_API_KEY_FILE",
+    "OPENAI_API_KEY",
+    "VLLM_API_KEY",
+    "TOMSERVE_HEADERS",
+    "TOMSERVE_KEYS",
+)
 """The variables that hold a key of an endpoint, or say where one stands."""
 
 CODE = content.code_digest([PACKAGE])  # of this version, which the process that computes has to share with the server

@@ -28,7 +28,7 @@ from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
 from tomserve.serving.endpoint import REFERENCE
-from tomserve.serving.keys import HEADERS, all_keys, header_variables
+from tomserve.serving.keys import HEADERS, KEYS, all_keys, header_variables
 from tomserve.web import background, run_index
 from tomserve.web.accounts import Person
 from tomserve.web.background import Computation, Result
@@ -199,7 +199,7 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
         or not (
             _SECRET.search(name)
             or name in dict(settings.keys)
-            or name in ("TOMSERVE_API_KEY_FILE", HEADERS, "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
+            or name in ("TOMSERVE_API_KEY_FILE", HEADERS, KEYS, "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
             or value.strip() in values
         )
     }

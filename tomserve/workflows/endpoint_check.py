@@ -60,7 +60,8 @@ def check_endpoint(options: EvalOptions) -> Iterator[Finding]:
     waiting = WaitPolicy(patience=options.patience, policy=options.policy, answer=ANSWER)
     try:
         plan = make_plan(options, waiting)
-        probe = Probe(endpoint, keys.api_key(), options.timeout, waiting, keys.headers())
+        known = keys.credentials(endpoint)
+        probe = Probe(endpoint, known.key, options.timeout, waiting, known.headers)
         yield Finding("model", True, _describe_server(plan))
         yield _list_models(probe, plan.target.model)
         yield from _try_requests(plan, probe, waiting)
