@@ -74,6 +74,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], Path], int, int, str]] = {
     "opentom": (lambda folder: Path(shutil.copytree(DATA / "opentom_small", folder / "data")), 69, 69, "74a72150 be6372f2 852b22e9"),
     "perturbed": (copied("practice_stage.yaml"), 16, 16, "c64d73eb 0604a605 2e4a4f66"),
     "perturbed-2": (copied("practice_stage_2.yaml"), 72, 72, "46f3c7b9 c808ec73 cf766adb"),
+    "tomato": (written("tomato_fb.json", choices_files.tomato_questions), 4, 4, "68cbc08f 4be6ca95 65623f5e"),
     "tombench": (tombench.write, 42, 84, "963477ee 6c80397b 2686bc07"),
     "tomi": (copied("tomi_small.txt", "tomi_small.trace"), 18, 18, "421764c3 1c8b3554 a2096a6e"),
     "ullman": (copied("ullman_small.csv"), 3, 3, "69090684 81818d37 229b8a12"),
@@ -88,6 +89,7 @@ FOREIGN = {
     "mmtom": "Benchmark/questions.json of github.com/chuanyangjin/MMToM-QA (licence: MIT)",
     "mumatom": "Files/questions.json of github.com/SCAI-JHU/MuMA-ToM (licence: Apache-2.0)",
     "opentom": "data/opentom_data of github.com/seacowx/OpenToM (licence: CC BY-NC 4.0)",
+    "tomato": "dataset of github.com/nttmdlab-nlp/ToMATO (licence: Meta Llama 3 Community License, for evaluation only)",
     "tombench": "data of github.com/zhchen18/ToMBench (licence: MIT, for evaluation only)",
     "tomi": "tomi_balanced_story_types.zip of github.com/facebookresearch/ToMi (licence: CC BY-NC 4.0)",
     "ullman": "data/expert_data/ullman.csv of github.com/cicl-stanford/procedural-evals-tom (licence: MIT)",
@@ -181,7 +183,7 @@ def test_checks_run_and_say_that_the_file_is_another(name: str, command: str, sa
     assert done.err.count("\n") <= 3, done.err
     said = " ".join(done.out.split())
     assert said
-    if name in FOREIGN and name not in ("fantom", "tomi"):
+    if name in FOREIGN and name not in ("fantom", "tomato", "tomi"):
         assert re.search(r"\d+ of \d+ (?:rows|trials) differ and [\d,]+ (?:rows|trials) are missing", said)
         assert done.code == (command == "validate")
 
@@ -191,6 +193,7 @@ KNOWN = [
     *(("mumatom", "MuMA-ToM/Files/questions.json", 900), ("opentom", "opentom_data", 16_008)),
     *(("tombench", "ToMBench/data", 5720), ("tomi", "tomi_balanced_story_types/fb_all_test.txt", 5994)),
     *(("tomi", "test_balanced.jsonl", 1000), ("ullman", "ullman.csv", 9)),
+    ("tomato", "tomato_fb.json", 806),
 ]
 
 
@@ -284,6 +287,9 @@ FAULTS = [
     ("opentom", "attitude.json", "\"negative\"", "\"angry\"", "attitude.json: 10000001[0].answer: is 'angry'; expected positive or neutral"),
     ("opentom", "location_fg_so_new.json", "\"tool_box\"", "\"hat\"", "so_new.json: 10000001[0].answer: is 'hat'; expected tool_box or"),
     ("opentom", "attitude.json", "As Silas", "As Kurt", "attitude.json: 10000001[0].question: is"),
+    ("tomato", "*.json", "^.", "{", "tomato_fb.json:1: is no JSON"),
+    ("tomato", "*.json", "\"a_idx\": 1", "\"a_idx\": 4", "questions[0].a_idx: is 4; expected one of 0, 1, 2, 3"),
+    ("tomato", "*.json", "\"a_idx\": 1", "\"a_idx\": 2", "questions[0].a_str: is 'She wants glad of the tea'; expected the text of a2"),
     ("tombench", "Hidden*", "\\{", "", "Hidden Emotions.jsonl:1: is no JSON"),
     ("tombench", "Hidden*", "ANSWER\": \"[A-D]", "ANSWER\": \"E", "ANSWER: is 'E'; expected one of A, B, C, D"),
     ("tombench", "Hidden*", "\"C\\. 抽屉\"", "null", "选项C: is None; expected two options, or four"),

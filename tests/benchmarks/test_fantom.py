@@ -10,7 +10,8 @@ import pytest
 from tests.conftest import data_file
 from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
-from tomserve.benchmarks.published.fantom import BENCHMARK, OWN, git_blob_name, official
+from tomserve.benchmarks.published.base import git_blob_name
+from tomserve.benchmarks.published.fantom import BENCHMARK, OWN, official
 from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply

@@ -1,4 +1,4 @@
-"""Small files in the forms of FANToM, MuMA-ToM and MMToM-QA, with stories written for the tests."""
+"""Small files in the forms of FANToM, MuMA-ToM, MMToM-QA and ToMATO, with stories written for the tests."""
 
 from __future__ import annotations
 
@@ -119,8 +119,30 @@ def mmtom_rows() -> Iterator[dict[str, Any]]:
         }
 
 
+def tomato_questions() -> list[dict[str, Any]]:
+    """Two conversations of the same persons: a question of each order about each, the second one about a false belief."""
+    made = []
+    for number, (state, verb) in enumerate((("desire", "wants"), ("emotion", "feels"))):
+        for order, begins in ((1, f"She {verb}"), (2, f"She thinks that he {verb}")):
+            options = [f"{begins} {rest}" for rest in ("to leave soon", "glad of the tea", "a better price", "alone")]
+            made.append(
+                {
+                    **{f"a{place}": option for place, option in enumerate(options)},
+                    **{"a_idx": (number + order) % 4, "a_str": options[(number + order) % 4]},
+                    "big_five": "Openness to Experience - High; Conscientiousness - Low; Extraversion - High",
+                    "conversation": f'Pia Noll: "Hi!"\nUgo Bahr: "Is the boat still {state}ed?"\nPia Noll: "It is."',
+                    **{"false_belief": order == 2, "mental_state": state, "order": order},
+                    "q": f'What does Pia think when she says "It is." ({state})?',
+                    **{"q_id": f"order-{order}-{state}_AB12C_1", "u_id": "1"},
+                    **{"sotopia_agents": ["P", "U"], "sotopia_environment": "E"},
+                }
+            )
+    return made
+
+
 def write_all(folder: Path) -> None:
-    """The samples under the names that the pages of the documentation use: FANToM, mumatom.json and mmtom.json."""
+    """The samples under the names that the pages of the documentation use."""
     fantom_rows(folder / "FANToM")
     (folder / "mumatom.json").write_text(json.dumps(mumatom_scenes()), "utf-8")
     (folder / "mmtom.json").write_text("\n".join(map(json.dumps, mmtom_rows())), "utf-8")
+    (folder / "tomato_fb.json").write_text(json.dumps(tomato_questions()), "utf-8")

@@ -134,6 +134,7 @@ MAKERS: Mapping[str, Made] = {
     "opentom": partial(_of, "opentom", _there("opentom_small"), PLAIN),
     "perturbed": _run("example"),
     "stability": _stability,
+    "tomato": _choices("tomato", "tomato_fb.json"),
     "tombench": partial(_of, "tombench", tombench.write, ("tombench_vanilla", "tombench_cot")),
     "tomi": partial(_of, "tomi", _there("tomi_small.txt"), PLAIN),
     "worlds": _run("functional-example/worlds"),

@@ -239,6 +239,11 @@ def row_digest(row: bytes) -> str:
     return hashlib.sha256(row).hexdigest()[:DIGITS]
 
 
+def git_blob_name(content: bytes) -> str:
+    """The name by which git knows a file of that content, as `git ls-tree` prints it."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
 def read_digests(name: str) -> list[list[str]]:
     """The words of each line of NAME.txt, of which the first may say what the digests after it are of."""
     return [line.split() for line in (resources.files(__package__) / f"{name}.txt").read_text("ascii").splitlines()]

@@ -18,7 +18,6 @@ official order of the options is drawn for each run; here it follows from the qu
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 import string
 from collections import Counter, defaultdict
@@ -36,6 +35,7 @@ from tomserve.benchmarks.published.base import (
     Record,
     Source,
     digest_key,
+    git_blob_name,
     is_negated,
     number_again,
     one_line,
@@ -317,11 +317,6 @@ def _compare_files(path: Path | None) -> list[str]:
     ]
     missing = sorted(known.keys() - found)
     return [*said, f"Not at hand: {', '.join(missing)}."] if missing and path is not None and path.is_dir() else said
-
-
-def git_blob_name(content: bytes) -> str:
-    """The name by which git knows a file of that content, as `git ls-tree` prints it."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _reader(denying: bool) -> Callable[[Item], str]:
