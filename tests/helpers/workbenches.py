@@ -1,5 +1,6 @@
 """A workbench in this process, its routes, and somebody who is let in."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -99,7 +100,7 @@ def by_python(app: FastAPI) -> Workbench:
     return found
 
 
-WAITS = ('class="coming"', "being read for the first time", "being counted", "is being scored anew")
+WAITS = ('class="coming"', "being read for the first time", "being counted", "Rescoring …")
 """What stands in a page of which something is still being computed."""
 
 
@@ -125,3 +126,10 @@ def example(name: str, card: Card | None = None, *, strategies: dict[str, Any] |
     if card is not None:
         run_index.write_card(folder, card)
     return folder
+
+
+def rewritten(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the rows of a run's journal. change: from the number of a row, and the row."""
+    journal = folder / "responses.jsonl"
+    rows = map(orjson.loads, journal.read_bytes().splitlines())
+    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))

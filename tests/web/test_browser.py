@@ -126,7 +126,7 @@ ORDER = (
 
 def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) -> None:
     page = me.page
-    assert "There are no runs yet" in me.text
+    assert "No runs yet" in me.text
     submit(bench, "a")
     page.wait_for_selector("#now >> text=a")  # the dashboard follows by itself
     submit(bench, "b", "c")

@@ -3,16 +3,13 @@
 import csv
 import io
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.helpers.examples import copied_run, functional_copy
 from tests.helpers.queues import until
-from tests.helpers.workbenches import client, example, lab, member, settled
+from tests.helpers.workbenches import client, example, lab, member, rewritten, settled
 from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.stats.functional import FTOM_1
@@ -29,12 +26,6 @@ def board(filters: Filters | None = None) -> Board:
     register = RunIndex()
     until(lambda: not leaderboard.find_board(register, Person(), filters or Filters()).pending)
     return leaderboard.find_board(register, Person(), filters or Filters())
-
-
-def rewritten(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
-    journal = folder / "responses.jsonl"
-    rows = map(orjson.loads, journal.read_bytes().splitlines())
-    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))
 
 
 def test_a_share_and_its_interval_are_those_of_the_study_of_accuracies() -> None:

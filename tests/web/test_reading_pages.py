@@ -60,7 +60,7 @@ def test_another_study_and_factors_are_analysed_beside(person: TestClient) -> No
     assert "accuracy, recommended intervals" in page or "study" in page
     assert 'id="table-by_kind"' in page or "by kind" in page
     strange = settled(person, "/run/example?by=no_such_factor").text
-    assert "There is nothing to show" in strange
+    assert "The analysis failed" in strange
     assert "no_such_factor" in strange
     assert person.get("/run/example?study=../../etc/passwd").status_code == 404
     assert person.get("/run/example?study=/tmp/evil.py").status_code == 404
@@ -98,7 +98,7 @@ def test_runs_that_hold_nothing_yet_and_broken_ones_say_so(runs: Path, person: T
 def test_a_run_that_goes_on_shows_what_there_is(runs: Path, person: TestClient) -> None:
     with RunFolder(runs / "example"):
         page = person.get("/run/example").text
-        assert "is being worked on" in page
+        assert "is in progress" in page
         assert 'href="/live/example"' in page
         address = html.unescape(re.findall(r'href="(/run/example\?[^"]*upto=\d+)"', page)[0])
         assert 'id="verdicts"' in settled(person, address).text
@@ -132,7 +132,7 @@ def test_notes_and_tags_are_kept_and_scores_made_anew(runs: Path, person: TestCl
     assert "&lt;b&gt;mine&lt;/b&gt;" in person.get("/run/example").text
     assert person.post("/run/example", data={"tags": "x" * 41}).status_code == 422
     answer = person.post("/run/example", data={"action": "rescore"}, follow_redirects=False)
-    assert "was scored anew" in text_of(settled(person, answer.headers["location"]).text)
+    assert "Rescored." in text_of(settled(person, answer.headers["location"]).text)
 
 
 @pytest.mark.system

@@ -1,8 +1,10 @@
-"""What is seen of one run while it goes on, and of all of them on the Dashboard."""
+"""What is seen of one run while it goes on, and of all of them in the list."""
 
 import asyncio
 import fcntl
+import html
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +14,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers.workbenches import client, example, lab, member
+from tests.helpers.queues import until
+from tests.helpers.workbenches import client, example, lab, member, rewritten
+from tomserve.runs.scores import load_scores
 from tomserve.web import run_index, run_status
 from tomserve.web.accounts import Person
 from tomserve.web.run_index import Card, Job, RunIndex, State
@@ -210,7 +214,6 @@ def test_what_waits_what_failed_and_what_there_is(several: RunIndex) -> None:
     shown = run_status.overview(several, Person())
     assert [row.line.name for row in shown.waiting] == ["e", "d"]
     assert [row.line.name for row in shown.failed] == ["f"]
-    assert {row.line.name for row in shown.finished} == {"b", "deep/c"}
     assert shown.models == {"small": 2, "Large": 1, "x": 3}
     assert shown.every == 6
     assert shown.free is not None
@@ -222,9 +225,9 @@ def test_pages_of_many_runs(monkeypatch: pytest.MonkeyPatch, several: RunIndex) 
     second = names(several, sort="name", down=False, page=2)
     assert (len(first), len(second)) == (4, 2)
     assert names(several, sort="name", down=False, page=99) == second
-    html = client().get("/?sort=name&down=no").text
-    assert "page 1 of 2" in html
-    assert 'href="/?sort=name&amp;down=no&amp;page=2"' in html
+    text = client().get("/?sort=name&down=no").text
+    assert "page 1 of 2" in text
+    assert 'href="/?sort=name&amp;down=no&amp;page=2"' in text
 
 
 def test_filters_from_an_address_that_makes_no_sense() -> None:
@@ -243,16 +246,41 @@ def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: RunIndex) -
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "\u202e" not in page.text
-    for said in ("Next", "no such model", "&lt;b&gt;", "deep/c", "7 runs"):
+    for said in ("in the queue", "no such model", "&lt;b&gt;", "deep/c", "7 runs"):
         assert said in page.text
     assert 'href="/live/d"' in page.text
     assert 'href="/run/deep/c"' in page.text
 
 
+def test_runs_carry_their_result_and_are_sorted_by_it() -> None:
+    example("good", created="2026-01-01T00:00:00Z")
+    wrong = {"text": '{"answer": "nothing of this"}'}
+    rewritten(example("worse"), lambda number, row: {**row, **(wrong if number % 2 else {})})
+    register, filters = RunIndex(), Filters(sort="result")
+    shown = until(lambda: not (found := run_status.overview(register, Person(), filters)).moving and found)
+    assert [row.line.name for row in shown.rows] == ["good", "worse"]
+    by_class = dict(shown.rows[0].tally.shares[0].profile)
+    scores = load_scores("good").filter(strategy="vanilla")
+    assert by_class["none"] == scores.filter(perturbation="none")["correct"].mean()
+    assert sum(share.unread for share in shown.rows[1].tally.shares) == 176
+
+
+def test_the_list_of_runs_alone_is_sent_where_it_has_changed() -> None:
+    example("mine")
+    web, part = client(), {"HX-Request": "true", "HX-Target": "runs-list"}
+    until(lambda: "81.2%" in web.get("/").text)
+    found = web.get("/?text=mine&model=", headers=part)
+    assert (found.headers["HX-Replace-Url"], "<html" in found.text) == ("/?text=mine", False)
+    (again,) = re.findall(r'hx-get="([^"]+)"', found.text)
+    assert web.get(html.unescape(again), headers=part).status_code == 204
+    example("mine too")
+    assert "mine too" in web.get(html.unescape(again), headers=part).text
+
+
 def test_an_empty_folder_says_how_to_begin() -> None:
     page, reader = client().get("/").text, member(lab(), "eve").get("/").text
-    assert "There are no runs yet" in page
-    assert "There are no runs yet" in reader
+    assert "No runs yet" in page
+    assert "No runs yet" in reader
     assert ['href="/new"' in one for one in (page, reader)] == [True, False]
 
 

@@ -44,7 +44,7 @@ WORKS = {
     **dict.fromkeys(("panels", "report", "scores", "rescore", "compare"), "tomserve.web.analyses"),
     "answers": "tomserve.web.answer_index",
     **dict.fromkeys(("items", "varieties"), "tomserve.web.items"),
-    "tally": "tomserve.web.leaderboard",
+    "tally": "tomserve.web.tally",
     "plan": "tomserve.web.planning",
 }
 """The module of each work, whose function of that name does it: it is given the folder to write to, the folders of the

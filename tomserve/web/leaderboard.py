@@ -1,13 +1,12 @@
-"""The leaderboard of the workbench: models in rows, what they were asked in columns, the tally of each run, and the
-board as files.
+"""The leaderboard of the workbench: models in rows, what they were asked in columns, and the board as files.
 
-The tally of a run is computed beside the server and kept; the board is put together from tallies each time somebody
-looks. What may stand in one column, or in one table of layers, tomserve.studies.comparability decides.
+The board is put together from the tallies of runs each time somebody looks. What may stand in one column, or in one
+table of layers, tomserve.studies.comparability decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,185 +20,25 @@ from tomserve._version import __version__
 from tomserve.causal.settings import ITEMS
 from tomserve.content import digest
 from tomserve.content.files import one_line
-from tomserve.content.text import sanitize
 from tomserve.engine.records import utc_now
-from tomserve.errors import ConfigError, TomserveError, one_of
+from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.scores import load_scored_run
-from tomserve.stats.functional import FTOM_1
-from tomserve.studies import analyze, breakdowns, people
-from tomserve.studies.answer_rows import originals
 from tomserve.studies.comparability import (
     AnswerConditions,
     Conditions,
-    answer_conditions,
     describe_difference,
     group_comparable,
 )
 from tomserve.studies.presentation import cell as two_digits
-from tomserve.studies.presentation import finite_or_none
-from tomserve.web import background
 from tomserve.web.accounts import Person
-from tomserve.web.background import Computation, Result, without_paths
+from tomserve.web.background import Computation
 from tomserve.web.page_templates import render_template
-from tomserve.web.run_index import RunEntry, RunIndex
+from tomserve.web.run_index import MANIFEST, RunEntry, RunIndex
+from tomserve.web.tally import Interval, Layers, Share, Tally, read_tallies
 from tomserve.workflows import leaderboard
-from tomserve.workflows.functional import INSIDE, find_measurement, read_layers
 
-MANIFEST = "manifest.json"
 UNFINISHED = "not everything was asked yet, so that it cannot be ranked"
 LAYERED = "three layers"  # what stands for the benchmark where a row is about the three layers of a model
-
-Interval = tuple[float | None, ...]  # a score with the ends of its interval; () where it was not measured
-
-
-class Part(pydantic.BaseModel):
-    """A part of a tally."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-
-class Share(Part):
-    """The share of right answers by one strategy."""
-
-    asked: AnswerConditions
-    estimate: float | None = None  # with its interval, as the study of accuracies computes it
-    low: float | None = None
-    high: float | None = None
-    correct: int = 0
-    total: int = 0
-    failed: int = 0  # requests that got no reply
-    unread: int = 0  # replies that could not be read
-    chance: float | None = None  # what a guesser scores on these questions
-    rule: str = ""  # the best rule that follows nobody's belief, and its share of right answers
-    rule_share: float | None = None
-    spoiled: str = ""  # why the share cannot be ranked
-    people: int = 0  # how many people answered, 0 for a model
-
-
-class Layers(Part):
-    """The three layers of one model."""
-
-    conditions: Conditions  # what it was asked and measured on
-    formula: str = ""
-    ftom: Interval = ()
-    ftom_bs: Interval = ()
-    b: Interval = ()
-    c: Interval = ()
-    c_measured: Interval = ()
-    no_c: str = ""  # why C does not count, or is not known
-    s: Interval = ()
-    questions: int = 0
-    scenarios: int = 0
-    cases: int = 0
-    unread: int = 0
-    failed: int = 0
-    spoiled: str = ""
-
-    def estimate(self, score: str) -> float | None:
-        """A score or layer by its name."""
-        return next(iter(getattr(self, score)), None)
-
-
-class Tally(Part):
-    """What a leaderboard knows of one run."""
-
-    model: str = ""
-    revision: str = ""
-    served: str = ""  # further fields of every request that say how the model was to think
-    created: str = ""
-    complete: bool = False  # whether all was asked
-    shares: tuple[Share, ...] = ()
-    layers: Layers | None = None
-    broken: str = ""  # why it cannot be read
-
-
-def tally(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The tally of a run; one that says so where it cannot be read. options: `folder`, the folder of these runs where
-    they are the three layers of one model."""
-    del out
-    try:
-        folder = options.get("folder")
-        found = of_run(Path(runs[0])) if folder is None else of_layers(Path(folder))
-    except TomserveError as error:
-        found = Tally(broken=sanitize(without_paths(str(error))))
-    return found.model_dump(mode="json")
-
-
-def of_run(folder: Path) -> Tally:
-    """The tally of one run. Raises ConfigError where it cannot be read."""
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-    own = {name: value for name, value in manifest.sampling.items() if name not in ("temperature", "seed", "repeats")}
-    known = _tally(manifest, manifest.complete, orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() if own else "")
-    if manifest.measured or not manifest.complete:
-        return known
-    table, record, _ = load_scored_run(folder)
-    rows = originals(table)
-    if rows.is_empty():
-        return known
-    rows = rows.with_columns(pl.col("benchmark").fill_null(manifest.benchmark))
-    shares = []
-    for _, part in rows.group_by(["benchmark", "strategy"], maintain_order=True):
-        (asked,) = answer_conditions(part)
-        shares.append(_share(part, asked.record(manifest, record)))
-    return known.model_copy(update={"shares": tuple(shares)})
-
-
-def _tally(manifest: Manifest, complete: bool, served: str = "") -> Tally:
-    revision, created = manifest.revision or "", manifest.created or ""
-    return Tally(model=manifest.model, revision=revision, served=served, created=created, complete=complete)
-
-
-def _share(part: pl.DataFrame, asked: AnswerConditions) -> Share:
-    tables = analyze(part, "accuracy")
-    row = tables["accuracy"].row(0, named=True)
-    chances = breakdowns.task_rows(part.lazy()).rows["chance"]
-    failed, unread = int(row["failed"] or 0), int(row["unread"] or 0)
-    estimate, low, high, crowd = row["estimate"], row["ci_low"], row["ci_high"], 0
-    if people.TABLE in tables:
-        each = tables[people.TABLE].filter(factor=people.OVERALL).row(0, named=True)
-        estimate, low, high, crowd = each["share"], each["ci_low"], each["ci_high"], int(each["people"])
-    return Share(
-        asked=asked,
-        correct=int(row["correct"]),
-        total=int(row["total"]),
-        failed=max(0, failed - unread),
-        unread=unread,
-        chance=finite_or_none(chances.mean()) if chances.len() and not chances.null_count() else None,
-        rule=str(row.get("best_rule") or ""),
-        rule_share=finite_or_none(row.get("best_rule_accuracy")),
-        spoiled=leaderboard.explain_lost(part),
-        estimate=finite_or_none(estimate),
-        low=finite_or_none(low),
-        high=finite_or_none(high),
-        people=crowd,
-    )
-
-
-def of_layers(folder: Path) -> Tally:
-    """The tally of the three layers of one model, as `tomserve functional` makes them. Raises ConfigError where they
-    cannot be read."""
-    inside = find_measurement(folder)
-    places = sorted(path for path in folder.iterdir() if (path / MANIFEST).is_file() and not path.is_symlink())
-    parts = [path for path in places if not path.name.startswith(INSIDE)]
-    first = Manifest.read(folder / ITEMS)
-    assert first is not None  # or the folder would not be taken for one of layers
-    known = _tally(first, all(one.complete for path in parts if (one := Manifest.read(path)) is not None))
-    if not known.complete:
-        return known
-    facts = leaderboard.collect_facts(read_layers(folder, parts, inside))
-    told: dict[str, Any] = {
-        name: tuple(finite_or_none(facts.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
-        for name in ("ftom", "ftom_bs", "b", "c", "c_measured", "s")
-    }
-    told["no_c"] = sanitize(leaderboard.explain_missing(facts, ("c",)))
-    for name in ("conditions", "questions", "scenarios", "cases", "unread", "failed", "spoiled"):
-        told[name] = getattr(facts, name)
-    layers = Layers(formula=FTOM_1.name, **told)
-    return known.model_copy(update={"layers": layers})
 
 
 Word = Annotated[str, Field(max_length=300)]
@@ -327,7 +166,7 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     for folder, _ in folders:
         inside = sorted(path for path in folder.iterdir() if (path / MANIFEST).exists())
         computations.append(Computation("tally", tuple(inside), {"folder": str(folder)}))
-    tallies = [None if made is None else _read_tally(made) for made in background.find_all(computations)]
+    tallies = read_tallies(computations)
     builder = _Builder(filters)
     for line in lines:
         builder.add_unranked(line)
@@ -338,13 +177,6 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
         if found is not None:
             builder.add_layers(folder.name if "/" not in name else name.rpartition("/")[0], name, found)
     return builder.board(sum(found is None for found in tallies), len(lines))
-
-
-def _read_tally(made: Result) -> Tally:
-    try:
-        return Tally(broken=made.error) if made.error else Tally.model_validate(made.facts)
-    except pydantic.ValidationError:
-        return Tally(broken="what was kept of it is no tally; `tomserve web --rebuild` has it made anew")
 
 
 def _layer_folders(lines: Sequence[RunEntry], register: RunIndex, person: Person) -> Iterable[tuple[Path, str]]:

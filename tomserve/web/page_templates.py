@@ -63,7 +63,7 @@ def moment(text: str | None) -> str:
 
 FOLDER = Path(__file__).parent
 NAVIGATION = (
-    ("/", "Dashboard"),
+    ("/", "Runs"),
     ("/new", "New experiment"),
     ("/queue", "Queue"),
     ("/compare", "Compare"),

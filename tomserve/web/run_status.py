@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -37,6 +37,7 @@ from tomserve.web import run_index
 from tomserve.web.accounts import Person
 from tomserve.web.page_templates import read_moment
 from tomserve.web.run_index import ENDED, Card, RunEntry, RunIndex, State
+from tomserve.web.tally import Tally, find_tallies
 
 EVERY = 1.0  # seconds between two looks at a run
 SLICES = 4  # so often between two looks it is asked whether the server ends
@@ -232,7 +233,7 @@ async def events(
 
 
 PAGE = 50  # runs on a page of the list
-NEWEST = 5  # so many of the runs that ended last are shown, and so many of those that failed
+NEWEST = 5  # so many of the runs that failed last are shown
 LONGEST = 200  # characters of a filter that are looked at
 
 
@@ -242,6 +243,19 @@ class Row:
 
     line: RunEntry
     state: str
+    tally: Tally | None = None  # None also while it is being counted
+
+    @property
+    def countable(self) -> bool:
+        """Whether it has a result, as a run with answers has on which nothing works."""
+        line = self.line
+        return line.kind == "answers" and line.rows > 0 and not line.broken and not line.running
+
+    @property
+    def result(self) -> float:
+        """The highest accuracy of its strategies, by which runs are sorted; -1 where there is none."""
+        shares = self.tally.shares if self.tally else ()
+        return max((share.estimate for share in shares if share.estimate is not None), default=-1.0)
 
     @property
     def ended(self) -> str:
@@ -318,20 +332,20 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
     "state": lambda row: row.state,
     "model": lambda row: row.line.model.lower(),
     "benchmark": lambda row: row.line.benchmark,
+    "result": lambda row: row.result,
     "rows": lambda row: row.line.rows,
-    "size": lambda row: row.line.size,
     "made": lambda row: row.line.made or (row.line.card.job.submitted if row.line.card.job else ""),
 }
 """The columns by which runs can be sorted."""
 
-DOWN_FIRST = ("rows", "size", "made")  # columns whose largest value is wanted first
+DOWN_FIRST = ("result", "rows", "made")  # columns whose largest value is wanted first
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     """Everything of the Dashboard but the servers.
 
-    finished, failed: the newest that ended well, and that did not. models, benchmarks, tags, states, kinds: what there
+    failed: the newest that did not end well. models, benchmarks, tags, states, kinds: what there
     is, each with how many runs have it.
     """
 
@@ -342,8 +356,8 @@ class Overview:
     every: int  # how many runs there are
     running: tuple[tuple[Row, Progress | None], ...]  # those that some process works on, with what it says
     waiting: tuple[Row, ...]  # those that wait in the queue, in their order
-    finished: tuple[Row, ...]
     failed: tuple[Row, ...]
+    moving: bool = False  # whether a run of this page of the list is being worked on or counted
     models: Counter[str] = field(default_factory=Counter)
     benchmarks: Counter[str] = field(default_factory=Counter)
     tags: Counter[str] = field(default_factory=Counter)
@@ -362,22 +376,26 @@ def row_of(line: RunEntry) -> Row:
 def overview(register: RunIndex, person: Person, filters: Filters = Filters()) -> Overview:
     """What the Dashboard shows to that person."""
     rows = [row_of(line) for line in register.lines(person)]
-    fitting = sorted(filter(filters.fits, rows), key=lambda row: (SORTS[filters.sort](row), row.line.name))
-    if filters.down:
-        fitting.reverse()
+    fitting = list(filter(filters.fits, rows))
+    if filters.sort == "result":
+        fitting = with_tallies(fitting)
+    fitting.sort(key=lambda row: (SORTS[filters.sort](row), row.line.name), reverse=filters.down)
     pages = max(1, -(-len(fitting) // PAGE))
     shown = replace(filters, page=min(filters.page, pages))
+    listed = fitting[(shown.page - 1) * PAGE : shown.page * PAGE]
+    if filters.sort != "result":
+        listed = with_tallies(listed)
     newest = sorted(rows, key=lambda row: row.ended, reverse=True)
     lines = [row.line for row in rows]
     return Overview(
         filters=shown,
-        rows=tuple(fitting[(shown.page - 1) * PAGE : shown.page * PAGE]),
+        rows=tuple(listed),
         total=len(fitting),
         pages=pages,
         every=len(rows),
+        moving=any(row.line.running or (row.countable and row.tally is None) for row in listed),
         running=running(rows),
         waiting=waiting(rows),
-        finished=tuple(row for row in newest if row.state == "complete")[:NEWEST],
         failed=tuple(row for row in newest if row.state in ("failed", "broken"))[:NEWEST],
         models=Counter(line.model for line in lines if line.model),
         benchmarks=Counter(line.benchmark for line in lines if line.benchmark),
@@ -387,6 +405,13 @@ def overview(register: RunIndex, person: Person, filters: Filters = Filters()) -
         size=sum(line.size for line in lines),
         free=free(runs_root()),
     )
+
+
+def with_tallies(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their tallies, as far as these are there; others are begun to be counted."""
+    wanted = [row for row in rows if row.countable]
+    found = dict(zip((row.line.name for row in wanted), find_tallies([row.line for row in wanted]), strict=True))
+    return [replace(row, tally=found.get(row.line.name)) for row in rows]
 
 
 def running(rows: list[Row]) -> tuple[tuple[Row, Progress | None], ...]:

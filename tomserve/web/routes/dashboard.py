@@ -10,12 +10,13 @@ from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from tomserve.content import digest
 from tomserve.engine.redact import Redactor
 from tomserve.serving import keys, registry
 from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, access, workbench
 from tomserve.web.accounts import Person
-from tomserve.web.page_templates import render_page
+from tomserve.web.page_templates import render_page, render_text
 from tomserve.web.queue import ActionName, Where
 from tomserve.web.run_index import ENDED, State
 from tomserve.web.run_status import Filters, Row
@@ -24,10 +25,21 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-def dashboard(request: Request, person: Reader) -> HTMLResponse:
-    """The first page. The servers are asked by a request of its own, as a busy one takes its time."""
+def dashboard(request: Request, person: Reader) -> Response:
+    """The first page, or, asked by htmx, the list of runs alone, without content where it is as the browser has it.
+    The servers are asked by a request of its own, as a busy one takes its time."""
     shown = run_status.overview(workbench(request).register, person, Filters.read(request.query_params))
-    return render_page(request, "dashboard.html.j2", shown=shown, filters=shown.filters)
+    progress_of = {row.line.name: told for row, told in shown.running if told}
+    values = {"shown": shown, "filters": shown.filters, "progress_of": progress_of}
+    values["seen"] = digest(render_text(request, "dashboard/runs.html.j2", **values, seen="").encode())[-12:]
+    if request.headers.get("HX-Target") != "runs-list":
+        return render_page(request, "dashboard.html.j2", **values)
+    if (before := request.query_params.get("seen")) == values["seen"]:
+        return Response(status_code=204)
+    page = render_page(request, "dashboard/runs.html.j2", **values)
+    if before is None:  # the filters were changed; the address of the page follows
+        page.headers["HX-Replace-Url"] = shown.filters.address()
+    return page
 
 
 @router.get("/parts/now")

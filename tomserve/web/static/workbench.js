@@ -49,12 +49,6 @@
     if (event.target.closest?.("[data-keys]")) document.getElementById("keys").showModal();
   });
 
-  // A form with data-sends is sent when a field in it changes, as the filters of a list.
-  document.addEventListener("change", (event) => {
-    const form = event.target.closest?.("form[data-sends]");
-    if (form) form.requestSubmit();
-  });
-
   // j and k go through the rows of the list that holds the focus, or of the first one; Enter opens a row's link.
   function rows() {
     const list = document.activeElement.closest?.("[data-list]") ?? document.querySelector("[data-list]");
@@ -118,6 +112,16 @@
   }
   document.addEventListener("change", (event) => { if (event.target.name === "source") sources(); });
   sources();
+
+  // A list that updates itself keeps which rows are selected.
+  let selected = [];
+  const boxes = (root) => [...root.querySelectorAll("[data-list] input[type=checkbox]")];
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    selected = boxes(event.detail.target).filter((box) => box.checked).map((box) => box.value);
+  });
+  document.body.addEventListener("htmx:afterSwap", () => {
+    for (const box of boxes(document)) if (selected.includes(box.value)) box.checked = true;
+  });
 
   // A part that updates itself keeps what was in focus: htmx does so for elements with an id, if they are there again.
   // An answer with an error still has something to say: it is put in its place rather than dropped.
