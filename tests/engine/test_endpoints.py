@@ -79,7 +79,7 @@ def test_it_ends_as_it_should(
 
 
 def test_every_row_of_the_page_has_its_copy() -> None:
-    page = (ROOT / "docs/how-to/endpoint.md").read_text().split("## Servers and providers")[1].split("\n## ")[0]
+    page = (ROOT / "docs/reference/providers.md").read_text().split("## Servers and providers")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:]] for line in page.splitlines() if line[:2] == "| "]
     assert [name for name, *_ in rows[1:]] == list(PROVIDERS)
     for name, options, adaptations, *_ in rows[1:]:

@@ -1,6 +1,6 @@
 """Scripted copies of servers and providers, by what their documentation and public reports say of them.
 
-Each is a row of the table in docs/how-to/endpoint.md, and `options` are those that the row names.
+Each is a row of the table in docs/reference/providers.md, and `options` are those that the row names.
 """
 
 from __future__ import annotations
