@@ -1,0 +1,111 @@
+"""Questions in somebody else's form, made into items by a mapping: what fields may hold, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers.documents import files
+from tomserve.benchmarks.items import load
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+
+PAGE = files((ROOT / "docs/how-to/published/others.md").read_text("utf-8"))
+MAPPING = {"schema": 1, "data": "x.jsonl", "story": "{s}", "question": "{q}", "choices": "{c}", "answer": "{a}"}
+ROW = {"s": "Tea is in it. Ann left.", "q": "What is?", "c": ["tea", "salt"], "a": "salt", "n": {"list": ["u-7", 3]}}
+
+
+def read(folder: Path, row: dict[str, object] | str = ROW, **mapping: object) -> list[Item]:
+    """The items of one row, or of the text of a table."""
+    told = {**MAPPING, **mapping}
+    (folder / str(told["data"])).write_text(row if isinstance(row, str) else json.dumps({**ROW, **row}), "utf-8")
+    (folder / "m.yaml").write_text(json.dumps(told), "utf-8")
+    return list(load(folder / "m.yaml"))
+
+
+@pytest.mark.parametrize(("name", "answers"), [("simpletom", "No pay"), ("negotiationtom", "Firewood Not Given")])
+def test_the_mappings_of_the_page_read_rows_of_their_form(name: str, answers: str, tmp_path: Path) -> None:
+    for file, text in PAGE.items():
+        (tmp_path / file).write_text(text, "utf-8")
+    items = list(load(tmp_path / f"{name}.yaml"))
+    assert " ".join(item.answer for item in items) == answers
+    assert {item.benchmark for item in items} == {name}
+    assert len({item.cluster for item in items}) == 1
+    assert [len(list(load(tmp_path / f"{one}.yaml"))) for one in ("exploretom", "epitome")] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("choices", "given"),
+    [
+        (["tea", "salt", "", None], "{c}"),
+        ({"A": "tea", "B": "salt"}, "{c}"),
+        ("A. tea\n(B) salt", "{c}"),
+        ("1) tea\n2) salt", "{c}"),
+        ("['tea', 'salt']", "{c}"),
+        ("salt", ["tea", "{c}"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [("Salt", "text"), ("(b)", "letter"), ("B. salt", "letter"), (1, "number from 0"), ("2", "number from 1")],
+)
+def test_choices_and_answers_are_read_in_every_usual_form(choices, given, answer, kind, tmp_path: Path) -> None:
+    (item,) = read(tmp_path, {"c": choices, "a": answer}, choices=given, answer_is=kind)
+    assert (item.choices, item.answer) == (("tea", "salt"), "salt")
+
+
+def test_templates_take_parts_of_a_row_and_the_seed_orders_choices(tmp_path: Path) -> None:
+    told = {"id": r"q/{n.list.0~\d+}", "cluster": "c", "factors": {"place": "{n.list.1}", "order": 2}}
+    (item,) = read(tmp_path, {}, **told)
+    assert (item.id, item.cluster, item.factors) == ("q/7", "c", {"place": 3, "order": 2})
+    assert item.story == ("Tea is in it.", "Ann left."), "sentences, where a story is one line"
+    assert read(tmp_path, {"s": "A: Hi. Tea?\nB: No."})[0].story == ("A: Hi. Tea?", "B: No.")
+    orders = {read(tmp_path, {}, shuffle=seed)[0].choices for seed in range(8)}
+    assert orders == {("tea", "salt"), ("salt", "tea")}
+
+
+def test_tables_of_every_kind_give_the_same_items(tmp_path: Path) -> None:
+    row = {**ROW, "c": "A. tea\nB. salt"}
+    sheet = 's;q;c;a\nTea is in it. Ann left.;What is?;"A. tea\nB. salt";salt\n'
+    tables = {"x.json": {"data": "x.json", "rows": "all.it"}, "x.csv": {"data": "x.csv"}, "x.jsonl": {}}
+    texts = (json.dumps({"all": {"it": {"one": row}}}), sheet, json.dumps(row))
+    (first, *others) = (read(tmp_path, text, **tables[name]) for name, text in zip(tables, texts, strict=True))
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize(
+    ("row", "mapping", "said"),
+    [
+        ({}, {"answer": "{b}"}, "x.jsonl:1: answer: the row has no field 'b'; it has: s, q, c, a, n; mend the row or"),
+        ({"a": "tee"}, {}, "x.jsonl:1: answer: 'tee' is none of the choices"),
+        ({"a": "C"}, {"answer_is": "letter"}, "'C' is no letter of one of 2 choices"),
+        ({"a": 2}, {"answer_is": "number from 0"}, "'2' is no number from 0 of one of 2 choices"),
+        ({"c": "U.S. tea\nB. salt"}, {}, "choices: gives fewer than two"),
+        ({"c": ["tea", "Tea"], "a": "tea"}, {}, "are not distinct"),
+        ({"q": None}, {}, "question: is empty; expected a text"),
+        ({}, {"factors": {"correct": "{a}"}}, "has the name of a score column"),
+        ({}, {"id": r"{s~\d+}"}, "finds nothing in 'Tea is in it."),
+        ({}, {"id": "{s~(}"}, "'(' is no regular expression"),
+        (f'{{"s": "x", "q": {"[" * 300}{"]" * 300}}}', {}, "question: is empty; expected a text"),
+        ({}, {"only": {"a": ["tea"]}}, "m.yaml: no row is left by 'only' and 'skip'"),
+        ({}, {"question": ""}, "m.yaml: question: is missing"),
+        ({}, {"answer_is": "index"}, "m.yaml:1: answer_is: expected one of text, letter, number from 0, number from 1"),
+        (f"{json.dumps(ROW)}\n{json.dumps(ROW)}", {"id": "q"}, "x.jsonl:2: id: 'q' was already given"),
+        ("[1]", {"data": "x.json"}, "x.json: expected a list of objects"),
+        ("{}\n{}", {"data": "x.json"}, "a file with an object on each line is called .jsonl"),
+        ("s,q\nx", {"data": "x.csv"}, "x.csv:2: the row has 1 fields instead of 2"),
+    ],
+)
+def test_what_makes_no_question_is_refused_in_one_line(row, mapping, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(tmp_path, row, **mapping)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("data", ["/etc/hosts", "../x.jsonl"])
+def test_a_mapping_reads_nothing_outside_its_folder(data: str, tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(json.dumps({**MAPPING, "data": data}), "utf-8")
+    with pytest.raises(ConfigError, match="data: expected a file beside this one"):
+        list(load(tmp_path / "m.yaml"))
