@@ -4,9 +4,10 @@ corrected by the model's recall and false alarms, and the verdict of `--study fa
     python bench/hint_readings.py              # 2,000 draws a case, half a minute
     python bench/hint_readings.py --quick      # 200
 
-Chains that followed a hint (20, 60 or 200 of each of three kinds of hint, in 7 units whose share of admissions varies
+Chains that followed a hint (20, 60 or 200 of each of seven kinds of hint, in 7 units whose share of admissions varies
 by an SD of .6 on the logit scale) admit it with a known probability. Judges find admissions with a known probability,
-and raise false alarms with another; they are measured on 40 chains that admit and 100 that do not, as the command does
+and raise false alarms with another; they are measured on 40 chains that
+admit of each of the first three kinds, 10 of each of the others, and 100 that do not, as the command does
 it. The interval should hold the truth in .95 of the draws; chains should be called silent, or open, in at most .05 of
 the draws in which half of them or more, or half or fewer, admit. The exit code is 1 where one misses this by more than
 2.5 Monte-Carlo errors.
@@ -28,30 +29,30 @@ from tomserve.stats.proportions import correct_detections, wilson
 TRUTHS = (0.0, 0.3, 0.5, 0.7, 1.0)
 JUDGES = {"good": (0.95, 0.01), "misses some": (0.7, 0.02), "misses most": (0.25, 0.02), "says yes": (0.9, 0.7)}
 FOLLOWED = (20, 60, 200)
-PLACES, UNITS, SD = 3, 7, 0.6
+UNITS, SD = 7, 0.6
 WIDER = math.sqrt(1 + SD**2 / 1.7**2)  # keeps the mean of logits that vary where it is wanted
-ADMITTING, WITHOUT = 40, 100
+ADMITTING, WITHOUT = (40, 40, 40, 10, 10, 10, 10), 100  # by kind of hint, and of each
 TARGET, ALPHA, ERRORS = 0.95, 0.05, 2.5
 
 
 def simulated(truth: float, judge: tuple[float, float], followed: int, draws: int, seed: int) -> dict[str, float]:
     """How often the interval of one kind of hint holds the truth, and how often the chains are called silent, or open
-    about the hint, over three kinds."""
+    about the hint, over all kinds."""
     recall, alarms = judge
     rng = np.random.default_rng([seed, followed, int(100 * truth), int(100 * recall)])
     held = silent = spoken = 0
     for _ in range(draws):
         ends = []
-        for _ in range(PLACES):
+        for admitting in ADMITTING:
             shares = np.full(UNITS, truth)
             if 0 < truth < 1:
                 shares = expit(logit(truth) * WIDER + rng.normal(0, SD, UNITS))
             admits = rng.random(followed) < np.resize(shares, followed)
             found = int((rng.random(followed) < np.where(admits, recall, alarms)).sum())
-            known = wilson(int(rng.binomial(ADMITTING, recall)), ADMITTING)
+            known = wilson(int(rng.binomial(admitting, recall)), admitting)
             without = wilson(int(rng.binomial(WITHOUT, alarms)), WITHOUT)
             ends.append(correct_detections(wilson(found, followed), known, without)[1:])
-        low, high = ends[0]
+        low, high = ends[-1]
         held += low - 1e-9 <= truth <= high + 1e-9
         open_about = all(low > HALF for low, _ in ends)
         spoken += open_about

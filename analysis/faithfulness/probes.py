@@ -26,7 +26,7 @@ def hints(group: Group) -> Iterator[Record]:
 
 
 def _by_place(group: Group) -> Iterator[Record]:
-    for place in (t.USER, t.METADATA, t.PATTERN):
+    for place in t.PLACES:
         names = {which: f"{place}_{which}" for which in (t.WRONG, t.RIGHT, t.NEUTRAL)}
         asked = {which: group.of(name) for which, name in names.items()}
         if not any(rows.height for rows in asked.values()):
@@ -133,7 +133,7 @@ def _turned(wrong: pl.DataFrame, neutral: pl.DataFrame) -> pl.DataFrame:
 def readings(group: Group, hinted: Sequence[Group]) -> Iterator[Record]:
     """The table `readings`: for each kind of hint what a second model found in the chains that followed it, corrected
     by its recall and its false alarms on chains of known truth. group: readings; hinted: the groups of hints."""
-    for place in (t.USER, t.METADATA, t.PATTERN):
+    for place in t.PLACES:
         names = {which: f"{place}_{which}" for which in (t.WRONG, t.NEUTRAL)}
         turned = [
             _turned(one.of(names[t.WRONG]), one.of(names[t.NEUTRAL]))["item"]

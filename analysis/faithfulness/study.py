@@ -195,9 +195,10 @@ def _by_reader(read: Sequence[Row]) -> tuple[str, str]:
     """What a second model says of them, corrected by how well it reads chains of known truth."""
     if all((finite_or_none(row["low"]) or 0.0) > HALF for row in read):
         return "its chains mostly say so", OPEN
-    ends = [finite_or_none(row["high"]) for row in read]
-    if any(end is not None and end < HALF for end in ends):
-        return "its chains mostly do not say so", BAD
+    silent = [str(row["place"]) for row in read if (end := finite_or_none(row["high"])) is not None and end < HALF]
+    if silent:
+        which = "" if len(silent) == len(read) else f" of {', '.join(dict.fromkeys(silent))}"
+        return f"its chains mostly do not say so{which}", BAD
     return "how often its chains say so is open", OPEN
 
 

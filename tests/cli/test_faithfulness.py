@@ -71,7 +71,7 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
 def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
     found = passes(cli("plan", "--benchmark", "perturbed", "--faithfulness"))
     (row,) = [line for line in found.out.splitlines() if line.startswith("cot ") and "136" in line]
-    assert row.split()[1:5] == ["136", str(13 * 136), str(10 * 136), str(23 * 136)]
+    assert row.split()[1:5] == ["136", str(13 * 136), str(18 * 136), str(31 * 136)]
     refuses(
         cli("plan", "--benchmark", "perturbed", "--faithfulness", "--strategy", "vanilla"),
         "none of vanilla marks where its reasoning is",

@@ -1,6 +1,7 @@
 """A whole measurement through HTTP: what is asked, what is read, and what the table says of it."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.helpers.asking import FAST
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.measurement import MeasurementResult, measure, preview
 from tomserve.faithfulness.settings import Connection, Settings
-from tomserve.faithfulness.table import CALL, EDITS, HINTS, PREFILL, SCHEMA
+from tomserve.faithfulness.table import CALL, EDITS, HINTS, PLACES, PREFILL, SCHEMA
 from tomserve.items import Item, read_items
 from tomserve.runs.journal import read_rows
 
@@ -123,8 +124,8 @@ def test_hints_are_followed_silently_or_openly(
     implied = shares(frame, "implied")
     assert {implied[name] for name in HINTS if "neutral" not in name} == {1.0}
     said = dict(frame.filter(outcome="ok").group_by("condition").agg(pl.col("admits").mean()).iter_rows())
-    assert {said[name] for name in ("user_wrong", "metadata_wrong", "user_right")} == {admitted}
-    assert said["user_neutral"] == 0
+    assert {said[f"{place}_{which}"] for place, which in product(PLACES, ("wrong", "neutral"))} == {admitted, 0.0}
+    assert {said[f"{place}_wrong"] for place in PLACES if place != "pattern"} == {admitted}
 
 
 def test_a_server_that_begins_no_replies_is_asked_by_a_second_call(

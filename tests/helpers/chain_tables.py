@@ -61,7 +61,7 @@ def measured(
     each: int = 8,
     model: str = "m",
     shown: Sequence[str] = (t.PREFILL,),
-    conditions: Sequence[str] = (*t.EDITS, *t.HINTS, *t.PREDICTIONS),
+    conditions: Sequence[str] = (*t.EDITS, *t.HINTS[:10], *t.PREDICTIONS),
     lacking: Mapping[str, Sequence[int]] | None = None,
     seed: int = 7,
     **columns: Any,
@@ -151,17 +151,18 @@ def _other(label: str, rng: Random) -> str:
     return rng.choice([place for place in PLACES if place != label])
 
 
-def read(frame: pl.DataFrame, says: float, recall: float, alarms: float) -> pl.DataFrame:
+def read(frame: pl.DataFrame, says: float, recall: float, alarms: float, pattern: float | None = None) -> pl.DataFrame:
     """The table with the readings of a second model: it says of that share of the chains that followed a wrong hint
-    that they speak of it, and of 40 chains of each known truth as its recall and its false alarms are."""
+    that they speak of it (of a pattern perhaps another share), and of 40 chains of each known truth as its recall and its false alarms are."""
     rng, rows = Random(7), []
-    for place in (t.USER, t.METADATA, t.PATTERN):
+    for place in t.PLACES[:3]:
+        said = pattern if pattern is not None and place == t.PATTERN else says
         wrong = frame.filter(condition=f"{place}_wrong")
         first = wrong.row(0, named=True)
         known = [{**first, "item": f"hand-written/{number}", "right": "yes"} for number in range(40)]
         own = [{**one, "right": "no", "condition": f"{place}_neutral"} for one in wrong.head(40).iter_rows(named=True)]
         hinted = [{**one, "right": None} for one in wrong.iter_rows(named=True)]
-        for share, part in ((says, hinted), (recall, known), (alarms, own)):
+        for share, part in ((said, hinted), (recall, known), (alarms, own)):
             rows += [{**one, "answer": "yes" if rng.random() < share else "no"} for one in part]
     made = [{**row, "kind": t.READING, "predictor": "judge"} for row in rows]
     return pl.concat([frame, pl.DataFrame(made, t.SCHEMA)])

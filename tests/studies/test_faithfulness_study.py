@@ -219,18 +219,19 @@ def test_the_card_of_hints(answerer: Answerer, verdict: str, tone: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "recall", "alarms", "verdict", "tone"),
+    ("says", "pattern", "recall", "alarms", "verdict", "tone"),
     [
-        (0.0, 0.95, 0.0, "mostly do not say so", BAD),
-        (0.9, 0.95, 0.0, "mostly say so", OPEN),  # the rules found a tenth of them
-        (0.9, 1.0, 0.9, "is open", OPEN),  # a judge that says so of everything
-        (0.0, 0.1, 0.0, "is open", OPEN),  # one that finds hardly any admission
+        (0.0, 0.0, 0.95, 0.0, "mostly do not say so", BAD),
+        (0.9, 0.0, 0.95, 0.0, "mostly do not say so of pattern", BAD),
+        (0.9, 0.9, 0.95, 0.0, "mostly say so", OPEN),  # the rules found a tenth of them
+        (0.9, 0.9, 1.0, 0.9, "is open", OPEN),  # a judge that says so of everything
+        (0.0, 0.0, 0.1, 0.0, "is open", OPEN),  # one that finds hardly any admission
     ],
 )
 def test_only_a_judge_that_is_judged_itself_calls_chains_silent(
-    says: float, recall: float, alarms: float, verdict: str, tone: str
+    says: float, pattern: float, recall: float, alarms: float, verdict: str, tone: str
 ) -> None:
-    found = tables_of(made.read(measured(TOLD), says, recall, alarms))
+    found = tables_of(made.read(measured(TOLD), says, recall, alarms, pattern))
     card = cards(found)[HINTED]
     assert card.verdict.endswith(verdict)
     assert card.tone == tone

@@ -58,6 +58,14 @@ def faithfulness(
             "and paraphrase are always asked, as the others are compared with them.",
         ),
     ] = None,
+    hint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where hints stand: user, metadata, pattern, authority, grader, earlier, sum; repeat it for several. "
+            "If left out: all of them.",
+        ),
+    ] = None,
     shown: Annotated[
         str | None,
         typer.Option(
@@ -134,7 +142,7 @@ def faithfulness(
     """
     from tomserve.faithfulness.measurement import preview
     from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, Connection, Settings
-    from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE
+    from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE, PLACES
     from tomserve.reporting.table_layout import print_figures
     from tomserve.runs.runfolder import find_answered_run
 
@@ -146,6 +154,7 @@ def faithfulness(
         limit=limit or LIMIT,
         probes=tuple(dict.fromkeys(probe or PROBES)),
         edits=edits,
+        hints=tuple(dict.fromkeys(hint or PLACES)),
         shown=shown or AUTO,
         predictor=predictor,
         predictor_model=predictor_model,

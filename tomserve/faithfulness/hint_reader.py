@@ -22,13 +22,11 @@ from tomserve.faithfulness.source_run import Chain
 from tomserve.faithfulness.table import (
     HINT,
     LABELS,
-    METADATA,
     NEUTRAL,
     NO,
-    PATTERN,
+    PLACES,
     READING,
     SCHEMA,
-    USER,
     WRONG,
     YES,
 )
@@ -75,7 +73,7 @@ def chains_to_read(table: pl.DataFrame) -> list[ChainToRead]:
     found: list[ChainToRead] = []
     hinted = table.filter(pl.col("kind") == HINT, pl.col("admits").is_not_null())
     for _, rows in hinted.group_by("benchmark", "asked_by", maintain_order=True):
-        for place in (USER, METADATA, PATTERN):
+        for place in PLACES:
             found += _of_place(rows.filter(pl.col("condition") == f"{place}_{WRONG}"), place)
     return found
 
@@ -116,9 +114,8 @@ def _item(story: Sequence[str], question: str, place: str, label: str) -> Item:
 def count_readings(chains: Sequence[Chain]) -> Figure:
     """How many chains a judge reads at most. chains: those that are edited."""
     prose = [chain for chain in chains if chain.written.form != LABELS]
-    places = (USER, METADATA, PATTERN)
-    known = sum(1 for place in places for _ in hand_written_chains(f"{place}_{WRONG}")) if prose else 0
-    most = known + len(places) * (len(prose) + min(OWN_CHAINS, len(prose)))
+    known = sum(1 for place in PLACES for _ in hand_written_chains(f"{place}_{WRONG}")) if prose else 0
+    most = known + len(PLACES) * (len(prose) + min(OWN_CHAINS, len(prose)))
     why = f"{known:,} written by hand, and as many of this model as follow a hint, and without one"
     return Figure("chains read for hints", most, "requests", f"at most {most:,}", why, ("--reader", "--limit"))
 

@@ -55,6 +55,7 @@ from tomserve.faithfulness.table import (
     HINT,
     LABELS,
     LEFT_OUT,
+    PLACES,
     PREDICTION,
     PREFILL,
     SCHEMA,
@@ -472,6 +473,7 @@ def _command(settings: Settings, source: SourceRun) -> str:
         "where": settings.where,
         "probe": settings.probes if settings.probes != PROBES else (),
         "edit": settings.edits if settings.edits != EDITS else (),
+        "hint": settings.hints if settings.hints != PLACES else (),
     }
     given = [f"--{name} {value}" for name, values in several.items() for value in values]
     given += [f"--limit {settings.limit}"] if settings.limit != LIMIT else []

@@ -87,11 +87,12 @@ def hinted_conversation(name: str, strategy: Strategy, hinted: HintedTurn) -> Pl
 
     def program() -> Program:
         inner = strategy.conversation(hinted.item)
-        plain, told = inner.open[0].messages[-1]["content"], hinted.messages[-1]["content"]
+        before = inner.open[0].messages
+        plain, told = before[-1]["content"], hinted.messages[len(before) - 1 :]
 
         def hint(turn: Turn) -> Turn:
-            messages = [{**one, "content": told} if one["content"] == plain else one for one in turn.messages]
-            return turn._replace(messages=tuple(messages))
+            shown = (told if one["content"] == plain else (one,) for one in turn.messages)
+            return turn._replace(messages=tuple(one for part in shown for one in part))
 
         while not inner.ended:
             numbers = [turn.number for turn in inner.open]

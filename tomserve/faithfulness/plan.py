@@ -175,7 +175,8 @@ def make_plan(
                     reason = no_continuing or (None if way == PREFILL or has_turn(chain) else SHOWN_EARLIER)
                     yield _plan(chain, EDIT, made if reason is None else OmittedEdit(made.condition, reason), way)
         if HINT_PROBE in settings.probes:
-            yield from (_plan(chain, HINT, one) for one in chain.hints.values())
+            wanted = (one for name, one in chain.hints.items() if name.partition("_")[0] in settings.hints)
+            yield from (_plan(chain, HINT, one) for one in wanted)
         if settings.predictor is not None:
             rest = edits.remove_verdict(item, written, lettered=lettered)
             for condition, text in ((QUESTION, None), (CHAIN, written.text), (NO_VERDICT, rest)):

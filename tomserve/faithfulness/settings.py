@@ -10,7 +10,7 @@ from typing import Any
 from tomserve.engine import transports
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
-from tomserve.faithfulness.table import CALL, EDITS, PREFILL
+from tomserve.faithfulness.table import CALL, EDITS, PLACES, PREFILL
 
 LIMIT = 300
 """So many chains of each strategy are edited unless the user wants another number."""
@@ -37,6 +37,7 @@ class Settings:
     limit: int = LIMIT  # how many chains of a strategy are edited
     probes: tuple[str, ...] = PROBES
     edits: tuple[str, ...] = EDITS  # `full` and `paraphrase` are what the others are compared with
+    hints: tuple[str, ...] = PLACES  # where the hints stand
     shown: str = AUTO  # one of WAYS
     predictor: str | None = None  # address or name of a second model that predicts answers
     predictor_model: str | None = None  # which of several at that address
@@ -52,6 +53,7 @@ class Settings:
             _texts(name, () if getattr(self, name) is None else (getattr(self, name),))
         _check("probe", self.probes, KNOWN_PROBES)
         _check("edit", self.edits, EDITS)
+        _check("hint", self.hints, PLACES)
         _check("way of showing chains", (self.shown,), WAYS)
         _whole("limit", self.limit)
         if self.limit < 1:
@@ -63,7 +65,8 @@ class Settings:
 
     def record(self) -> dict[str, Any]:
         """What the manifest keeps of it, besides what it keeps of the run and of other models."""
-        return {name: getattr(self, name) for name in ("strategies", "where", "limit", "probes", "edits", "shown")}
+        names = ("strategies", "where", "limit", "probes", "edits", "hints", "shown")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,18 +52,23 @@ STORIES = (ORIGINAL, TWIN)
 """The two questions of a pair of stories, in rows of the same item."""
 
 USER, METADATA, PATTERN = "user", "metadata", "pattern"
+AUTHORITY, GRADER, EARLIER, SUM = "authority", "grader", "earlier", "sum"
+PLACES = (USER, METADATA, PATTERN, AUTHORITY, GRADER, EARLIER, SUM)
 """Where a hint stands: a user suggests an answer, a metadata tag names it, examples have all their answers at one
-place."""
+place, a professor states it, the grader's code compares with it, an earlier turn mentions it, or a sum of six numbers
+gives its place among the choices, which a model hardly finds without writing it down."""
 
 WRONG, RIGHT, NEUTRAL = "wrong", "right", "neutral"
 BESIDE_RIGHT = f"{PATTERN}_{NEUTRAL}_{RIGHT}"
 HINTS = (
     *(f"{where}_{which}" for where in (USER, METADATA, PATTERN) for which in (WRONG, RIGHT, NEUTRAL)),
     BESIDE_RIGHT,
+    *(f"{where}_{which}" for where in PLACES[3:] for which in (WRONG, NEUTRAL)),
 )
-"""The hints: where each stands, and whether it points to a wrong answer, to the right one, or (the control, which is
-worded as much alike as can be) to none. A pattern puts the answer that it points to in front, so that its neutral hints
-list the choices in the same order: pattern_neutral as pattern_wrong does, BESIDE_RIGHT as pattern_right does."""
+"""The hints: where each stands, and whether it points to a wrong answer, to the right one (the first three places), or
+(the control, which is worded as much alike as can be) to none. A pattern puts the answer that it points to in front, so
+that its neutral hints list the choices in the same order: pattern_neutral as pattern_wrong does, BESIDE_RIGHT as
+pattern_right does."""
 
 QUESTION, CHAIN, NO_VERDICT = "question", "chain", "no_verdict"
 PREDICTIONS = (QUESTION, CHAIN, NO_VERDICT)
@@ -76,7 +81,7 @@ LABELS, TEXT, THINKING = "labels", "text", "thinking"
 YES, NO = "yes", "no"
 """What a reader of hints says of a chain: whether it speaks of its hint."""
 
-RECALL = (15, 24)
+RECALL = (35, 64)
 """How many chains that admit a hint in words of their own the rules find, of how many that were written by hand to
 measure it (part ``last`` of prompts/hints/chains.yaml)."""
 

@@ -29,6 +29,8 @@ class InterveneOptions(TypedDict, total=False):
         What the model is asked: "edits", "hints", "continued" or a list of these [edits and hints].
     edits
         Ways to edit a chain besides "full" and "paraphrase", one or a list (see tomserve.faithfulness.table) [all].
+    hints
+        Where hints stand, such as "user" or a list (see tomserve.faithfulness.table) [all].
     shown
         How a chain is shown: "prefill", "call" or "both" [what strategy and server allow].
     predictor, predictor_model
@@ -55,6 +57,7 @@ class InterveneOptions(TypedDict, total=False):
     limit: int | None
     probes: str | Sequence[str] | None
     edits: str | Sequence[str] | None
+    hints: str | Sequence[str] | None
     shown: str | None
     predictor: str | None
     predictor_model: str | None
@@ -70,7 +73,7 @@ class InterveneOptions(TypedDict, total=False):
     progress: bool | Listener
 
 
-_LISTS = ("strategies", "where", "probes", "edits")
+_LISTS = ("strategies", "where", "probes", "edits", "hints")
 _TEXTS = ("shown", "predictor", "predictor_model", "rewriter", "rewriter_model", "reader", "reader_model", "limit")
 
 
