@@ -68,7 +68,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], Path], int, int, str]] = {
     "dyntom": (lambda folder: dyntom.write_trials(folder / "data", 2), 142, 142, "9bd34470 eca12938 820f30d0"),
     "fantom": (choices_files.fantom_rows, 10, 10, "e8757fc9 292e520e bdcfb452"),
     "hitom": (copied("hitom_small.json"), 15, 15, "adfe9496 f18b6517 d2fe1ff4"),
-    "items": (exported("items"), 30, 30, "87ea7536 47503663 e3b0c442"),
+    "items": (exported("items"), 30, 30, "87ea7536 47503663 d18c778a"),
     "mmtom": (lines, 8, 8, "0a68fa64 c4470f31 99847d63"),
     "mumatom": (written("mumatom.json", choices_files.mumatom_scenes), 8, 8, "1894f426 87d4adbf 0ddc163b"),
     "opentom": (lambda folder: Path(shutil.copytree(DATA / "opentom_small", folder / "data")), 69, 69, "74a72150 be6372f2 852b22e9"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.documents import files
-from tomserve.benchmarks.items import load
+from tomserve.benchmarks.items import load, tables_of
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 
@@ -72,6 +72,8 @@ def test_tables_of_every_kind_give_the_same_items(tmp_path: Path) -> None:
     texts = (json.dumps({"all": {"it": {"one": row}}}), sheet, json.dumps(row))
     (first, *others) = (read(tmp_path, text, **tables[name]) for name, text in zip(tables, texts, strict=True))
     assert others == [first, first]
+    assert tables_of(tmp_path / "m.yaml") == [tmp_path / "x.jsonl"]
+    assert tables_of(tmp_path / "x.jsonl") == []
 
 
 @pytest.mark.parametrize(

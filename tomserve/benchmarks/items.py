@@ -6,7 +6,6 @@ beside it (CSV, JSON lines, JSON) and says what its fields mean.
 
 from __future__ import annotations
 
-import ast
 import re
 import string
 from collections import Counter
@@ -15,11 +14,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tomserve.benchmarks.base import NAME, Benchmark
+from tomserve.benchmarks.base import NAME, Benchmark, Findings, Say
 from tomserve.benchmarks.counterfactuals import Case, NoCase, read_cases
-from tomserve.benchmarks.published.base import digest_key, number_again, one_line, split_lines, split_sentences
+from tomserve.benchmarks.published.base import (
+    RULES,
+    audit_items,
+    digest_key,
+    number_again,
+    one_line,
+    read_texts,
+    split_lines,
+    split_sentences,
+)
 from tomserve.content import files
 from tomserve.content.rows import Sheet, json_rows
 from tomserve.content.validation import load_yaml, validate
@@ -56,6 +64,13 @@ class _Mapping(_Form):
     benchmark: Annotated[str, Field(pattern=rf"^{NAME.pattern}$")] = "items"
     questions: list[_Form] = []
 
+    @field_validator("data")
+    @classmethod
+    def _check_place(cls, given: str) -> str:
+        if Path(given).is_absolute() or ".." in Path(given).parts:
+            raise ValueError(f"expected a file beside this one, or below it; found {given!r:.80}")
+        return given
+
     def forms(self) -> Iterator[_Form]:
         """The forms of the questions that are made of each row."""
         for one in self.questions or [_Form()]:
@@ -67,8 +82,6 @@ class _Mapping(_Form):
 _FIELD = re.compile(r"\{([^{}]+)\}")
 _MARKED = re.compile(r"\(?([A-Za-z]|\d)[.:)]\)?\s*(\S.*)")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.:)](?:\s.*)?)?", re.S)
-LONGEST_LIST = 20_000
-"""Most characters of a list of choices that is written as a text."""
 
 
 class _Row(NamedTuple):
@@ -144,12 +157,8 @@ def _plain(value: Any) -> str:
 def _listed(text: str) -> list[str]:
     """The choices that a text lists, as JSON or Python writes a list or with a mark at each line; none where it does
     not."""
-    if text.startswith("[") and len(text) <= LONGEST_LIST:
-        try:
-            found = ast.literal_eval(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return []
-        return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    if texts := read_texts(text):
+        return texts
     marked = [found for line in split_lines(text) if (found := _MARKED.fullmatch(line))]
     marks = "".join(one[1].upper() for one in marked)
     ordered = any(order.startswith(marks) for order in (string.ascii_uppercase, string.digits, string.digits[1:]))
@@ -202,9 +211,6 @@ def _answer(row: _Row, form: _Form, choices: Sequence[str], given: str) -> str:
 
 def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
     """The rows of a mapping's table. Raises ConfigError by file and line where it is none."""
-    if Path(mapping.data).is_absolute() or ".." in Path(mapping.data).parts:
-        reason = f"expected a file beside this one, or below it; found {mapping.data!r:.80}"
-        raise ContentError(reason, path=path, field="data")
     file = path.parent / mapping.data
 
     def refuse(reason: str, line: int) -> NoReturn:
@@ -253,16 +259,28 @@ def _mapped(mapping: _Mapping, path: Path) -> Iterator[Item]:
         raise ContentError("no row is left by 'only' and 'skip', or the table has none", path=path)
 
 
+def _mapping_of(path: Path) -> _Mapping | None:
+    """The mapping in that file; None for a file of items."""
+    if path.suffix not in (".yaml", ".yml"):
+        return None
+    data, lines = load_yaml(path)
+    mapped = isinstance(data, dict) and "data" in data
+    return validate(data, _Mapping, path=path, lines=lines) if mapped else None
+
+
+def tables_of(path: Path) -> list[Path]:
+    """The table that the file `path` reads, where it is a mapping. Raises ContentError by line for a broken one."""
+    mapping = _mapping_of(path)
+    return [path.parent / mapping.data] if mapping is not None else []
+
+
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """The items of the file `path`, or those that this mapping makes of a table. Raises ConfigError without a path,
     ContentError by file and line for a mistake."""
     del gold  # the benchmark has one set of answers, so no other can be asked for
     path = _require_path(path).expanduser()
-    if path.suffix in (".yaml", ".yml"):
-        data, lines = load_yaml(path)
-        if isinstance(data, dict) and "data" in data:
-            return _mapped(validate(data, _Mapping, path=path, lines=lines), path)
-    return read_items(path)
+    mapping = _mapping_of(path)
+    return read_items(path) if mapping is None else _mapped(mapping, path)
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
@@ -271,12 +289,17 @@ def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case 
     return read_cases(_require_path(path))
 
 
+def audit(path: Path | None, say: Say) -> Findings:
+    """The audit of the file `path`, by the factor `task` where items have it. Raises as `load` does."""
+    return audit_items(load(path), ("task",), RULES)
+
+
 def _require_path(path: Path | None) -> Path:
     if path is None:
         raise ConfigError("benchmark 'items' needs a file: --path FILE.jsonl")
     return path
 
 
-BENCHMARK = Benchmark("items", load, mixed=True, cases=cases)
+BENCHMARK = Benchmark("items", load, mixed=True, audit=audit, cases=cases)
 """Items that were exported from a benchmark are drawn as there (see tomserve.benchmarks.draw_of), others in whole
 clusters."""

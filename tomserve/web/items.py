@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import benchmarks
 from tomserve.benchmarks import ANYBODYS
+from tomserve.benchmarks.items import tables_of
 from tomserve.content.paths import names, roots
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
@@ -49,7 +50,7 @@ def index_computation(benchmark: str, gold: str, file: Path | None) -> Computati
 
 def _sources(benchmark: str, file: Path | None) -> Iterator[Path]:
     if file is not None:
-        yield file
+        yield from (file, *(tables_of(file) if benchmark == ANYBODYS else ()))
         yield from sorted(file.rglob("*"))[:10_000] if file.is_dir() else ()
     if benchmark:
         for root in roots():

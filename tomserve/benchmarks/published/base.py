@@ -13,6 +13,7 @@ r"""What published benchmarks share: where files come from, fields and errors by
 
 from __future__ import annotations
 
+import ast
 import csv
 import hashlib
 import io
@@ -421,6 +422,19 @@ def cut_sentences(text: str) -> list[str]:
 def split_lines(text: str) -> tuple[str, ...]:
     """The lines of a text that hold anything, with single spaces for white space."""
     return tuple(filter(None, (" ".join(line.split()) for line in text.splitlines())))
+
+
+LONGEST_LIST = 20_000
+"""Most characters of a list of texts that is read from a text."""
+
+
+def read_texts(text: str) -> list[str]:
+    """The texts of a list as Python or JSON writes it; nothing for any other text."""
+    try:
+        found = ast.literal_eval(text) if len(text) <= LONGEST_LIST else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(one, str) for one in found) else []
 
 
 def digest_key(*parts: object) -> str:

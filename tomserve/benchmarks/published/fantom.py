@@ -17,7 +17,6 @@ official order of the options is drawn for each run; here it follows from the qu
 
 from __future__ import annotations
 
-import ast
 import re
 import string
 from collections import Counter, defaultdict
@@ -41,6 +40,7 @@ from tomserve.benchmarks.published.base import (
     one_line,
     published,
     read_digests,
+    read_texts,
     split_lines,
 )
 from tomserve.errors import ConfigError
@@ -64,10 +64,6 @@ COLUMNS = ("context", "question", "answer_choices", "gt_answer")
 NAME = re.compile(r"(?<![a-z])(accessible|inaccessible)_(short|full)_context_(first|second)-order\.csv$")
 """What the name of a CSV file says: whether all persons could hear the information, how much of the conversation is
 shown, and the order of the belief."""
-
-LONGEST_OPTIONS = 20_000
-"""Most characters of the options of a row; they are written as Python writes a list."""
-
 
 @dataclass(frozen=True)
 class BeliefQuestion:
@@ -127,12 +123,8 @@ def read_questions(path: Path | None) -> Iterator[BeliefQuestion]:
 
 def _options(row: Record) -> tuple[str, str]:
     """The right and the wrong option of a row, with single spaces."""
-    text = row.text("answer_choices")
-    try:
-        found = ast.literal_eval(text) if len(text) <= LONGEST_OPTIONS else None
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        found = None
-    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, str) and one.strip() for one in found):
+    found = read_texts(row.text("answer_choices"))
+    if len(found) != 2 or not all(map(str.strip, found)):
         raise row.wrong("answer_choices", "a list of two texts")
     first, second = map(one_line, found)
     right = one_line(row.text("gt_answer"))
