@@ -329,7 +329,7 @@ def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path:
     score = (tmp_path / "tables/score.csv").read_text()
     assert score.count("\n") == 2, "one model"
     assert 'reference,ftom-1,"b, s"' in score, "a control reproduces what its map does"
-    shown = [line.rstrip() for line in cli("analyze", *parts, "--study", "functional").out.splitlines()]
+    shown = [line.rstrip() for line in cli("analyze", *parts, "--study", "functional", "--all").out.splitlines()]
     page = (ROOT / "docs/how-to/functional.md").read_text()
     (block,) = re.findall(r"```text\n(model +B .*?)```", page, re.S)
     assert all(line in shown for line in block.splitlines()), "the page shows what it gives"

@@ -72,7 +72,7 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, t
     subject = build("map", tmp_path / "map")
     command = ("causal", subject, "--items", items, "--layers", "3", "--alphas", "0.1", "--fewest", "9")
     command += ("--device", "cpu", "--run", "mine")
-    found = passes(cli(*command))
+    found = passes(cli(*command, "--all"))
     assert "20 of 20 false-belief questions are eligible" in found.out
     assert "Does it cause the answer? Cannot be measured." in found.out
     for table in ("the map beside its controls", "what needs no map", "its twin, to you"):

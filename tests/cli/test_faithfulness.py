@@ -54,7 +54,7 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
     assert re.search(r"requests: [\d,]+ \([\d,]+ after edited chains, [\d,]+ with hints\)", planned.out)
     folder = source.parent / "faithfulness-mine"
     assert (server.requests, folder.exists()) == ([], False), "a plan needs no server"
-    found = passes(cli("faithfulness", "mine", "--base-url", server.url, "--limit", 28))
+    found = passes(cli("faithfulness", "mine", "--base-url", server.url, "--limit", 28, "--all"))
     text = said(found.out)
     assert "the answer follows the chain" in text
     assert re.search(r"prompts: [\d,]+ tokens, 50% of them from the server's cache", text)

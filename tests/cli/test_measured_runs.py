@@ -46,7 +46,7 @@ def test_it_is_analyzed_by_the_study_that_it_names(cli, runs: Path) -> None:
     tables = orjson.loads(found.out)
     assert [row["share"] for row in tables["held"]] == [1 / 3, 2 / 3]
     assert found.err == ""
-    printed = cli("analyze", "deep").out
+    printed = cli("analyze", "deep", "--all").out
     assert "Is it held? Yes" in printed
     assert "The share of states that hold it." in printed
     assert not {"unread", "failed", "noise", "chance"} & set(printed.lower().split())

@@ -317,7 +317,7 @@ def test_the_commands_make_read_score_analyze_and_report(cli: Command, tmp_path:
         "4 forms: 3 counted, 1 left out, 0 not returned",
     ):
         assert said in done.out
-    assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy").out
+    assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy", "--all").out
     assert cli("score", "human").code == cli("report", "human").code == 0
     again = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
     assert (again.code, again.err.count("\n")) == (2, 1)

@@ -67,10 +67,10 @@ def runs(imported: Path) -> Path:
 def test_two_runs_are_compared_question_by_question(runs: Path, cli) -> None:
     gained = sum(right("b", n) and not right("a", n) for n in range(60))
     lost = sum(right("a", n) and not right("b", n) for n in range(60))
-    done = passes(cli("compare", "questions-a", "questions-b"))
+    done = passes(cli("compare", "questions-a", "questions-b", "--all"))
     assert f"{gained} questions gained, {lost} lost" in done.out
     assert "files of the imported replies" in done.out
-    margin = cli("compare", "questions-a", "questions-b", "--margin", "0.05")
+    margin = cli("compare", "questions-a", "questions-b", "--margin", "0.05", "--all")
     assert "with a margin of 5 points" in margin.out
     found = tomserve.compare("questions-a", "questions-b")
     assert found.effects["n"].to_list() == [60]
@@ -199,7 +199,7 @@ def test_what_is_lacking_is_asked_by_the_tool_that_asked(runs: Path, cli) -> Non
     rows[0].pop("grade", None)
     (folder / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows[:50]))
     (folder / "scores.parquet").unlink(missing_ok=True)
-    done = cli("analyze", "questions-a")
+    done = cli("analyze", "questions-a", "--all")
     said = done.err
     assert "did not come (1 timeout)" in said
     assert "Ask again for those that failed with the tool that collected the replies (csv), and import its new" in said

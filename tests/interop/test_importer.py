@@ -52,7 +52,7 @@ def test_a_spreadsheet_becomes_a_run_whose_grades_count(cli, tmp_path: Path) -> 
     (file,) = manifest["foreign"]["files"]
     assert file["name"] == "a.csv"
     assert file["bytes"] == (tmp_path / "a.csv").stat().st_size
-    analysed = cli("analyze", "questions-a")
+    analysed = cli("analyze", "questions-a", "--all")
     assert "7 of 10 right" in analysed.out
 
 

@@ -180,7 +180,7 @@ def test_open_questions_of_another_tool_come_back_unchanged(cli: Any, tmp_path: 
     assert cli("import", "csv", file, "--model", "a", *mapped(), "--run", "theirs").code == 0
     passes(cli("export", tool, "theirs", "--out", tmp_path / "logs"))
     assert cli("import", tool, tmp_path / "logs", "--run", "again").code == 0
-    compared = cli("compare", "theirs", "again")
+    compared = cli("compare", "theirs", "again", "--all")
     assert (compared.code, "were not asked the same" in compared.err) == (0, False), compared.err
     ours, again = load_scores("theirs"), load_scores("again")
     kept = ["item", "correct", "answer", "status", "parse", "strategy", "cluster"]

@@ -42,7 +42,7 @@ def test_letters_of_another_order(told: Any, right: int, cli, tmp_path: Path) ->
     scores = load_scores("r")
     assert (scores["correct"].sum(), scores["answer"].count()) == (right, right)
     assert (DIFFER in done.err) == (not right)
-    analyzed = cli("analyze", "r", "--study", "accuracy")
+    analyzed = cli("analyze", "r", "--study", "accuracy", "--all")
     assert right or DIFFER in analyzed.err
     assert f"  tomserve's reading and the tool's grade agree in {right} of 12 replies\n" in done.out
     assert f"tomserve's reading and the grade of the tool that asked agree in {right} of 12 replies\n" in analyzed.out

@@ -113,7 +113,9 @@ def test_the_command_line_takes_them(endpoint: Endpoint, cli: Any, tmp_path: Pat
     endpoint.script = by_seed
     write_items(tmp_path / "items.jsonl", ITEMS)
     where = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "vanilla")
-    done = passes(cli("eval", *where, "--base-url", endpoint.url, "--seed", 5, "--repeats", 3, "--temperature", "0.7"))
+    done = passes(
+        cli("eval", *where, "--base-url", endpoint.url, "--seed", 5, "--repeats", 3, "--temperature", "0.7", "--all")
+    )
     assert "12 of 12 requests to go\n" in done.out
     assert "samples: what is right of several samples of a question" in done.out
     assert (tmp_path / "runs/items-tiny-temperature-0.7-x3").is_dir(), "beside the greedy run, not in its way"

@@ -135,7 +135,9 @@ def test_runs_of_two_benchmarks_are_one_table_in_the_terminal(cli: Callable[...,
     for path in paths:
         scored(lambda row: row["place"] != 0, path.stem).write_parquet(path)
     for intervals in ("recommended", "published"):
-        done = cli("analyze", *paths, "--study", "behaviour", "--by", "benchmark,task", "--intervals", intervals)
+        done = cli(
+            "analyze", *paths, "--study", "behaviour", "--by", "benchmark,task", "--intervals", intervals, "--all"
+        )
         assert done.code == 0, done.err
         assert "by benchmark, task: how much is right" in done.out
     assert "counted as one model" not in done.err

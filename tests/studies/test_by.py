@@ -159,7 +159,7 @@ def test_values_that_differ_little_are_not_counted_as_one() -> None:
 
 def test_the_terminal_shows_it(cli: Callable[..., Outcome], tmp_path: Path) -> None:
     scored().write_parquet(tmp_path / "s.parquet")
-    done = cli("analyze", tmp_path / "s.parquet", "--by", "kind", "--by", "kind,turn")
+    done = cli("analyze", tmp_path / "s.parquet", "--by", "kind", "--by", "kind,turn", "--all")
     assert done.code == 0, done.err
     assert "by kind: how much is right" in done.out
     assert ["m", "vanilla", "far", "0", "36", "0.000"] in [line.split()[:6] for line in done.out.splitlines()]

@@ -69,7 +69,7 @@ def test_unequal_questions_are_refused_unless_told(runs: tuple[str, str], cli, t
     second = Path(runs[1]) / "responses.jsonl"
     lines = second.read_bytes().splitlines(keepends=True)
     second.write_bytes(b"".join(lines[:-10]))
-    done = cli("compare", *runs)
+    done = cli("compare", *runs, "--all")
     assert done.code == 2
     assert "10 and 0 answers have no partner" in done.err
     told = cli("compare", *runs, "--common", "--out", tmp_path / "out")
@@ -183,7 +183,7 @@ def test_two_strategies_of_one_run_are_the_studys_prompting_effects(runs: tuple[
     columns = ("perturbation", "risk_difference", "rd_low", "rd_high", "p", "worst_low", "worst_high")
     expected = effects.filter(staged).select(columns).sort("perturbation")
     assert found.effects.select(columns).sort("perturbation").equals(expected)
-    done = cli("compare", runs[0], "--strategies", "vanilla,cot")
+    done = cli("compare", runs[0], "--strategies", "vanilla,cot", "--all")
     assert done.code == 0, done.err
     assert done.out.startswith(f"A = {runs[0]} by vanilla, B = {runs[0]} by cot\n")
     assert "first asks 176 of 1,088 questions (16.2%) of its benchmark (--limit)" in done.err
@@ -217,7 +217,7 @@ def test_what_differs_shows_the_difference(runs: tuple[str, str], cli) -> None:
     manifest["server"]["command"][-1] = "128"
     manifest["strategies"]["cot"]["digest"] = "sha256:" + "0" * 64
     changed_manifest(Path(runs[1]), **manifest)
-    out = cli("compare", *runs).out
+    out = cli("compare", *runs, "--all").out
     assert re.search(r"command that started the server\s+… --max-num-seqs 64\s+… --max-num-seqs 128", out)
     assert re.search(r"digest of the prompts of strategy cot\s+sha256:[0-9a-f]{12}…\s+sha256:000000000000…", out)
 

@@ -122,7 +122,7 @@ def test_what_is_no_factor_is_refused(runs: tuple[str, str]) -> None:
 
 
 def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Callable[..., Any], tmp_path: Path) -> None:
-    done = cli("compare", *runs, "--by", "subject", "--out", tmp_path / "out")
+    done = cli("compare", *runs, "--by", "subject", "--out", tmp_path / "out", "--all")
     assert done.code == 0, done.err
     assert "in short: vanilla: by subject: music (B lower)." in done.out
     assert "how much more of the questions B has right than A, by subject" in done.out

@@ -184,7 +184,7 @@ FOREIGN = re.compile(
 
 
 def test_anybodys_scores_are_analysed_without_a_word_of_what_they_have_not(exam: Command, tmp_path: Path) -> None:
-    done = exam("analyze", "old", "new", "--by", "subject")
+    done = exam("analyze", "old", "new", "--by", "subject", "--all")
     assert done.code == 0
     assert done.err == ""
     assert not FOREIGN.search(done.out), FOREIGN.search(done.out)
@@ -199,7 +199,7 @@ def test_anybodys_scores_are_analysed_without_a_word_of_what_they_have_not(exam:
 
 def test_anybodys_scores_are_compared_in_80_columns_and_files(exam: Command, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = exam("compare", "old", "new", "--margin", "0.1", "--out", out, "--format", "json")
+    done = exam("compare", "old", "new", "--margin", "0.1", "--out", out, "--format", "json", "--all")
     assert (done.code, done.err) == (0, "")
     tables = [line for line in done.out.splitlines() if re.match(r"(imported|strategy) ", line)]
     assert len(tables) > 12

@@ -269,7 +269,7 @@ def test_everything_is_there_offline_and_the_same_every_time(endpoint, cli, aski
 
 def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: Path) -> None:
     unsteady(endpoint)
-    assert "cannot be told from batching noise" in cli(*asking, "--noise-check", 1).out
+    assert "cannot be told from batching noise" in cli(*asking, "--noise-check", 1, "--all").out
     study = tmp_path / "study.py"
     study.write_text(
         "import polars as pl\n"
@@ -289,11 +289,11 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     assert read["other"].columns == ["model"]
     assert read["noise_floor"]["compared"].to_list() == [20] * 6
     assert "mine: Column noise says how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
-    shown = cli("analyze", "r").out
+    shown = cli("analyze", "r", "--all").out
     assert re.search(r"gained +lost +noise_high\n", shown)
     assert "noise floor: what changes where only the batches do" in shown
     cli("score", "r", "--out", tmp_path / "s.parquet")
-    compared = cli("compare", "r", tmp_path / "s.parquet").out
+    compared = cli("compare", "r", tmp_path / "s.parquet", "--all").out
     assert "noise floor: A: 40 answers re-asked" in compared
     assert "noise_high" in compared
 

@@ -62,7 +62,7 @@ def test_every_accuracy_stands_beside_its_unread_replies(cli, tmp_path: Path) ->
     for intervals in ("recommended", "published"):
         (row,) = compute(scores, "accuracy", intervals).tables["accuracy"].iter_rows(named=True)
         assert (row["correct"], row["total"], row["unread"]) == (6, 10, 3)
-    shown = cli("analyze", "mine", "--study", "accuracy").out
+    shown = cli("analyze", "mine", "--study", "accuracy", "--all").out
     assert any(line.split()[-1:] == ["unread"] and "accuracy" in line for line in shown.splitlines())
     assert "unread: replies that could not be read, which count as wrong" in shown
 

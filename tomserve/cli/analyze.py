@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import polars as pl
 import typer
 
 from tomserve.cli.options import (
+    AllOption,
     ByOption,
     IntervalsOption,
     LabelOption,
@@ -107,6 +109,7 @@ def analyze(
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the tables: table, csv, md, latex or json.")] = "table",
     label: LabelOption = None,
+    whole: AllOption = False,
 ) -> int:
     """Compute the tables of a study from runs or score tables.
 
@@ -120,16 +123,16 @@ def analyze(
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
     analysis, lacking = score.analyze_sources(runs or (None,), study, intervals, by or (), label or [])
-    for doubt in analysis.warnings:
-        output.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
+    if out is not None or form != "table":
+        output.warn_doubts(analysis)
     if out is not None:
         for path in tables.write_tables(
             found, out, "csv" if form == "table" else form, layouts, notes, inputs=score.list_inputs(runs or (None,))
         ):
             say(f"written: {path}")
     elif form == "table":
-        tables.show_analysis(analysis, console())
+        output.show_result(analysis, console(), whole=whole)
         for said in agreement_lines(lacking):
             say(said)
     else:
@@ -179,6 +182,7 @@ def compare(
         ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
+    whole: AllOption = False,
 ) -> None:
     """Compare two runs, or two strategies, question by question.
 
@@ -187,6 +191,7 @@ def compare(
     """
     from tomserve.cli import output, score
     from tomserve.reporting import tables
+    from tomserve.reporting.overview import print_overview
     from tomserve.reporting.table_layout import print_prose
     from tomserve.studies import comparison
 
@@ -206,11 +211,15 @@ def compare(
     say(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
         say(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
-    if found.caption is not None:
-        print_prose(f"{found.caption}\n", console())
-    for verdict in comparison.comparison_verdicts(found):
-        print_prose(f"in short: {verdict}\n", console())
-    tables.show_tables(comparison.comparison_summary(found), console())
+    verdicts, shown = comparison.comparison_verdicts(found), comparison.comparison_summary(found)
+    if whole:
+        if found.caption is not None:
+            print_prose(f"{found.caption}\n", console())
+        for verdict in verdicts:
+            print_prose(f"in short: {verdict}\n", console())
+        tables.show_tables(shown, console())
+    else:
+        print_overview(pl.DataFrame(), verdicts, comparison.effects_in_short(found), console())
     say(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:
         for path in tables.write_tables(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import (
+    AllOption,
     AlphasOption,
     DeviceOption,
     DtypeOption,
@@ -81,6 +82,7 @@ def causal(
     ] = None,
     report: ReportOption = True,
     opened: OpenOption = False,
+    whole: AllOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Look for a perspective-taking map inside a model, and test whether it causes the answer.
@@ -127,5 +129,5 @@ def causal(
     result = measure(settings, run, MeasureScreen(screen, quiet=quiet), on)
     if not result.measured:
         screen.print("nothing left to measure", highlight=False)
-    show_measurement(result.folder, screen, report=report, opened=opened)
+    show_measurement(result.folder, screen, report=report, opened=opened, whole=whole)
     return 0

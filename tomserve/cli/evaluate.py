@@ -16,6 +16,7 @@ from tomserve.cli import interrupts
 from tomserve.cli.options import (
     AcceptChangeOption,
     AgainOption,
+    AllOption,
     BaseUrlOption,
     ConcurrencyOption,
     ModelOption,
@@ -105,7 +106,9 @@ def merge_options(
     return replace(experiment.options(), setup=options.setup, **{k: v for k, v in own.items() if k != "setup"})
 
 
-def run_faithfulness_after(result: EvalResult, options: planning.EvalOptions, *, report: bool, quiet: bool) -> int:
+def run_faithfulness_after(
+    result: EvalResult, options: planning.EvalOptions, *, report: bool, quiet: bool, whole: bool
+) -> int:
     """Edit the chains of the run that was asked just now and ask again; returns the exit code. Raises TomserveError."""
     from tomserve.cli.faithfulness import measure_and_report
     from tomserve.faithfulness.settings import Connection, Settings
@@ -119,7 +122,8 @@ def run_faithfulness_after(result: EvalResult, options: planning.EvalOptions, *,
         setup=options.setup,
         patience=options.patience,
     )
-    return measure_and_report(Settings(run=result.folder), connection, None, report=report, opened=False, quiet=quiet)
+    settings = Settings(run=result.folder)
+    return measure_and_report(settings, connection, None, report=report, opened=False, quiet=quiet, whole=whole)
 
 
 @with_groups
@@ -164,6 +168,7 @@ def evaluate_command(
     setup: SetupOption = False,
     report: ReportOption = True,
     opened: OpenOption = False,
+    whole: AllOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Ask a model a benchmark's questions and score its answers.
@@ -177,7 +182,7 @@ def evaluate_command(
         transport=transport, hedge=hedge, noise_check=noise_check, variants=variants, setup=setup,
         again=again, accept_change=accept_change, patience=patience,
     )  # fmt: skip
-    return run_and_report(options, experiment, report=report, opened=opened, quiet=quiet)
+    return run_and_report(options, experiment, report=report, opened=opened, quiet=quiet, whole=whole)
 
 
 def make_options(
@@ -229,16 +234,16 @@ def run_and_report(
     report: bool,
     opened: bool,
     quiet: bool,
+    whole: bool = False,
     show: Callable[[EvalResult, Analysis, Console], None] | None = None,
 ) -> int:
     """Ask what the options say, score the answers, print tables, write the report; returns the exit code.
 
     experiment: the file that the options come from, which may want more than the asking. report, opened: whether to
-    write the report, and to open it. quiet: show no progress. show: prints what is to be seen of the analysis, None for
-    all of it. Raises TomserveError.
+    write the report, and to open it. quiet: show no progress. whole: print all tables. show: prints what is to be seen
+    of the analysis instead. Raises TomserveError.
     """
-    from tomserve.cli.output import tell_failures, tell_unread, warn, write_run_report
-    from tomserve.reporting import tables
+    from tomserve.cli.output import show_result, tell_failures, tell_unread, warn, write_run_report
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs import evaluation
     from tomserve.runs.scores import scores_of
@@ -256,12 +261,10 @@ def run_and_report(
     for gap in missing_data.gap_sentences(lacking):
         warn(gap)
     analysis = compute(scores)
-    for doubt in analysis.warnings:
-        warn(doubt)
     if show is not None:
         show(result, analysis, screen)
     else:
-        tables.show_analysis(analysis, screen)
+        show_result(analysis, screen, whole=whole)
     if (floor := noise.noise_line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
@@ -272,4 +275,4 @@ def run_and_report(
     code = 1 if unread or set(result.failures) - {REFUSAL} else 0
     if experiment is None or not experiment.faithfulness:
         return code
-    return max(code, run_faithfulness_after(result, options, report=report, quiet=quiet))
+    return max(code, run_faithfulness_after(result, options, report=report, quiet=quiet, whole=whole))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli import interrupts
-from tomserve.cli.options import OpenOption, QuietOption, ReportOption, SetupOption, console
+from tomserve.cli.options import AllOption, OpenOption, QuietOption, ReportOption, SetupOption, console
 
 if TYPE_CHECKING:
     from tomserve.faithfulness.measurement import MeasurementResult
@@ -132,6 +132,7 @@ def faithfulness(
     setup: SetupOption = False,
     report: ReportOption = True,
     opened: OpenOption = False,
+    whole: AllOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Edit the chains of a finished run, ask its model again, and find out whether the answer follows from the chain.
@@ -169,16 +170,23 @@ def faithfulness(
     connection = Connection(
         base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup
     )
-    return measure_and_report(settings, connection, new, report=report, opened=opened, quiet=quiet)
+    return measure_and_report(settings, connection, new, report=report, opened=opened, quiet=quiet, whole=whole)
 
 
 def measure_and_report(
-    settings: Settings, connection: Connection, new: str | None, *, report: bool, opened: bool, quiet: bool
+    settings: Settings,
+    connection: Connection,
+    new: str | None,
+    *,
+    report: bool,
+    opened: bool,
+    quiet: bool,
+    whole: bool,
 ) -> int:
     """Measure, print the study's tables, write the report; returns the exit code.
 
-    new: the name of the run that keeps the measurement, None for the usual one. report, opened: whether to write the
-    report, and to open it. quiet: show no progress. Raises TomserveError.
+    new: the name of the run that keeps the measurement, None for the default. report, opened: whether to write the
+    report, and to open it. quiet: show no progress. whole: print all tables. Raises TomserveError.
     """
     from tomserve.cli.output import show_measurement, tell_failures
     from tomserve.faithfulness.measurement import measure
@@ -190,7 +198,7 @@ def measure_and_report(
     if not result.asked_now:
         screen.print("nothing left to ask", highlight=False)
     cache = None if quiet else _describe_cache(result)
-    show_measurement(result.folder, screen, report=report, opened=opened, note=cache)
+    show_measurement(result.folder, screen, report=report, opened=opened, whole=whole, note=cache)
     tell_failures(result.failures, screen)
     return 1 if set(result.failures) - {REFUSAL} else 0
 

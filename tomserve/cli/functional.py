@@ -172,6 +172,7 @@ def functional(
     setup: shared.SetupOption = False,
     report: Annotated[bool, typer.Option(help="Whether to write report.html into the folder at the end.")] = True,
     opened: shared.OpenOption = False,
+    whole: shared.AllOption = False,
     quiet: shared.QuietOption = False,
 ) -> int:
     """Measure behaviour, stability and, where weights are at hand, mechanism of a model, and compute its score.
@@ -224,7 +225,7 @@ def functional(
     wanted = replace(wanted, weights=weights[0] if weights else None)
     if plan:
         return _print_plan({model or "": wanted}, gpus)
-    return _measure_one(wanted, report=report, opened=opened, quiet=quiet)
+    return _measure_one(wanted, report=report, opened=opened, quiet=quiet, whole=whole)
 
 
 def _print_plan(plans: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
@@ -265,19 +266,16 @@ def make_runner(screen: Console, *, quiet: bool) -> PartRunner:
     return PartRunner(ask, look, part, warn)
 
 
-def _measure_one(plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
+def _measure_one(plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool, whole: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
-    from tomserve.cli.output import tell_report, tell_unread, warn, warn_gaps
-    from tomserve.reporting import tables
+    from tomserve.cli.output import show_result, tell_report, tell_unread, warn_gaps
     from tomserve.runs.scores import scores_of
     from tomserve.workflows.functional import measure_layers
 
     screen = console()
     told = measure_layers(plan, make_runner(screen, quiet=quiet), report=report)
-    for doubt in told.analysis.warnings:
-        warn(doubt)
     lacking = [gap for part in told.answers for gap in warn_gaps(part.folder, scores_of(part.folder))]
-    tables.show_analysis(told.analysis, screen)
+    show_result(told.analysis, screen, whole=whole)
     for folder in told.runs:
         screen.print(f"run: {folder}", soft_wrap=True, markup=False)
     if told.report is not None:

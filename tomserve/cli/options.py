@@ -342,6 +342,9 @@ DtypeOption = Annotated[
         help="Numbers of the weights: float32, bfloat16 or float16. If left out: float32, on a GPU bfloat16.",
     ),
 ]
+AllOption = Annotated[bool, typer.Option("--all", help="Print all tables with their notes, and every warning.")]
+"""Whether the whole result is printed instead of a screen of it."""
+
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress, but only warnings, results and paths.")]
 RunArgument = Annotated[
     list[str] | None,

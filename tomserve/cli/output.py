@@ -16,10 +16,11 @@ from rich.text import Text
 from tomserve.benchmarks import Findings
 from tomserve.cli import options
 from tomserve.content import output_path
-from tomserve.content.text import say
+from tomserve.content.text import count_noun, say
 from tomserve.errors import TomserveError
 from tomserve.items import write_chunks
 from tomserve.reporting import tables
+from tomserve.reporting.overview import show_overview
 from tomserve.status import FINAL, listed
 from tomserve.studies import missing_data
 
@@ -92,6 +93,27 @@ def show_findings(found: Findings) -> int:
     return found.code
 
 
+def show_result(analysis: Analysis, screen: Console, *, whole: bool) -> None:
+    """Print what a study found, in short or as a whole, after the reasons to doubt it, of which the short form has the
+    first."""
+    warn_doubts(analysis, len(analysis.warnings) if whole else _DOUBTS)
+    if whole:
+        tables.show_analysis(analysis, screen)
+    else:
+        show_overview(analysis, screen)
+
+
+_DOUBTS = 2  # warnings in the short form
+
+
+def warn_doubts(analysis: Analysis, most: int | None = None) -> None:
+    """Warn of the reasons to doubt the numbers. most: how many are shown, before how many more there are."""
+    for doubt in analysis.warnings[:most]:
+        warn(doubt)
+    if most is not None and (more := len(analysis.warnings) - most) > 0:
+        warn(f"{count_noun(more, 'more warning')}, shown by --all")
+
+
 def write_run_report(folder: Path, analysis: Analysis, screen: Console, *, opened: bool) -> None:
     """Write the run's report, unless the one in the folder is still up to date, and say where it is.
 
@@ -109,19 +131,19 @@ def write_run_report(folder: Path, analysis: Analysis, screen: Console, *, opene
         tell_report(path, screen, opened=opened)
 
 
-def show_measurement(folder: Path, screen: Console, *, report: bool, opened: bool, note: str | None = None) -> None:
-    """Print the tables of the study of a measured run and where it is, and write its report where that is wanted.
+def show_measurement(
+    folder: Path, screen: Console, *, report: bool, opened: bool, whole: bool, note: str | None = None
+) -> None:
+    """Print what was measured in a run and where it is, and write its report where that is wanted.
 
-    opened: open the report in the browser. note: a line to print after the tables.
+    opened: open the report in the browser. whole: print all tables. note: a line to print after them.
     """
     from tomserve.runs.scores import scores_of
     from tomserve.studies import compute
 
     analysis = compute(scores_of(folder, note=warn))
-    for doubt in analysis.warnings:
-        warn(doubt)
-    tables.show_analysis(analysis, screen)
-    if note is not None:
+    show_result(analysis, screen, whole=whole)
+    if note is not None and whole:
         screen.print(note, highlight=False)
     screen.print(f"run: {folder}", soft_wrap=True, markup=False)
     if report:

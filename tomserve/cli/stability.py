@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ def stability(
     variants: list[str] | None,
     report: bool,
     opened: bool,
+    whole: bool,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -38,21 +40,25 @@ def stability(
     """
     chosen, experiment = make_options(config, questions, sampling, variants=variants, **options)
     chosen = replace(chosen, variants=chosen.variants or ("all",))
-    return run_and_report(chosen, experiment, report=report, opened=opened, quiet=quiet, show=_show_stability)
+    show = functools.partial(_show_stability, whole=whole)
+    return run_and_report(chosen, experiment, report=report, opened=opened, quiet=quiet, whole=whole, show=show)
 
 
 stability.__signature__ = inspect.signature(evaluate_command, eval_str=True)  # type: ignore[attr-defined]
 
 
-def _show_stability(result: EvalResult, analysis: Analysis, screen: Console) -> None:
-    """Print the tables of stability, and why variants were left out."""
+def _show_stability(result: EvalResult, analysis: Analysis, screen: Console, *, whole: bool) -> None:
+    """Print what was found of stability and, as a whole, why variants were left out."""
+    from tomserve.cli.output import show_result
     from tomserve.reporting import run_list, tables
     from tomserve.runs.manifest import Manifest
 
     if analysis.variant_analysis is None:
         screen.print("no variant could be made of these questions", highlight=False)
     else:
-        tables.show_analysis(analysis.variant_analysis, screen)
+        show_result(replace(analysis.variant_analysis, warnings=analysis.warnings), screen, whole=whole)
+    if not whole:
+        return
     manifest = Manifest.read(result.folder)
     left_out = run_list.left_out_variants(manifest.variants if manifest is not None else None)
     tables.show_tables({run_list.TITLE: left_out} if not left_out.is_empty() else {}, screen, {})

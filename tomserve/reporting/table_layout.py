@@ -7,6 +7,7 @@ broken, rows are grouped by their first columns, texts are broken, and at last t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -244,9 +245,16 @@ class Terminal(Console):
     line of defence, behind which no text of a file or a server has to be remembered."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces of what is printed, with their texts inert."""
+        """The pieces of what is printed, with their texts inert, and with our own signs in ASCII where that is all that
+        the locale or the encoding has."""
+        plain = "C" in (os.environ.get("LC_ALL"), os.environ.get("LANG")) or self.options.ascii_only
         for piece in super().render(renderable, options):
-            yield piece if piece.control or piece.text.isprintable() else piece._replace(text=sanitize(piece.text))
+            if not piece.control and not piece.text.isprintable():
+                piece = piece._replace(text=sanitize(piece.text))
+            yield piece._replace(text=piece.text.translate(_ASCII)) if plain else piece
+
+
+_ASCII = str.maketrans({**dict(zip("█▓░│·─−–━╸╺", "#=-|.------", strict=True)), "…": "..."})
 
 
 def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) -> None:

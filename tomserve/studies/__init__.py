@@ -27,7 +27,7 @@ from tomserve.studies.presentation import (
     Verdict,
     Versions,
 )
-from tomserve.studies.study import Study, default_study, load_study, study_names, study_of_manifests
+from tomserve.studies.study import Study, default_study, load_study, overall_accuracy, study_names, study_of_manifests
 
 __all__ = [
     "BAD",
@@ -51,6 +51,7 @@ __all__ = [
     "compute",
     "default_study",
     "load_study",
+    "overall_accuracy",
     "relabel",
     "study_names",
     "study_of_manifests",

@@ -24,7 +24,16 @@ from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows
 from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions, describe_difference
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
-from tomserve.studies.presentation import Row, points, populations, readable_name, sign
+from tomserve.studies.presentation import (
+    Excerpt,
+    Row,
+    cell_of,
+    interval_cell,
+    points,
+    populations,
+    readable_name,
+    sign,
+)
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
 # Manifest fields that differ between any two runs and explain nothing.
@@ -517,6 +526,26 @@ def effect_excerpt(comparison: Comparison) -> tuple[str, pl.DataFrame]:
     shown = _effect_columns(found, [pl.col(CLASS).alias("class")] if classes else [], tested=classes)
     whom = " and ".join(_population(row) for row in found.unique("target", maintain_order=True).iter_rows(named=True))
     return f"{TITLES['effects']}, with 95% intervals for {whom}", shown
+
+
+def effects_in_short(comparison: Comparison) -> list[Excerpt]:
+    """The differences by the factors that were asked for and by class, each with its interval in one cell."""
+    found = [
+        _in_short(f"differences in accuracy by {' and '.join(names)}", frame, names)
+        for frame in comparison.by.values()
+        for names in [comparison_tables.factor_columns(frame)]
+    ]
+    classes = comparison.effects.rename({CLASS: "class"}) if (comparison.effects[CLASS] != "overall").any() else None
+    whole = comparison.effects if classes is None else classes
+    return [*found, _in_short("differences in accuracy", whole, [] if classes is None else ["class"])]
+
+
+def _in_short(title: str, effects: pl.DataFrame, keys: Sequence[str]) -> Excerpt:
+    frame = _effect_columns(effects, keys, tested=False)
+    ends = interval_cell("B - A", "low", "high", "B - A [95%]")
+    p = pl.col("p").map_elements(lambda p: f"{p:.3f}", pl.String)
+    named = frame.columns[: frame.columns.index("A")]
+    return Excerpt(title, frame.select(*named, cell_of("A"), cell_of("B"), ends, p, "gained", "lost", "n"))
 
 
 def _effect_columns(found: pl.DataFrame, keys: Sequence[pl.Expr | str], *, tested: bool) -> pl.DataFrame:

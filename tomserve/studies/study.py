@@ -94,6 +94,20 @@ def tables_by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFram
         yield str(model), {n: table.filter(model=model) for n, table in tables.items() if "model" in table.columns}
 
 
+def overall_accuracy(tables: Tables) -> pl.DataFrame:
+    """The row of the table `accuracy` about all questions of each model and strategy, the baseline first; no rows where
+    there is no such table. Of a model's rows by one strategy that is the one about the most questions (total)."""
+    frame = tables.get("accuracy")
+    if frame is None or not {"model", "strategy", "accuracy"} <= set(frame.columns):
+        return pl.DataFrame(schema={"model": pl.String})
+    order = frame["model"].unique(maintain_order=True).to_list()
+    if "total" in frame.columns:
+        frame = frame.sort("total", descending=True, maintain_order=True)
+    whole = frame.unique(["model", "strategy"], keep="first", maintain_order=True)
+    first = pl.col("model").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
+    return whole.sort(first, pl.col("strategy") != BASELINE, maintain_order=True)
+
+
 def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps."""
     return model_verdicts(tables, context, lambda own: ())
