@@ -287,9 +287,7 @@ def test_what_the_readme_tells_the_reader_to_type_works(
     assert len(commands(page)) > 7
     reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint), reports=0 if without else 1)
     reader.follow(page, without)
-    made = (
-        "perturbed-2-reference perturbed-reference perturbed-2-my-model mine faithfulness-mine notebook "
-    )
+    made = "perturbed-2-reference perturbed-reference perturbed-2-my-model mine faithfulness-mine notebook "
     made += "example functional-example"
     assert {path.name for path in reader.runs.iterdir()} == set(made.split())
 

@@ -65,6 +65,7 @@ NAME = re.compile(r"(?<![a-z])(accessible|inaccessible)_(short|full)_context_(fi
 """What the name of a CSV file says: whether all persons could hear the information, how much of the conversation is
 shown, and the order of the belief."""
 
+
 @dataclass(frozen=True)
 class BeliefQuestion:
     """One question, and the lines of the conversation that are shown. The last four are known from the official file
