@@ -204,7 +204,15 @@ FAMILIES = (
         "</s>",
         vocabulary="tekken",
     ),
-    Family("reference", ("reference",), _like("LlamaConfig"), _CHATML, None, "<|im_end|>", "chatml"),
+    Family(
+        "reference",
+        ("reference", "smollm2-360m", "smollm2-1.7b", "smollm2"),
+        _like("LlamaConfig"),
+        _CHATML,
+        None,
+        "<|im_end|>",
+        "chatml",
+    ),
 )
 
 

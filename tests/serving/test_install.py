@@ -27,7 +27,7 @@ class Pip:
 @pytest.fixture
 def pip(monkeypatch: pytest.MonkeyPatch) -> Pip:
     found = Pip()
-    monkeypatch.setattr(install, "_pip", found)
+    monkeypatch.setattr(install, "run_pip", found)
     monkeypatch.setattr(install, "installed_version", lambda name: "1" if name in found.there else None)
     monkeypatch.setattr(install, "is_own_environment", lambda prefix=None: True)
     return found

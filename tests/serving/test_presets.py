@@ -38,7 +38,10 @@ from tomserve.serving.sizing import Layout, describe_model, parse_gpus
 
 IN_CI = ("dbrx", "llama3-70b")
 """A model that needs the plugin, and one that does not; all others are served before a release."""
-NOT_HERE = {"reference": "served by tests/serving/test_serving.py, with its real checkpoint"}
+NOT_HERE = {
+    "reference": "served by tests/serving/test_serving.py, with its real checkpoint",
+    "smollm2": "served by tests/serving/test_serving_started.py, with its real checkpoint",
+}
 """Presets without a server in this module, and why."""
 
 TALK = [{"role": "user", "content": "What is in the jar?"}]

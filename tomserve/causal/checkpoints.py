@@ -12,11 +12,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tomserve import content
 from tomserve.content.files import one_line
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, ContentError, MachineError
 from tomserve.serving import checkpoint
 from tomserve.serving.checkpoint import (
@@ -31,9 +33,9 @@ from tomserve.serving.checkpoint import (
     weight_files,
     weights_gb,
 )
-from tomserve.serving.endpoint import REFERENCE
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import REFERENCE, Preset
 from tomserve.serving.sizing import BYTES
+from tomserve.serving.weights import fetch_weights
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
 """Ends of the names of architectures that write text; `ForConditionalGeneration` does, too, with a `text_config`."""
@@ -88,11 +90,14 @@ def resolve_model(model: str, revision: str | None = None) -> Checkpoint:
             raise ConfigError(f"no preset is called {model!r}; to measure the folder of that name, write ./{model}")
         preset = Preset.load(model)
         place = preset.model
-    if place == REFERENCE:
-        if revision is not None:
-            raise ConfigError(f"{model}: the model that comes with tomserve has no revisions; leave --revision out")
-        folder = checkpoint.reference_folder()
-        return _checkpoint(model, str(folder), folder, checkpoint.reference_revision(), preset)
+    if place == REFERENCE and revision is not None:
+        raise ConfigError(f"{model}: the model that comes with tomserve has no revisions; leave --revision out")
+    preset = preset or Preset.lookup(place)
+    if preset is not None and (preset.package or place == REFERENCE):
+        named = preset.model_copy(update={"revision": revision or preset.revision})
+        weights = fetch_weights(named, partial(say, error=True))
+        if (folder := Path(weights.model)).is_absolute():
+            return _checkpoint(model, weights.model, folder, weights.revision, preset)
     folder = Path(place).expanduser()
     if folder.is_dir():
         if revision is not None:
@@ -105,7 +110,6 @@ def resolve_model(model: str, revision: str | None = None) -> Checkpoint:
             f"{model}: there is no such folder, and it is no model's id on the hub (ORG/MODEL); "
             "`tomserve serve --list` lists the presets"
         )
-    preset = preset or Preset.lookup(place)
     copy = checkpoint.fetch_model_files(place, revision or (preset.revision if preset else None))
     return _checkpoint(model, place, copy.folder, copy.commit, preset)
 

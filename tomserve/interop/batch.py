@@ -47,9 +47,10 @@ from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Session
 from tomserve.runs.planning import EvalOptions, Plan, load_strategy_folders, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop
-from tomserve.serving import checkpoint, endpoint, keys
-from tomserve.serving.endpoint import REFERENCE, Target
+from tomserve.serving import endpoint, keys
+from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
+from tomserve.serving.weights import find_weights
 from tomserve.status import ANSWERS, CONNECTION, MALFORMED, SPOKEN, TIMEOUT, http
 
 URL = "/v1/chat/completions"
@@ -399,12 +400,10 @@ def choose_export(options: EvalOptions) -> tuple[EvalOptions, Target]:
         return options, endpoint.choose_target(options.base_urls, options.model, options.revision)
     if options.model is None:
         raise ConfigError("name the model by --model, as the batch queue knows it, or a preset; or give --base-url")
-    if options.model == REFERENCE:
-        return options, Target(REFERENCE, checkpoint.reference_revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(options.model)
     if preset is None:
         return options, Target(options.model, options.revision, None)
-    return options, Target(preset.served_name, options.revision or preset.revision, preset)
+    return options, Target(preset.served_name, options.revision or find_weights(preset).revision, preset)
 
 
 TELL_EVERY = 100_000

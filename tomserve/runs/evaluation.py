@@ -47,9 +47,10 @@ from tomserve.runs.progress import Listener, SilentListener, Stop, record_progre
 from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
 from tomserve.serving.preflight import learn_adaptations, list_turns
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import REFERENCE, Preset
 from tomserve.serving.probe import ANSWER, CHECKED_PROMPTS, Probe, WaitPolicy
 from tomserve.serving.server import Server, free_port, wait_healthy
+from tomserve.serving.weights import fetch_weights
 from tomserve.status import FINAL, UNFINISHED
 
 
@@ -96,10 +97,11 @@ def start_server(
     extra = memory_share_flags(chosen.preset, share)
     (replica,) = serve.plan_replicas(serve.ServeOptions(chosen.starts, port=free_port(), extra=extra))
     preset, command = replica.preset, replica.command
+    fetch_weights(preset, note)
     # A key from the environment would lock tomserve out of its own server.
     command.env["VLLM_API_KEY"] = ""
     command.secret.clear()
-    own = preset.model == endpoint.REFERENCE
+    own = preset.model == REFERENCE
     note(f"starting {'the embedded' if own else 'a'} server ({_describe_preset(preset)}) ...")
     server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
     took = wait_healthy([server], lambda message: note(f"  {message}"))
@@ -122,7 +124,7 @@ def memory_share_flags(preset: Preset | None, share: float) -> tuple[str, ...]:
 
 def _describe_preset(preset: Preset) -> str:
     """What a server is started of, in words."""
-    if preset.model == endpoint.REFERENCE:
+    if preset.model == REFERENCE:
         return "vLLM on the CPU, reference model"
     return f"vLLM on {'the CPU' if preset.device == 'cpu' else 'GPUs'}, {preset.name}"
 

@@ -87,7 +87,7 @@ def vllm_command(
     elif preset.batch_invariant and gpus and all(gpu.batch_invariant for gpu in gpus):
         # Otherwise a greedy answer depends on what else is in the batch. A value that the user has set is kept.
         env["VLLM_BATCH_INVARIANT"] = os.environ.get("VLLM_BATCH_INVARIANT", "1")
-    if Path(model).is_dir():
+    if Path(model).is_absolute() or Path(model).is_dir():  # a folder may be made only before the command runs
         env["HF_HUB_OFFLINE"] = "1"
     argv = [sys.executable, "-m", "tomserve.serving.vllm_cli", "serve", model]
     for name, value in (flags | preset.flags).items():

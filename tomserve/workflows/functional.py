@@ -33,7 +33,7 @@ from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import Note
 from tomserve.serving import endpoint
 from tomserve.serving.endpoint import Target
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import REFERENCE, Preset
 from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.stats.functional import FTOM_1, Formula, weighted_formula
 from tomserve.studies import Analysis, compute, load_study, relabel
@@ -101,7 +101,7 @@ class FunctionalPlan:
         """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""
         if self.weights is not None:
             return None if self.weights == NO_WEIGHTS else self.weights
-        ours = chosen.embedded or (not self.evaluation.base_urls and chosen.model == endpoint.REFERENCE)
+        ours = chosen.embedded or (not self.evaluation.base_urls and chosen.model == REFERENCE)
         return chosen.starts if ours else None
 
     def settings_for(self, weights: str) -> Settings:
