@@ -104,7 +104,8 @@ def test_help_imports_none_of_the_heavy_parts() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for command in ("eval", "serve", "score", "analyze", "report", "compare", "plan", "items", "runs", "doctor"):
-        assert re.search(rf"^\s+{command}\b", done.stdout, re.M)
+        assert re.search(rf"[ ,]{command}\b", done.stdout)
+    assert len(done.stdout.splitlines()) < 24, "it fits a screen with the prompt"
 
 
 def test_the_core_never_depends_on_torch_or_vllm() -> None:

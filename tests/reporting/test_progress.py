@@ -35,8 +35,13 @@ def test_the_line_tells_what_is_known_and_no_more(shown: io.StringIO) -> None:
     slow = (Identity("C1\x1b[2J", "cot", 0), 31.0)
     watch(shown, queue=3, cached=0.66, retrying=2, client_bound=True, oldest=slow)
     assert "11/100" in shown.getvalue()
-    assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit" in shown.getvalue()
+    assert "12 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit" in shown.getvalue()
     assert r"slowest C1\x1b[2J (cot) 31 s" in shown.getvalue()
+
+
+def test_before_the_first_reply_it_says_that_it_waits(shown: io.StringIO) -> None:
+    RunProgress(Console(file=shown, width=300), 100, 10).status(RunStatus(in_flight=64, limit=20))
+    assert shown.getvalue() == "  10/100  waiting for the first reply, 64 in flight\n"
 
 
 def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) -> None:
@@ -71,7 +76,7 @@ def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
     said = " ".join(" ".join(lines).split())
     assert "11/2176" in said
     assert "…" not in said
-    assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit, slowest" in said
+    assert "12 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit, slowest" in said
     assert "C1/late_label/q (cot) 31 s" in said
 
 

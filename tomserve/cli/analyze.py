@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import polars as pl
 import typer
 
 from tomserve.cli.options import (
@@ -219,7 +218,7 @@ def compare(
             print_prose(f"in short: {verdict}\n", console())
         tables.show_tables(shown, console())
     else:
-        print_overview(pl.DataFrame(), verdicts, comparison.effects_in_short(found), console())
+        print_overview(None, verdicts, comparison.effects_in_short(found), console())
     say(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:
         for path in tables.write_tables(

@@ -90,52 +90,51 @@ def _options(
     del content, version  # both have been dealt with while the line was read
 
 
-SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Ask a model": {
-        "eval": ("evaluate.evaluate_command", "Ask a benchmark's questions and score the answers."),
-        "stability": ("stability.stability", "Ask variants, too: how often does the answer stay the same?"),
-        "faithfulness": ("faithfulness.faithfulness", "Edit chains of thought: does the answer follow from them?"),
-        "causal": ("causal.causal", "Look inside: does a map take perspectives and cause answers?"),
-        "functional": ("functional.functional", "Behaviour, stability and mechanism of models, and a score."),
+SECTIONS: dict[str, dict[str, str]] = {
+    "Evaluate a model": {
+        "eval": "evaluate.evaluate_command",
+        "stability": "stability.stability",
+        "faithfulness": "faithfulness.faithfulness",
+        "causal": "causal.causal",
+        "functional": "functional.functional",
     },
-    "Score and analyse": {
-        "score": ("analyze.score", "Score the replies of runs again, or those of another tool."),
-        "analyze": ("analyze.analyze", "Compute the tables of a study from runs or score tables."),
-        "compare": ("analyze.compare", "Compare two runs, or two strategies, question by question."),
-        "report": ("analyze.report", "Write the report of runs as one HTML file."),
-        "figures": ("analyze.figures", "Draw the figures of a study for a paper, as PDF and SVG."),
-        "plan": ("plan.plan", "Tell what a study would cost and which effects it could find."),
+    "Analyse results": {
+        "score": "analyze.score",
+        "analyze": "analyze.analyze",
+        "compare": "analyze.compare",
+        "report": "analyze.report",
+        "figures": "analyze.figures",
+        "plan": "plan.plan",
     },
-    "Serve a model": {
-        "serve": ("serve.serve", "Serve a model with vLLM in the foreground."),
-        "setup": ("serve.setup", "Install vLLM for this machine into this Python environment."),
-        "doctor": ("serve.doctor", "Tell what is installed, reachable and usable here."),
+    "Serve a model": {"serve": "serve.serve", "setup": "serve.setup", "doctor": "serve.doctor"},
+    "Distribute a run": {
+        "shard": "shard.shard",
+        "work": "shard.work",
+        "submit": "submit.app",
+        "status": "submit.status",
+        "cancel": "submit.cancel",
+        "merge": "merge.merge",
     },
-    "Ask on many machines": {
-        "shard": ("shard.shard", "Divide an evaluation into parts."),
-        "work": ("shard.work", "Ask parts of a divided evaluation."),
-        "submit": ("submit.app", "Hand a divided evaluation to Slurm or Ray."),
-        "status": ("submit.status", "Show how far each part of a divided evaluation is."),
-        "cancel": ("submit.cancel", "End the job that asks a divided evaluation."),
-        "merge": ("merge.merge", "Merge parts, or runs that ask the same, into one run."),
+    "Prepare items": {"items": "items.items", "dataset": "dataset.app", "generate": "dataset.generators"},
+    "Keep runs": {
+        "runs": "runs.runs",
+        "seal": "runs.seal",
+        "verify": "runs.verify",
+        "pack": "merge.pack",
+        "unpack": "merge.unpack",
     },
-    "Questions and runs": {
-        "items": ("items.items", "Export the items of a benchmark as JSONL."),
-        "dataset": ("dataset.app", "Check or read the dataset of a benchmark."),
-        "generate": ("dataset.generators", "Generate new items of a benchmark."),
-        "runs": ("runs.runs", "List all runs, or the failures or unread replies of one."),
-        "seal": ("runs.seal", "Record digests of runs, so that any later change is found."),
-        "verify": ("runs.verify", "Check a run by making its rows, scores and report again."),
-        "pack": ("merge.pack", "Pack the journals of finished runs to a tenth of their size."),
-        "unpack": ("merge.unpack", "Unpack them again, byte for byte."),
-    },
-    "Other tools": {
-        "web": ("web.web", "Serve the workbench: queue, watch and compare in a browser."),
-        "export": ("", "Write what other tools read, from logs to batch files."),
-        "import": ("", "Read what other tools wrote, from logs to batch files."),
-    },
+    "Other interfaces": {"web": "web.web", "export": "", "import": ""},
 }
-"""All commands as `tomserve --help` shows them: where each is, and what it does in one line of a terminal."""
+"""All commands as `tomserve --help` shows them, and where each is."""
+
+_ABOUT = {
+    "eval": "Accuracy, beside chance and shortcut baselines.",
+    "stability": "Robustness to changes that should not matter.",
+    "faithfulness": "Whether answers depend on the chain of thought.",
+    "causal": "Whether a perspective-taking map inside drives answers.",
+    "functional": "Behaviour, stability and mechanism together, as one score.",
+}
+"""What the commands of the first section measure, in a line of 80 characters."""
 
 LASTING = {
     *("eval", "stability", "causal", "faithfulness", "functional", "serve", "setup", "score", "report", "figures"),
@@ -143,22 +142,24 @@ LASTING = {
 }
 """The commands whose result lies in files, so that they go on where standard output cannot be written any more."""
 
-_PLACES = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
+_PLACES = {name: place for commands in SECTIONS.values() for name, place in commands.items()}
 
 
 class _Sections(TyperGroup):
-    """The help of `tomserve`, which lists its commands by what they are for."""
+    """The help of `tomserve`, which lists its commands by what they are for and fits a screen of 24 lines."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, commands in SECTIONS.items():
-            with formatter.section(heading):
-                formatter.write_dl([(f"{name:12}", about) for name, (_, about) in commands.items()])
+        first, *others = SECTIONS.items()
+        with formatter.section(first[0]):
+            formatter.write_dl([(f"{name:16}", _ABOUT[name]) for name in first[1]])
+        with formatter.section("Other commands (COMMAND --help explains each)"):
+            formatter.write_dl([(heading, ", ".join(commands)) for heading, commands in others])
 
 
-_HELP = "what other tools {}, from logs to files for batch queues."
+_HELP = "files of other evaluation tools and batch queues."
 _INTEROP = {
-    "export": (_HELP.format("read"), ("artefact", "batch", "every-eval-ever", "hub", "inspect", "lm-eval")),
-    "import": (_HELP.format("wrote"), ("batch", "csv", "inspect", "jsonl", "lm-eval")),
+    "export": (_HELP, ("artefact", "batch", "every-eval-ever", "hub", "inspect", "lm-eval")),
+    "import": (_HELP, ("batch", "csv", "inspect", "jsonl", "lm-eval")),
 }
 
 
@@ -174,7 +175,7 @@ def build_app(*names: str) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        help="Evaluate the Theory of Mind of language models behind vLLM or any OpenAI-compatible endpoint.",
+        help="Evaluate theory of mind in language models, on OpenAI-compatible endpoints.",
     )
     app.callback()(_options)
     for name in sorted(names or _PLACES, key=[*_PLACES].index):

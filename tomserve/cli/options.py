@@ -45,7 +45,7 @@ ContentOption = Annotated[
         metavar="DIR",
         callback=_use,
         is_eager=True,
-        help="Folder of your own presets, prompts, stages and studies, to look in first.",
+        help="Folder of your own presets, prompts and studies.",
     ),
 ]
 """May stand anywhere on the line: `tomserve` itself, its groups, and by `with_content` all of its commands take it."""

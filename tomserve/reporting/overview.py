@@ -41,13 +41,16 @@ def show_overview(analysis: Analysis, console: Console) -> None:
     print_overview(shares, said, _own_tables(analysis, shares.height, len(verdicts)), console)
 
 
-def print_overview(shares: pl.DataFrame, said: Sequence[str], found: Sequence[Excerpt], console: Console) -> None:
+def print_overview(
+    shares: pl.DataFrame | None, said: Sequence[str], found: Sequence[Excerpt], console: Console
+) -> None:
     """Print bars, sentences and one table, and how to see the rest.
 
-    shares: as of overall_accuracy, perhaps without rows. said: sentences, of which the first are shown. found: tables,
+    shares: as of overall_accuracy; None for no bars. said: sentences, of which the first are shown. found: tables,
     of which the first is shown that the lines that are left hold, or else as many rows of the very first as they hold.
     """
     width = min(console.width, WIDTH)
+    shares = pl.DataFrame() if shares is None else shares
     lines = bar_lines(shares.head(_ARMS), width)
     if shares.height > _ARMS:
         lines.append(Text(f"and {shares.height - _ARMS} more", style="dim"))

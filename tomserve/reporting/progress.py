@@ -87,7 +87,7 @@ class RunProgress:
         self._began = self._printed = time.monotonic()
         self._cpu = time.process_time()
         self._live: _Bar | None = None
-        if console.is_terminal and not quiet:
+        if console.is_terminal and not console.is_dumb_terminal and not quiet:
             columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._live = _Bar(*columns, console=console, transient=True)
             self._task = self._live.add_task("asking", total=total, completed=done)
@@ -137,7 +137,8 @@ class RunProgress:
 
     def _more(self) -> str:
         now = self.now
-        parts = [f"{self.rate:.1f}/s", f"{now.in_flight} of {now.limit} in flight"]
+        begun = [f"{self.rate:.1f}/s"] if self.written else ["waiting for the first reply"]
+        parts = [*begun, f"{now.in_flight} in flight"]
         if now.queue is not None:
             parts.append(f"queue {now.queue}")
         if now.cached is not None:
@@ -183,8 +184,9 @@ class RunProgress:
             self._live.update(self._task, completed=done, total=self.total)
         elif not self.quiet and time.monotonic() - self._printed >= PLAIN_EVERY:
             self._printed = time.monotonic()
-            left = (self.total - done) / self.rate if self.written else float("nan")
-            self.console.print(f"  {done}/{self.total}  {self._more()}, about {left:.0f} s left", markup=False)
+            left = self.total - done
+            until = f", about {format_duration(left / self.rate)} left" if self.written and left > 0 else ""
+            self.console.print(f"  {done}/{self.total}  {self._more()}{until}", markup=False)
 
 
 MEASURE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal
@@ -208,7 +210,7 @@ class MeasureScreen:
         self.done()
         self._name, self._total, self._done, self._failures = name, total, 0, 0
         self._began = self._printed = self._clock()
-        if self._console.is_terminal and not self._quiet:
+        if self._console.is_terminal and not self._console.is_dumb_terminal and not self._quiet:
             bar = (
                 TextColumn("{task.description}"),
                 BarColumn(),
