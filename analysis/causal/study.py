@@ -25,6 +25,7 @@ from tomserve.studies.presentation import (
     finite_or_none,
     first_names,
     interval_cell,
+    mark_of,
     one_line,
     p_value,
     percent,
@@ -210,7 +211,13 @@ def _cause(row: Row, where: str) -> Card:
     if (net := finite_or_none(row.get("published_net"))) is not None:
         grounds.append(("as published", _published_clause(row, net)))
     return Card(
-        f"Does it cause the answer?{where}", capitalize_first(said), TONES[said], tuple(grounds), TEXTS["cause"]
+        f"Does it cause the answer?{where}",
+        capitalize_first(said),
+        TONES[said],
+        tuple(grounds),
+        TEXTS["cause"],
+        mark_of("net effect", row, "net", ("net_low", "net_high"), "control_net"),
+        signed=True,
     )
 
 

@@ -24,6 +24,7 @@ from tomserve.studies.presentation import (
     cell_of,
     finite_or_none,
     interval_cell,
+    mark_of,
     one_line,
     percent,
     readable_name,
@@ -98,7 +99,12 @@ def _edit_card(rows: Sequence[Row], own: Mapping[str, Sequence[Row]]) -> Card:
         for row in own.get("stories", [])
         if row["changes"] in CELLS
     ]
-    return Card(question, verdict, tone, tuple(grounds), TEXTS["edits"])
+    marks = [
+        mark
+        for one in own.get("headline", [])
+        for mark in mark_of(ESTIMANDS[str(one["estimand"])], one, "value", ("low", "high"), "causal")
+    ]
+    return Card(question, verdict, tone, tuple(grounds), TEXTS["edits"], tuple(marks), signed=True)
 
 
 def _story_sentence(row: Row) -> str:

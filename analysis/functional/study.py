@@ -17,12 +17,14 @@ from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, Formula
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Study, Verdict
 from tomserve.studies.comparability import Conditions
 from tomserve.studies.presentation import (
+    Mark,
     Row,
     Tables,
     capitalize_first,
     cell,
     cell_of,
     finite_or_none,
+    mark_of,
     p_value,
     percent,
     readable_name,
@@ -313,6 +315,7 @@ def _layers(row: Row, tables: Tables) -> Card:
     """The three layers with what stands beside each, and a verdict that is as good as the weakest of them."""
     beside = _figures(str(row["model"]), tables)
     grounds, unknown = [], []
+    marks: list[Mark] = []
     shown: dict[str, bool] = {}
     for name, words, proof in (("b", "behaviour", "over_rule"), ("c", "mechanism", ""), ("s", "stability", "kappa")):
         if name == "c" and _is_uncounted(row):
@@ -329,11 +332,19 @@ def _layers(row: Row, tables: Tables) -> Card:
         shown[words] = low is not None and low > MARGIN
         clause = _mechanism(row, tables) if name == "c" else _beside(name, beside)
         grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{clause}."))
+        marks += mark_of(words, row, name, (f"{name}_low", f"{name}_high"))
     remark = TEXTS["layers_remark"]
     if not shown:
         return Card(QUESTION, "Nothing is known", OPEN, tuple(grounds), remark)
     if all(shown.values()) and not unknown:
-        return Card(QUESTION, f"All three layers are shown, by more than {cell(MARGIN)}", GOOD, tuple(grounds), remark)
+        return Card(
+            QUESTION,
+            f"All three layers are shown, by more than {cell(MARGIN)}",
+            GOOD,
+            tuple(grounds),
+            remark,
+            tuple(marks),
+        )
     parted = {
         "shown": [words for words, is_shown in shown.items() if is_shown],
         "not shown": [words for words, is_shown in shown.items() if not is_shown],
@@ -341,7 +352,7 @@ def _layers(row: Row, tables: Tables) -> Card:
     }
     said = "; ".join(f"{how}: {', '.join(words)}" for how, words in parted.items() if words)
     bad = not any(shown.values()) and not unknown
-    return Card(QUESTION, capitalize_first(said), BAD if bad else OPEN, tuple(grounds), remark)
+    return Card(QUESTION, capitalize_first(said), BAD if bad else OPEN, tuple(grounds), remark, tuple(marks))
 
 
 def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, float]]]:

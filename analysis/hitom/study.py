@@ -39,19 +39,29 @@ from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
 from tomserve.studies.noise import noise_columns
 from tomserve.studies.presentation import (
     Chance,
+    Mark,
     Row,
     Tables,
     cell_of,
     finite_or_none,
     interval,
     interval_cell,
+    mark_of,
     mean_of,
     percent,
     readable_name,
     signed_points,
     worst_case,
 )
-from tomserve.studies.study import EFFECT, FileCounting, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import (
+    EFFECT,
+    FileCounting,
+    accuracy_lines,
+    accuracy_marks,
+    effect_cards,
+    has_rows,
+    tables_by_model,
+)
 from tomserve.studies.texts import Texts
 
 from .tables import (
@@ -180,7 +190,8 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
         rules = own.get(baselines.TABLE)
         if rules is not None:
             rules = rules.filter(pl.col("kind") != "guess", deception=OVERALL, order=ALL)
-        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), cards))
+        lines = accuracy_lines(own["accuracy"], context.chance.get("all"), rules)
+        found.append(Verdict(model, lines, cards, accuracy_marks(own["accuracy"])))
     return found
 
 
@@ -192,6 +203,7 @@ def _nests(tables: Tables) -> Card | None:
     if not has_rows(tables, "lower_order_match", "strategy rule order matches correct total accuracy"):
         return None
     grounds, outcomes = [], set()
+    marks: list[Mark] = []
     rows = tables["lower_order_match"].filter(rule="first_order", order=ALL, matches=False)
     for row in rows.iter_rows(named=True):
         low, high, guess = (finite_or_none(row.get(name)) for name in ("ci_low", "ci_high", "guess"))
@@ -200,11 +212,12 @@ def _nests(tables: Tables) -> Card | None:
         text = f"{row['correct']:,} of {row['total']:,} right ({percent(row['accuracy'])}{interval(row)})"
         guessing = "" if guess is None else f"; a guess among the containers mentioned gets {percent(guess)}"
         grounds.append((f"{readable_name(row['strategy'])}, the first-order answer is wrong", f"{text}{guessing}."))
+        marks += mark_of(row["strategy"], row, "accuracy", _INTERVAL, "guess")
     if not grounds:
         return None
     grounds += _all_orders(tables)
     verdict, tone = _NESTS.get(outcomes.pop(), ("Not shown", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
-    return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), TEXTS["nests"])
+    return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), TEXTS["nests"], tuple(marks))
 
 
 def _all_orders(tables: Tables) -> Iterator[tuple[str, str]]:

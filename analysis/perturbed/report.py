@@ -17,17 +17,19 @@ from tomserve.reporting.html import charts
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Verdict, baselines
 from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.presentation import (
+    Mark,
     Row,
     Tables,
     finite_or_none,
     interval,
+    mark_of,
     number,
     percent,
     points,
     readable_name,
     who,
 )
-from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+from tomserve.studies.study import EFFECT, accuracy_lines, accuracy_marks, effect_cards, has_rows, tables_by_model
 from tomserve.studies.texts import Texts
 
 from .tables import CONTROL, OVERALL, PERTURBED, SUBSETS, VANILLA
@@ -73,7 +75,8 @@ def _verdict(model: str, own: dict[str, pl.DataFrame], chance: float | None) -> 
     rules = own.get(baselines.TABLE)
     if rules is not None:
         rules = rules.filter(subset="all", perturbation=OVERALL)
-    return Verdict(model, accuracy_lines(whole, chance, rules), tuple(card for card in cards if card is not None))
+    found = tuple(card for card in cards if card is not None)
+    return Verdict(model, accuracy_lines(whole, chance, rules), found, accuracy_marks(whole))
 
 
 # Is it robust?
@@ -130,7 +133,9 @@ def _robust(tables: Tables) -> Card | None:
         meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
         verdict = f"{meets}, but so {'does' if one else 'do'} {_list_rules(list(shared))}, "
         verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
-    return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), TEXTS["robust"])
+    whole = tables["accuracy"].filter(subset="all", perturbation=OVERALL) if "accuracy" in tables else None
+    marks = () if whole is None else accuracy_marks(whole)
+    return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), TEXTS["robust"], marks)
 
 
 def _rules_that_meet(row: Row) -> list[str]:
@@ -216,6 +221,7 @@ def _breaks(tables: Tables) -> Card | None:
         below = pl.when(pl.col("rd_high") < 0).then(pl.lit("harder")).otherwise(pl.lit("not shown"))
         frame = frame.with_columns(verdict=below)
     grounds, undecided, shown = [], 0, 0
+    marks: list[Mark] = []
     harder: dict[str, None] = {}
     reserved: dict[str, None] = {}
     for (subset, strategy), part in frame.group_by(["subset", "strategy"], maintain_order=True):
@@ -229,9 +235,15 @@ def _breaks(tables: Tables) -> Card | None:
                 (reserved if UNLESS_FAILURES in said else harder)[readable_name(name)] = None
         undecided += defined.filter(pl.col("verdict").str.starts_with(UNDECIDED)).height
         shown += defined.height
+        if subset == "all":
+            row = defined.row(0, named=True)
+            name = f"{strategy}: {row['perturbation']}"
+            marks += mark_of(name, row, "risk_difference", ("rd_low", "rd_high"))
         grounds.append((whose, f"{_count_verdicts(defined)} {_lowest(defined)}"))
     verdict, tone = _where(list(harder), [name for name in reserved if name not in harder], undecided, shown)
-    return Card("Where does it break?", verdict, tone, (*grounds, *_chain_break(tables)), _what_harder_means(judged))
+    grounds += _chain_break(tables)
+    remark = _what_harder_means(judged)
+    return Card("Where does it break?", verdict, tone, tuple(grounds), remark, tuple(marks), signed=True)
 
 
 def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -> tuple[str, str]:
@@ -348,8 +360,11 @@ Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Every figure in the order of the report; one that cannot be drawn says why."""
-    drawn = [(TEXTS.figure(name), make) for name, make in _MAKERS.items()]
+    """Every figure in the order of the report; one that cannot be drawn says why. The first is of one model its
+    accuracy with intervals, of several the heat map, which sets them side by side."""
+    models = tables["accuracy"]["model"].n_unique() if "accuracy" in tables else 0
+    names = sorted(_MAKERS, key=lambda name: name != "accuracy") if models == 1 else list(_MAKERS)
+    drawn = [(TEXTS.figure(name), _MAKERS[name]) for name in names]
     return [charts.draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in drawn]
 
 

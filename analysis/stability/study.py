@@ -18,6 +18,7 @@ import polars as pl
 from tomserve.reporting.html import charts
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Study, Verdict
 from tomserve.studies.presentation import (
+    Mark,
     Row,
     Tables,
     cell,
@@ -25,6 +26,7 @@ from tomserve.studies.presentation import (
     finite_or_none,
     first_names,
     interval_cell,
+    mark_of,
     percent,
     readable_name,
     several,
@@ -218,6 +220,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
     lines: list[str] = []
     grounds: list[tuple[str, str]] = []
     found: dict[tuple[str, str], str] = {}
+    marks: list[Mark] = []
     named = several(frame, "benchmark")
     for (strategy, benchmark), part in frame.group_by(["strategy", "benchmark"], maintain_order=True):
         who = readable_name(strategy) + (f", {readable_name(benchmark)}" if named else "")
@@ -229,6 +232,8 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         again = [row for row in rows if row["variant"] == AGAIN.name]
         means = [row for row in rows if _is_mean(row)]
         lines.append(f"{who}: {_lead(again, means or kinds)}")
+        for row in means or kinds:
+            marks += mark_of(who, row, "s", ("s_low", "s_high"))
     verdict, tone = _whole(found)
     remark = (
         "Of each kind stand here S, the share of variants that got the same answer as their original, and S minus that "
@@ -240,7 +245,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         "convention. An answer that survives may still be wrong."
     )
     card = Card("Does the answer survive what should not matter?", verdict, tone, tuple(grounds), remark)
-    return Verdict(model, tuple(lines), (card,))
+    return Verdict(model, tuple(lines), (card,), tuple(marks))
 
 
 def _is_mean(row: Row) -> bool:

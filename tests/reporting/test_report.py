@@ -84,7 +84,7 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: st
         "Does step-by-step reasoning help?",
         "Is its reasoning honest?",
         "Control questions",
-        "Show me the items",
+        "Items",
         "Tables",
         "Failures",
         "Provenance",
@@ -203,7 +203,7 @@ def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
     text = report_html([str(run_folder(tmp_path / "r", {"vanilla": right, "cot": wrong}, items))])
     assert "Not drawn" not in text
     assert "this study has no table" not in text
-    labels = [attributes.get("aria-label", "") for attributes in Elements(text).all("svg")]
+    labels = [attributes["aria-label"] for attributes in Elements(text).all("svg") if "aria-label" in attributes]
     assert [label.split(":")[0] for label in labels] == ["Accuracy with its uncertainty", "Prompting effects"]
     assert "cot, cot: -1.00 [" in labels[1]
     assert "Accuracy with its uncertainty" in text

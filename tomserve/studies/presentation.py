@@ -56,7 +56,8 @@ class Exhibit:
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One or more pictures, or exhibits, with what a reader must know. tables: that hold its numbers. missing: why
-    there are no pictures. wide: each needs a line of its own. Sections come in the order of their first figures."""
+    there are no pictures. wide: each needs a line of its own. Sections come in the order of their first figures.
+    lead: of a study's first figure, how many of its pictures stand on the first screen; None: one of a single model."""
 
     name: str
     title: str
@@ -69,27 +70,44 @@ class Figure:
     wide: bool = False
     caption_below: bool = False
     exhibits: tuple[Exhibit, ...] = ()
+    lead: int | None = None
+
+
+class Mark(NamedTuple):
+    """A value, the ends of its interval, and a value that it is compared with; None where there is none. All are shares
+    from 0 to 1 or differences from -1 to 1."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    beside: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """One question about a model with its answer: the verdict in a few words, and a tone. grounds: pairs of what is
-    spoken of and a sentence. remark: how the verdict was reached, with its terms."""
+    spoken of and a sentence. remark: how the verdict was reached, with its terms. marks: its small picture. signed:
+    whether these are differences, not shares."""
 
     question: str
     verdict: str
     tone: str
     grounds: tuple[tuple[str, str], ...]
     remark: str = ""
+    marks: tuple[Mark, ...] = ()
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the report begins with for one model: a line for each strategy, and then the cards."""
+    """What the report begins with for one model: a line for each strategy, and then the cards. marks: the shares that
+    these lines are about."""
 
     model: str
     lead: tuple[str, ...]
     cards: tuple[Card, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +240,17 @@ def populations(target: object) -> str:
 
 def finite_or_none(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def mark_of(
+    name: object, row: Mapping[str, Any], value: str, ends: tuple[str, str], beside: str = ""
+) -> tuple[Mark, ...]:
+    """The mark of a row of a table, none where it has no value. value, ends, beside: the columns that hold the value,
+    the ends of its interval, and what it is compared with."""
+    if (number := finite_or_none(row.get(value))) is None:
+        return ()
+    low, high, other = (finite_or_none(row.get(column)) for column in (*ends, beside))
+    return (Mark(readable_name(name), number, low, high, other),)
 
 
 def readable_name(value: object) -> str:

@@ -58,12 +58,15 @@ from tomserve.studies.presentation import (
     Figure,
     ItemOutline,
     Layout,
+    Mark,
+    Row,
     Tables,
     Verdict,
     Versions,
     by_choices,
     finite_or_none,
     interval,
+    mark_of,
     p_value,
     percent,
     points,
@@ -133,8 +136,26 @@ def model_verdicts(
             effects = own["prompting_effects"]
             effects = effects.filter(~pl.col("treatment").is_in(plain)) if plain else effects
             more += [effect_cards(effects)] if effects.height else []
-        verdicts.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(more)))
+        lines = accuracy_lines(own["accuracy"], context.chance.get("all"), rules)
+        verdicts.append(Verdict(model, lines, tuple(more), accuracy_marks(own["accuracy"])))
     return verdicts
+
+
+def accuracy_marks(frame: pl.DataFrame) -> tuple[Mark, ...]:
+    """The share right of each strategy beside the best rule's. frame: as for accuracy_lines."""
+    marks: list[Mark] = []
+    for row in _first_rows(frame):
+        value, beside = ("accuracy", "best_rule_accuracy")
+        if finite_or_none(row.get("estimate")) is not None:  # what the interval is about
+            value, beside = ("estimate", "best_rule_estimate")
+        marks += mark_of(row["strategy"], row, value, ("ci_low", "ci_high"), beside)
+    return tuple(marks)
+
+
+def _first_rows(frame: pl.DataFrame) -> list[Row]:
+    """The first row of each strategy, the baseline's first."""
+    first = frame.unique(["strategy"], keep="first", maintain_order=True)
+    return first.sort(pl.col("strategy") != BASELINE, maintain_order=True).to_dicts()
 
 
 def frames_of(made: Mapping[str, Iterable[Record]]) -> dict[str, pl.DataFrame]:
@@ -147,9 +168,8 @@ def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFram
     """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance
     and with the best rule; then a line with the best rule of each kind. frame: of one model; the first row of each
     strategy is that of all questions. chance: from 0 to 1, or None. rules: rows of the table of baselines, or None."""
-    first = frame.unique(["strategy"], keep="first", maintain_order=True)
     lines = []
-    for row in first.sort(pl.col("strategy") != BASELINE, maintain_order=True).iter_rows(named=True):
+    for row in _first_rows(frame):
         counted = f"{row['correct']:,} of {row['total']:,}" if {"correct", "total"} <= set(row) else "a share"
         compared = ""
         low, high = finite_or_none(row.get("ci_low")), finite_or_none(row.get("ci_high"))
@@ -176,10 +196,12 @@ def effect_cards(
     batching alone could have made is not clear. effects: of one model, with EFFECT and maybe `subset`, of which "all"
     decides. parts: what readers call these. more: further grounds."""
     signs, grounds, population = [], [], ""
+    marks: list[Mark] = []
     keys = [name for name in ("subset", "treatment") if name in effects.columns]
     for row in effects.unique(keys, keep="first", maintain_order=True).iter_rows(named=True):
         if row.get("subset", "all") == "all":
             signs.append(sign(row))
+            marks += mark_of(row["treatment"], row, "risk_difference", ("rd_low", "rd_high"))
         text = f"{HELPS[sign(row)]}, {points(row)}"
         if (p := finite_or_none(row.get("p"))) is not None:
             text += f"; {p_value(p)}"
@@ -206,7 +228,7 @@ def effect_cards(
         f"Each strategy is compared with {control}, which asks for the answer alone, on the same questions. The 95% "
         f"interval of the difference, in percentage points, stands in brackets.{population}"
     )
-    return Card(_question(effects), verdict, tone, (*grounds, *more), remark)
+    return Card(_question(effects), verdict, tone, (*grounds, *more), remark, tuple(marks), signed=True)
 
 
 def _question(effects: pl.DataFrame) -> str:

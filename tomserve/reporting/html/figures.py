@@ -10,7 +10,16 @@ import polars as pl
 
 from tomserve import studies
 from tomserve.reporting.html import measurement
-from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure, small_multiples, zero_line
+from tomserve.reporting.html.charts import (
+    Axis,
+    Line,
+    chance_lines,
+    draw_figure,
+    short_names,
+    small_multiples,
+    values_of,
+    zero_line,
+)
 from tomserve.reporting.html.sources import Source, load_sources
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
@@ -84,6 +93,7 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
         return
     rows = frame.unique(["model", "strategy"], keep="first", maintain_order=True)
     estimated = "estimate" in rows.columns and rows["estimate"].is_not_null().any()
+    names = short_names(values_of(rows.to_dicts(), "model"))
     figure = Figure(
         "accuracy",
         "Accuracy with its uncertainty",
@@ -91,11 +101,15 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
         "Each point is the share of right answers of a strategy, each line its 95% interval: made by a rule that "
         f"covers the true share 19 times out of 20.{' Chance is what a blind guess scores.' if chance else ''}",
         ("accuracy",),
+        lead=1,
     )
     value = "estimate" if estimated else "accuracy"  # what the interval is about
     axis = Axis("share right", (0, 1), lambda part: _lines(chance, part))
-    columns = ("strategy", "strategy", value, "ci_low", "ci_high")
     data = rows.drop("subset", strict=False).to_dicts()
+    down = "strategy"
+    if len(names) > 1:  # side by side in one picture
+        down, data = "name", [{**row, "name": names[str(row["model"])], "model": ""} for row in data]
+    columns = (down, "strategy", value, "ci_low", "ci_high")
     yield draw_figure(figure, lambda: small_multiples(figure, data, columns, axis))
 
 

@@ -27,14 +27,17 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
     the study has made of all of them. Raises ContentError where the study fails."""
     study, tables, context = analysis.study, analysis.tables, Context()
     models = list(dict.fromkeys(str(name) for one in sources for name in _values(one, "model")))
-    figures = study.figures(tables, context) if study.figures is not None else ()
+    shown = pages.arrange(study.figures(tables, context) if study.figures is not None else (), len(models))
+    facts = list(_facts(sources, analysis))
     return pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
-        facts=tuple(_facts(sources, analysis)),
+        asked=_measured(dict(facts)),
+        facts=tuple(facts),
         warnings=tuple(_warnings(sources, analysis)),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.verdicts_with(context)),
-        sections=pages.sections(figures),
+        lead=shown.lead,
+        sections=shown.sections,
         tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=(),
         provenance=tuple((source.run, tuple(_provenance(source))) for source in sources),
@@ -47,6 +50,12 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
         version=__version__,
         answers=False,
     )
+
+
+def _measured(facts: Mapping[str, str]) -> str:
+    """What was measured, in a sentence."""
+    items = f"{facts['items']} items" if "items" in facts else f"{facts['measured rows']} rows"
+    return f"Measured inside the model: {items} of {facts.get('benchmark', 'an unknown benchmark')}."
 
 
 def split_sources(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:

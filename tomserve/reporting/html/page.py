@@ -20,7 +20,18 @@ from tomserve.content.text import escape_hidden, sanitize
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.table_layout import cell_text
-from tomserve.studies.presentation import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
+from tomserve.studies.presentation import (
+    BAD,
+    GOOD,
+    OPEN,
+    Figure,
+    Layout,
+    Mark,
+    Section,
+    Verdict,
+    percent,
+    signed_points,
+)
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000  # how many rows of a table a page shows, and offers to copy
@@ -57,10 +68,12 @@ class Page:
     """What the page says, from top to bottom."""
 
     title: str
+    asked: str  # what was asked of whom, in a sentence
     facts: tuple[tuple[str, str], ...]
     warnings: tuple[Alert, ...]
     intervals: str
     verdicts: tuple[Verdict, ...]
+    lead: Figure | None  # the figure of the first screen
     sections: tuple[tuple[Section, tuple[Figure, ...]], ...]
     tables: tuple[Table, ...]
     failures: tuple[str, ...]
@@ -77,25 +90,88 @@ class Page:
     terms: frozenset[str] = frozenset()  # which of TERMS occur, so that only these are explained
 
 
-def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ...]], ...]:
-    """The figures by their sections, in the order of the first figure of each. Raises ConfigError for two figures of
-    one name, or two sections that share a name but not their heading."""
+class Arrangement(NamedTuple):
+    """The figure of the first screen, None where there is none, and the others by their sections."""
+
+    lead: Figure | None
+    sections: tuple[tuple[Section, tuple[Figure, ...]], ...]
+
+
+def arrange(figures: Sequence[Figure], models: int) -> Arrangement:
+    """The figures of a page, by sections in the order of the first figure of each. models: how many there are; of
+    several, the first figure leads only if it says so itself. Raises ConfigError for two figures of one name, or two
+    sections that share a name but not their heading."""
     by_section: dict[Section, list[Figure]] = {}
+    lead = None
     for figure in figures:
         if not figure.panels and not figure.exhibits and not figure.missing:
             figure = replace(figure, missing="Not drawn: the study gives no picture of it.")
+        shown = int(models == 1) if figure.lead is None else figure.lead
+        if not by_section and figure.panels and shown:
+            lead = figure = replace(figure, lead=shown)
         by_section.setdefault(figure.section, []).append(figure)
     for kind, names in (("figures", [one.name for one in figures]), ("sections", [one.name for one in by_section])):
         if double := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"the study has two {kind} of the name {double[0]!r}; give each a name of its own")
     if taken := sorted({one.name for one in by_section} & RESERVED):
         raise ConfigError(f"the study has a section {taken[0]!r}, which the page has itself; choose another name")
-    return tuple((section, tuple(members)) for section, members in by_section.items())
+    left = {section: [one for one in members if one is not lead] for section, members in by_section.items()}
+    return Arrangement(lead, tuple((section, tuple(members)) for section, members in left.items() if members))
 
 
 def questions(verdicts: Sequence[Verdict]) -> list[str]:
     """The questions that the verdicts answer, each once, in the order in which they first come."""
     return list(dict.fromkeys(card.question for verdict in verdicts for card in verdict.cards))
+
+
+class Strip(NamedTuple):
+    """A mark as a strip of 200 units shows it: its name, its value in words, and where the value, the ends of its
+    interval, what it is compared with and zero lie."""
+
+    name: str
+    text: str
+    at: float
+    low: float
+    high: float
+    beside: float | None
+    zero: float
+
+
+def strips(marks: Sequence[Mark], *, signed: bool = False) -> list[Strip]:
+    """The marks of a card on one scale: from 0 to 1, or of differences as far to either side as the largest needs."""
+    reach = max((abs(end) for one in marks for end in one[1:] if end is not None), default=1.0) if signed else 1.0
+    least, most = (-reach, reach) if signed else (0.0, 1.0)
+
+    def place(value: float | None) -> float | None:
+        return None if value is None else round(6 + 188 * (min(max(value, least), most) - least) / (most - least), 1)
+
+    found = []
+    for one in marks:
+        at = place(one.value) or 0.0
+        low, high = (at if end is None else place(end) or 0.0 for end in (one.low, one.high))
+        write = signed_points if signed else percent
+        ends = "" if one.low is None or one.high is None else f" [{write(one.low)}, {write(one.high)}]"
+        found.append(Strip(one.name, f"{write(one.value)}{ends}", at, low, high, place(one.beside), place(0) or 0.0))
+    return found
+
+
+class Headline(NamedTuple):
+    """What the first card says of some models."""
+
+    tone: str
+    verdict: str
+    models: tuple[str, ...]
+
+
+def headlines(verdicts: Sequence[Verdict]) -> tuple[str, list[Headline]]:
+    """The question of the first card, empty where there is none, and its answers, each with the models it is of."""
+    cards = [(verdict.model, verdict.cards[0]) for verdict in verdicts if verdict.cards]
+    question = cards[0][1].question if cards else ""
+    found: dict[tuple[str, str], list[str]] = {}
+    for model, card in cards:
+        if card.question == question:
+            found.setdefault((card.tone, card.verdict), []).append(model)
+    return question, [Headline(*key, tuple(models)) for key, models in found.items()]
 
 
 def page_table(name: str, frame: pl.DataFrame, note: str) -> Table:
@@ -153,7 +229,7 @@ def fragment(page: Page) -> str:
 @cache
 def _template(name: str = "report.html.j2") -> Any:
     environment = pages.templates(ASSETS)
-    environment.globals["questions"] = questions
+    environment.globals |= {"questions": questions, "strips": strips, "headlines": headlines}
     environment.filters["inert"] = sanitize
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     return environment.get_template(name)

@@ -177,17 +177,20 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
         return measurement.measurement_page(given, analysis)
     sources, scores, outlined, chance = read_answers(sources, scores, study)
     context = Context(chance.shares)
-    sections = pages.sections(figures_of(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
-    data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
     models = list(scores["model"].unique(maintain_order=True))
+    figures = figures_of(scores, analysis, context, list(outlined.factors))  # they are drawn in the meantime
+    shown = pages.arrange(figures, len(models))
+    data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
     lacking = [(source.run, gap) for source in sources for gap in source.gaps()]
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
+        asked=_asked(scores),
         facts=tuple(_facts(sources, scores, analysis, chance, lacking)),
         warnings=(*_warnings(sources, scores, lacking), *_of_people(tables)),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.verdicts_with(context)),
-        sections=sections,
+        lead=shown.lead,
+        sections=shown.sections,
         tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=(*failure_sentences(scores), *_causes(lacking)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
@@ -244,16 +247,30 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
     return [*provenance(make_portable(dict(source.manifest))), *input_fields(source.made_from)]
 
 
+def _asked(scores: pl.DataFrame) -> str:
+    """What was asked of whom, in a sentence."""
+    benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique()))) or "an unknown benchmark"
+    names, models = _strategies(scores), scores["model"].n_unique()
+    ways = " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if len(names) < 5 else f"{len(names)} ways"
+    own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
+    what = f"{own:,} question{'s' * (own != 1)} of {benchmarks}"
+    what += f" and {every - own:,} variants of them" if every > own else ""
+    return f"{f'{models} models, ' if models > 1 else ''}{what}, asked with {ways}: {scores.height:,} answers."
+
+
+def _strategies(scores: pl.DataFrame) -> list[str]:
+    return sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name))
+
+
 def _facts(
     sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance, lacking: Lacking
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
-    strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
     own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
     facts = [
         ("benchmark", benchmarks or "unknown"),
         ("questions", f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"),
-        ("strategies", strategies),
+        ("strategies", ", ".join(_strategies(scores))),
         ("answers", f"{scores.height:,}"),
         ("complete", _complete(lacking)),
         ("runs", ", ".join(source.run for source in sources)),

@@ -97,8 +97,27 @@
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("filters").hidden = false;
 
+  /* Mistakes by the values of the first factor: a link to each list, those with the largest share first. */
+  const offerMistakes = (name) => {
+    const counts = new Map();
+    for (const row of all) {
+      const value = facts[rows.item[row]].get(name);
+      if (value === undefined) continue;
+      const own = counts.get(value) ?? counts.set(value, [0, 0]).get(value);
+      own[0] += 1 - rows.right[row];
+      own[1] += 1;
+    }
+    const links = [...counts].filter(([, [wrong]]) => wrong).sort(([, [a, m]], [, [b, n]]) => b / n - a / m).map(([value, [wrong, of]]) =>
+      make("a", { href: `#${new URLSearchParams({ outcome: "wrong", [name]: value })}` }, `${readable(value)} ${wrong.toLocaleString("en")} of ${of.toLocaleString("en")}`));
+    if (!links.length) return;
+    byId("mistakes").append(make("strong", {}, `Wrong answers by ${(NAMES[name] ?? readable(name)).toLowerCase()}: `), ...links);
+    byId("mistakes").hidden = false;
+  };
+  if (design.length) offerMistakes(design[0]);
+
   let chosen = all;
   let page = 0;
+  let listed = "#items"; /* the address of the list */
   const clear = () => {
     for (const { select } of filters.values()) select.value = "";
     search.value = "";
@@ -243,15 +262,15 @@
     const cells = chains.map(chainOf);
     const body = make("tbody");
     item.story.forEach((index, at) => {
-      const first = chains.some((row) => rows.break[row] === at + 1);
-      const tr = make("tr", { class: first ? "first" : "" }, make("td", {}, String(at + 1)), make("td", {}, sentences[index]));
+      const parts = chains.some((row) => rows.break[row] === at + 1);
+      const tr = make("tr", { class: parts ? "parts" : "" }, make("td", {}, String(at + 1)), make("td", {}, sentences[index]));
       for (const [, labels] of item.beliefs) {
         tr.append(make("td", { class: at && labels[at] === labels[at - 1] ? "belief same" : "belief" }, ...soft(words[labels[at]])));
       }
       if (gold) tr.append(make("td", {}, gold[0][at].map((label) => words[label]).join(" or ")));
       cells.forEach((cell, which) => {
         const td = cell(at + 1);
-        if (rows.break[chains[which]] === at + 1) td.append(make("strong", { class: "v" }, "breaks here"));
+        if (rows.break[chains[which]] === at + 1) td.append(make("strong", { class: "v" }, "parts from gold here"));
         tr.append(td);
       });
       body.append(tr);
@@ -364,11 +383,12 @@
       make("button", { type: "button", "data-close": true, click: () => dialog.close() }, "Close"));
     const chips = make("ul", { class: "chips" });
     for (const [name, value] of facts[index]) chips.append(make("li", {}, make("b", {}, `${readable(name)}: `), readable(value)));
-    const inside = make("div", { class: "inside" }, make("h2", { id: "item-title", tabindex: "-1" }, item.id), chips,
+    const inside = make("div", { class: "inside" }, make("h2", { id: "item-title", tabindex: "-1" }, item.id),
       make("p", { class: "question" }, sentences[item.question]),
       make("p", { class: "legend" }, `${item.choices.length ? `Choices: ${item.choices.map((label) => words[label]).join(", ")}` : "Any text may answer it"}. Right answer: ${words[item.answer]}.`),
+      make("p", { class: "legend" }, ...own.flatMap((other, at) => [at ? "; " : "", `${readable(strategy(other))}: ${word(rows.answer[other]) ?? "–"} `, outcome(other)])),
       make("h3", {}, !chained ? "Story" : arms.length > 1 ? `Story, gold beliefs and the chain of ${model(row)}` : "Story, gold beliefs and the model's chain"), ...story(item, own),
-      make("h3", {}, "All answers"), answersOf(index, rows.arm[row]),
+      make("h3", {}, "All answers"), answersOf(index, rows.arm[row]), chips,
       make("h3", {}, arms.length > 1 ? `What ${model(row)} wrote` : "What the model wrote"), ...own.flatMap(raw));
     if (data.base[index] >= 0) {
       inside.append(make("h3", {}, "What differs from the original"),
@@ -386,7 +406,7 @@
     byId("item-title").focus({ preventScroll: true });
   };
   dialog.addEventListener("close", () => {
-    history.replaceState(null, "", "#items");
+    history.replaceState(null, "", listed);
     if (returnTo?.isConnected) returnTo.focus();
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
@@ -396,7 +416,14 @@
   });
   const route = () => {
     const wanted = new URLSearchParams(location.hash.slice(1));
-    if (!wanted.has("item")) return;
+    if (!wanted.has("item")) {
+      if (![...filters.keys()].some((name) => wanted.has(name))) return;
+      for (const [name, { select }] of filters) select.value = wanted.get(name) ?? "";
+      listed = location.hash;
+      apply();
+      byId("items").scrollIntoView();
+      return;
+    }
     const index = place.get(wanted.get("item"));
     if (index === undefined) {
       say(`There is no item ${wanted.get("item")} in this report.`);
