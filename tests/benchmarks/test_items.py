@@ -61,8 +61,10 @@ def test_templates_take_parts_of_a_row_and_the_seed_orders_choices(tmp_path: Pat
     assert (item.id, item.cluster, item.factors) == ("q/7", "c", {"place": 3, "order": 2})
     assert item.story == ("Tea is in it.", "Ann left."), "sentences, where a story is one line"
     assert read(tmp_path, {"s": "A: Hi. Tea?\nB: No."})[0].story == ("A: Hi. Tea?", "B: No.")
-    orders = {read(tmp_path, {}, shuffle=seed)[0].choices for seed in range(8)}
-    assert orders == {("tea", "salt"), ("salt", "tea")}
+    assert len({item.id for item in read(tmp_path, f"{json.dumps(ROW)}\n{json.dumps(ROW)}")}) == 2, "a digest, numbered"
+    one, two = ([read(tmp_path, {}, shuffle=seed, id=f"q{n}")[0].choices for n in range(8)] for seed in (1, 2))
+    assert one != two
+    assert set(one) == set(two) == {("tea", "salt"), ("salt", "tea")}
 
 
 def test_tables_of_every_kind_give_the_same_items(tmp_path: Path) -> None:

@@ -174,9 +174,9 @@ def _item(row: _Row, form: _Form, benchmark: str, ids: Counter[str]) -> Item:
     if len(choices) < 2:
         row.refuse("choices", "gives fewer than two; expected a list, or a text with a line such as 'A. tea' for each")
     answer = _answer(row, form, choices, row.text("answer", form.answer))
-    known = digest_key(parts, question, sorted(choices))
-    name = row.text("id", form.id) if form.id is not None else number_again(ids, known)
-    if form.id is not None and number_again(ids, name) != name:
+    if form.id is None:
+        name = number_again(ids, digest_key(parts, question, sorted(choices)))
+    elif number_again(ids, name := row.text("id", form.id)) != name:
         row.refuse("id", f"{name!r:.80} was already given")
     try:
         return Item(
@@ -296,7 +296,7 @@ def audit(path: Path | None, say: Say) -> Findings:
 
 def _require_path(path: Path | None) -> Path:
     if path is None:
-        raise ConfigError("benchmark 'items' needs a file: --path FILE.jsonl")
+        raise ConfigError("benchmark 'items' needs a file: --path FILE.jsonl, or a mapping FILE.yaml")
     return path
 
 
