@@ -56,7 +56,8 @@ def test_choices_and_answers_are_read_in_every_usual_form(choices, given, answer
 
 
 def test_templates_take_parts_of_a_row_and_the_seed_orders_choices(tmp_path: Path) -> None:
-    told = {"id": r"q/{n.list.0~\d+}", "cluster": "c", "factors": {"place": "{n.list.1}", "order": 2}}
+    told = {"id": r"q/{n.list.0~\d+}", "cluster": "c", "factors": {"order": 2}}
+    told |= {"questions": [{"factors": {"place": "{n.list.1}"}}]}
     (item,) = read(tmp_path, {}, **told)
     assert (item.id, item.cluster, item.factors) == ("q/7", "c", {"place": 3, "order": 2})
     assert item.story == ("Tea is in it.", "Ann left."), "sentences, where a story is one line"
