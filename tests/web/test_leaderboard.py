@@ -16,7 +16,7 @@ from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze
 from tomserve.web import leaderboard
 from tomserve.web.accounts import Person
-from tomserve.web.leaderboard import Board, Filters
+from tomserve.web.leaderboard import Board, Filters, by_benchmark
 from tomserve.web.run_index import Card, RunIndex
 from tomserve.workflows.functional import read_layers
 from tomserve.workflows.leaderboard import BS, CALLED, NOT_COMPARED, MeasuredModels, make_leaderboard
@@ -78,6 +78,8 @@ def test_what_was_asked_alike_stands_in_one_column_and_the_highest_first() -> No
     assert [row.cells[first].best for row in found.rows] == [True, False]
     assert sum(cell.share.unread for cell in found.rows[1].cells.values()) == 118
     assert [row.model for row in board(Filters(sort=first, order="up")).rows] == ["b", "a"]
+    ((name, columns, rows),) = by_benchmark(found)
+    assert (name, columns, rows) == ("perturbed", found.columns, found.rows)
 
 
 def test_of_several_runs_the_newest_complete_one_counts() -> None:
@@ -146,6 +148,7 @@ def test_the_page_links_runs_and_its_files_say_the_same() -> None:
     paper = me.get("/leaderboard.tex").text
     assert r"\toprule" in paper
     assert ".77 [.65, .85]" in paper
+    assert r"| .77 \[.65, .85\] |" in me.get("/leaderboard.md").text
     page = me.get("/leaderboard.html")
     assert "attachment" in page.headers["content-disposition"]
     assert "&lt;b&gt;&amp;m" in page.text

@@ -160,7 +160,7 @@ def test_errors_stand_beside_their_fields() -> None:
 
 def planned(web: TestClient, **fields: Any) -> str:
     found = until(
-        lambda: "are being counted" not in (page := web.get("/new/plan", params={**GOOD, **fields}).text) and page
+        lambda: "Counting questions" not in (page := web.get("/new/plan", params={**GOOD, **fields}).text) and page
     )
     return str(found)
 
@@ -171,7 +171,7 @@ def test_the_plan_stands_beside_the_form_and_what_is_wrong_with_the_questions() 
     for said in (
         "<strong>30</strong>",
         "20 of 1,088, 10 asked again",
-        "What it could find",
+        "Smallest detectable differences",
         "no earlier run of this model",
     ):
         assert said in page
@@ -181,6 +181,23 @@ def test_the_plan_stands_beside_the_form_and_what_is_wrong_with_the_questions() 
     assert "perturbation" in error_of(planned(web, where="perturbation=never"), "where")
     answer = web.post("/new", data={**GOOD, "where": "perturbation=never"})
     assert (answer.status_code, "perturbation" in error_of(answer.text, "where")) == (422, True)
+
+
+def test_the_form_begins_with_a_plan_and_offers_first_what_fits_the_benchmark() -> None:
+    web = client()
+    page = web.get("/new").text
+    assert 'hx-get="/new/plan" hx-include="#new" hx-trigger="load' in page
+    first = experiments.form_of_request(sent_by(page)).experiment
+    assert first == Experiment(model="reference", start=True, benchmark="perturbed-2", strategy=("vanilla", "cot"))
+    page = web.get("/new/strategies?benchmark=hitom")
+    assert page.headers["HX-Trigger-After-Settle"] == "strategies"
+    offered, others = page.text.split("<details>")
+    assert re.findall(r'value="(\w+)" checked', page.text) == ["hitom_vanilla", "hitom_cot"]
+    assert re.findall(r'value="(\w+)"', offered) == ["hitom_vanilla", "hitom_cot"]
+    assert 'value="vanilla"' in others
+    page = planned(web, base_url="", limit="20", strategy="vanilla")
+    assert "<strong>20</strong>" in page, "the plan does not wait for a model"
+    assert "give the address" in error_of(page, "base_url")
 
 
 def test_submitting_puts_it_into_the_queue() -> None:

@@ -175,7 +175,7 @@ def test_strategies_and_runs_are_compared_on_a_page(runs: Path, person: TestClie
     assert len(table.text.splitlines()) == 21
     assert person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=x").status_code == 404
     several = settled(person, "/compare?a=example&b=more/second&b=example&sa=vanilla&sb=cot").text
-    assert several.count("-5.0") == 2
+    assert several.count('"n">−5.0<') == 2
     assert 'href="/compare?a=example&amp;b=more%2Fsecond' in several
     assert person.get("/compare/item?a=example&sa=vanilla&sb=cot&item=none").status_code == 404
 

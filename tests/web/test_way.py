@@ -55,8 +55,8 @@ def experiment(who: Visitor, name: str, endpoint: Endpoint, strategy: str = "van
     """Fill in the form of a new experiment, with mouse and keyboard, and start it."""
     page = who.page
     who.open("/new")
-    page.get_by_label("At an address").check()
-    page.get_by_label("Address", exact=True).fill(endpoint.url)
+    page.get_by_label("API endpoint").check()
+    page.get_by_label("Base URL", exact=True).fill(endpoint.url)
     page.locator("#benchmark").select_option("perturbed")
     page.locator(f"input[name=strategy][value={strategy}]").check()
     page.get_by_label("Limit").focus()

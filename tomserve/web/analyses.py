@@ -1,4 +1,4 @@
-"""Analyses of runs that are computed beside the server: the panels of a report, files to take away, and comparisons."""
+"""Analyses of runs that are computed beside the server: the panels of a report, files to download, and comparisons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tomserve.web import background
 from tomserve.web.background import Result, without_paths
 
 FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
-SIZE = 50  # flips on a page
+SIZE = 10  # flips on a page
 
 
 def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,8 +67,16 @@ def _facts(found: comparison.Comparison) -> dict[str, Any]:
         "flips": found.flips.height,
         "gained": found.flips.filter(pl.col("flip") == "gained").height,
         "differences": [[one.field, one.a, one.b] for one in _differences(found)][:500],
-        "overall": _overall(found),
+        "overall": (overall := _overall(found)),
+        "reach": _reach(found.effects.to_dicts()),
+        "overall_reach": _reach(overall),
     }
+
+
+def _reach(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Half of the scale on which all intervals of these differences fit, from 0.05 to 1."""
+    ends = [abs(row[end]) for row in rows for end in ("rd_low", "rd_high") if row.get(end) is not None]
+    return min(1.0, max([0.05, *ends]))
 
 
 def _differences(found: comparison.Comparison) -> list[comparison.Difference]:

@@ -37,7 +37,7 @@ from tomserve.web.run_index import MANIFEST, RunEntry, RunIndex
 from tomserve.web.tally import Interval, Layers, Share, Tally, read_tallies
 from tomserve.workflows import leaderboard
 
-UNFINISHED = "not everything was asked yet, so that it cannot be ranked"
+UNFINISHED = "incomplete, therefore not ranked"
 LAYERED = "three layers"  # what stands for the benchmark where a row is about the three layers of a model
 
 
@@ -149,8 +149,7 @@ class Board:
     """Groups of models whose three layers can be compared, the highest score first; then those that can only be
     compared without the mechanism."""
     not_compared: tuple[NotCompared, ...]
-    pending: int  # runs that are still being counted, of `total`
-    total: int
+    pending: int  # results that are still being counted
     filters: Filters
     benchmarks: tuple[str, ...] = ()  # what can be chosen
     strategies: tuple[str, ...] = ()
@@ -176,7 +175,7 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     for (folder, name), found in zip(folders, tallies[len(ranked) :], strict=True):
         if found is not None:
             builder.add_layers(folder.name if "/" not in name else name.rpartition("/")[0], name, found)
-    return builder.board(sum(found is None for found in tallies), len(lines))
+    return builder.board(sum(found is None for found in tallies))
 
 
 def _layer_folders(lines: Sequence[RunEntry], register: RunIndex, person: Person) -> Iterable[tuple[Path, str]]:
@@ -212,7 +211,7 @@ class _Builder:
     def add_unranked(self, line: RunEntry) -> None:
         """Add a run that cannot be ranked, with the reason; one that has only been queued has none."""
         self._name(line.benchmark, line.strategies, line.model)
-        why = line.broken or ("it is running" if line.running else UNFINISHED)
+        why = line.broken or ("still running" if line.running else UNFINISHED)
         if line.broken or (line.kind and not line.complete):
             self.apart.append(UnrankedRun(line.name, line.model, line.benchmark, why))
 
@@ -248,7 +247,7 @@ class _Builder:
     def _add(self, row: _RowKey, column: str, tally: Tally, line: RunEntry, share: Share) -> None:
         self.rows.setdefault(row, {}).setdefault(column, []).append((tally.created, line.name, share))
 
-    def board(self, pending: int, total: int) -> Board:
+    def board(self, pending: int) -> Board:
         """The board."""
         for line, tally, share in self.crowds:  # people stand in every column of the same questions
             keys = [key for key, (one, _) in self.asked.items() if one.ground == share.asked.ground]
@@ -261,7 +260,7 @@ class _Builder:
         layers, not_compared = _group_layers(self.layers)
         names = (tuple(sorted(one)) for one in self.names)
         shown = columns, self._rows(columns), tuple(self.apart), layers, not_compared
-        return Board(*shown, pending, total, self.filters, *names)
+        return Board(*shown, pending, self.filters, *names)
 
     def _columns(self) -> tuple[Column, ...]:
         models = {key: sum(key in cells for cells in self.rows.values()) for key in self.asked}
@@ -298,21 +297,35 @@ class _Builder:
                 first = not crowd and share.estimate is not None and share.estimate == best[key]
                 made[key] = Cell(name, share, tuple(one[1] for one in others), first)
             rows.append(Row(model, "; ".join(told), crowd, made))
-        sort, down = self.filters.sort or (columns[0].key if columns else ""), self.filters.down
-
-        def place(row: Row) -> tuple[bool, float, str, str]:
-            cell = row.cells.get(sort)
-            value = None if cell is None else cell.share.estimate
-            return value is None, (-(value or 0) if down else (value or 0)), row.model, row.note
-
-        if sort == "model":
-            return tuple(sorted(rows, key=lambda row: (row.model, row.note), reverse=not down))
-        return tuple(sorted(rows, key=place))
+        return _sorted(rows, self.filters, columns)
 
     def _best(self, key: str) -> float | None:
         newest = [max(cells[key])[2].estimate for row, cells in self.rows.items() if key in cells and not row[3]]
         known = [value for value in newest if value is not None]
         return max(known) if len(set(known)) > 1 else None
+
+
+def _sorted(rows: Iterable[Row], filters: Filters, columns: Sequence[Column]) -> tuple[Row, ...]:
+    """The rows by the column that was chosen, else by the first of these columns."""
+    if filters.sort == "model":
+        return tuple(sorted(rows, key=lambda row: (row.model, row.note), reverse=not filters.down))
+    keys = [column.key for column in columns]
+    sort = filters.sort if filters.sort in keys else next(iter(keys), "")
+
+    def place(row: Row) -> tuple[bool, float, str, str]:
+        cell = row.cells.get(sort)
+        value = None if cell is None else cell.share.estimate
+        return value is None, (-(value or 0) if filters.down else (value or 0)), row.model, row.note
+
+    return tuple(sorted(rows, key=place))
+
+
+def by_benchmark(found: Board) -> Iterator[tuple[str, tuple[Column, ...], tuple[Row, ...]]]:
+    """For each benchmark its name, its columns, and the models that it was asked of, in order."""
+    for name in dict.fromkeys(column.asked.benchmark for column in found.columns):
+        columns = tuple(column for column in found.columns if column.asked.benchmark == name)
+        rows = (row for row in found.rows if any(column.key in row.cells for column in columns))
+        yield name, columns, _sorted(rows, found.filters, columns)
 
 
 def _group_layers(
@@ -350,19 +363,21 @@ def _layers_place(one: LayersEntry) -> tuple[float, str]:
     return -((first if first is not None else one.layers.estimate("ftom_bs")) or 0), one.model
 
 
-FORMS = {"csv": "CSV", "tex": "LaTeX", "html": "HTML"}
+FORMS = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "html": "HTML"}
 """The files that a leaderboard is downloaded as, and what they are called."""
 
 
 def board_file(found: Board, form: str) -> tuple[str, str]:
     """The board as the text of a file, and the kind of file in words of HTTP. Raises ConfigError for another form."""
     notes = (
-        f"Made by tomserve {__version__} at {utc_now()}. Shares of right answers with 95% intervals over stories "
-        "or tasks; a failure counts as wrong. Only what was asked and scored alike stands in one column."
+        f"Made by tomserve {__version__} at {utc_now()}. Accuracies with 95% intervals over stories or tasks; failures "
+        "count as wrong. A column holds only results of the same questions, prompts, sampling and scoring."
     )
     if form == "csv":
         rows = [*_cells(found), *_layer_records(found)]
         return tables.render(pl.DataFrame(rows, infer_schema_length=None), "csv"), "text/csv; charset=utf-8"
+    if form == "md":
+        return tables.render(_paper_table(found), "md"), "text/markdown; charset=utf-8"
     if form == "tex":
         return f"% {notes}\n" + tables.render(_paper_table(found), "latex"), "text/x-tex; charset=utf-8"
     if form == "html":

@@ -23,7 +23,7 @@ from tomserve.web.accounts import Person
 from tomserve.web.analyses import EFFECTS, FLIPS
 from tomserve.web.answers import Answer
 from tomserve.web.background import Result, without_paths
-from tomserve.web.leaderboard import FORMS, Board, Filters, board_file, find_board
+from tomserve.web.leaderboard import FORMS, Filters, board_file, by_benchmark, find_board
 from tomserve.web.page_templates import render_page
 from tomserve.web.run_index import RunEntry, RunIndex
 
@@ -199,53 +199,22 @@ def show_question(request: Request, bench: Bench, person: Reader, query: Asked) 
     )
 
 
-WIDE = 12  # how many columns stand side by side
-
-
-class BoardQuery(Filters):
-    """What the page of the leaderboard shows; with `part` only the board, which replaces itself while runs are being
-    counted."""
-
-    page: Annotated[int, Query(ge=1, le=10_000)] = 1
-    part: Text = ""
-
-
 @router.get("/leaderboard")
-def leaderboard(request: Request, person: Reader, query: Annotated[BoardQuery, Query()]) -> HTMLResponse:
-    """The page of the leaderboard."""
+def leaderboard(request: Request, person: Reader, query: Annotated[Filters, Query()]) -> HTMLResponse:
+    """The page of the leaderboard, which fetches its tables again while runs are being scored."""
     found = find_board(workbench(request).register, person, query)
-    pages = max(1, -(-len(found.columns) // WIDE))
-    number = min(query.page, pages)
+    address = _addresses(query)
     return render_page(
-        request,
-        "leaderboard_part.html.j2" if query.part else "leaderboard.html.j2",
-        board=found,
-        columns=found.columns[WIDE * (number - 1) : WIDE * number],
-        groups=_groups(found, WIDE * (number - 1)),
-        number=number,
-        pages=pages,
-        address=_addresses(query),
-        forms=FORMS,
+        request, "leaderboard.html.j2", board=found, tables=by_benchmark(found), address=address, forms=FORMS
     )
 
 
 @router.get("/leaderboard.{form}")
 def download_leaderboard(request: Request, person: Reader, form: str, filters: Annotated[Filters, Query()]) -> Response:
-    """The board as a file: csv, tex or html."""
+    """The board as a file: csv, md, tex or html."""
     text, kind = board_file(find_board(workbench(request).register, person, filters), form)
     head = {"Content-Disposition": f'attachment; filename="leaderboard.{form}"'}
     return Response(text, media_type=kind, headers=head)
-
-
-def _groups(found: Board, first: int) -> list[tuple[str, int]]:
-    groups: list[tuple[str, int]] = []
-    for column in found.columns[first : first + WIDE]:
-        name = column.asked.benchmark
-        if groups and groups[-1][0] == name:
-            groups[-1] = (name, groups[-1][1] + 1)
-        else:
-            groups.append((name, 1))
-    return groups
 
 
 def _addresses(filters: Filters) -> dict[str, str]:

@@ -31,13 +31,14 @@ from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import keys, registry
+from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
 from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.page_templates import render_page
-from tomserve.web.planning import find_plan
+from tomserve.web.planning import MATTER, find_plan
 from tomserve.web.run_index import RunEntry
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
@@ -256,6 +257,7 @@ class Choice:
 
     name: str
     about: str
+    first: bool = True  # whether it is offered at first sight
 
 
 @lru_cache(maxsize=1)
@@ -275,19 +277,26 @@ def benchmark_choices() -> tuple[Choice, ...]:
 def strategy_choices(chosen: Sequence[str] = (), benchmark: str = "") -> list[Choice]:
     """All strategies that can be found, each with its description, or with what is wrong with it: first those that are
     chosen, in their order, then those by which the benchmark is asked where nothing is chosen."""
+    first = [*chosen, *_own_strategies(benchmark)]
+    offers = [
+        Choice(name, _description(path), name in first)
+        for name, path in content.names("prompts", "/strategy.yaml").items()
+    ]
+    return sorted(offers, key=lambda one: first.index(one.name) if one.first else len(first))
+
+
+def _own_strategies(benchmark: str) -> tuple[str, ...]:
     known = benchmarks.find(benchmark) if benchmark in benchmarks.names() else None
-    first = [*chosen, *(known.strategies if known is not None else ())]
-    offers = [_strategy(name, path) for name, path in content.names("prompts", "/strategy.yaml").items()]
-    return sorted(offers, key=lambda one: first.index(one.name) if one.name in first else len(first))
+    return known.strategies if known is not None else ()
 
 
-def _strategy(name: str, path: Path) -> Choice:
-    """A strategy by its description alone: to load the templates of all of them takes longer than a page may."""
+def _description(path: Path) -> str:
+    """What a strategy's file says of it alone: to load the templates of all of them takes longer than a page may."""
     try:
         told, _ = validation.load_yaml(path)
     except ConfigError as error:
-        return Choice(name, f"cannot be used: {error}")
-    return Choice(name, str(told.get("description", "")) if isinstance(told, dict) else "")
+        return f"cannot be used: {error}"
+    return str(told.get("description", "")) if isinstance(told, dict) else ""
 
 
 def preset_choices() -> tuple[Choice, ...]:
@@ -303,12 +312,12 @@ def _presets(names: tuple[str, ...]) -> tuple[Choice, ...]:
 
 
 def usual_of(name: str) -> str:
-    """What a benchmark asks where nothing is said, in a sentence; "" for one that is unknown."""
+    """What a benchmark asks by default, in words; "" for one that is unknown."""
     found = benchmarks.find(name) if name in benchmarks.names() else None
     if found is None:
         return ""
-    said = f"Where nothing is chosen, it is asked by {' and '.join(found.strategies)}"
-    return f"{said}, where {' and '.join(found.usual)}." if found.usual else f"{said}."
+    said = f"Default strategies: {', '.join(found.strategies)}."
+    return f"{said} Default conditions: {', '.join(found.usual)}." if found.usual else said
 
 
 def models_at(address: str, key: str, settings: Settings) -> list[str]:
@@ -351,8 +360,8 @@ MORE = (
 
 @router.get("/new")
 def new(request: Request, person: Reader, like: str = "", servers: str = "") -> HTMLResponse:
-    """The form: empty, as an earlier run, or as the address says."""
-    form, said = Form(), ""
+    """The form: as an earlier run, as the address says, or with what tries out tomserve."""
+    form, said, sent = Form(), "", _sent_fields(request.query_params.multi_items())
     if like:
         try:
             form = form_like_run(workbench(request).register.line(like, person))
@@ -360,10 +369,11 @@ def new(request: Request, person: Reader, like: str = "", servers: str = "") -> 
             raise
         except ConfigError as error:
             said = str(error)
-    elif sent := _sent_fields(request.query_params.multi_items()):
-        form = form_of_request(sent)
+    else:
+        form = form_of_request(sent or _first_fields())
         _check(form, request, person)
-    return _page(request, person, form, said=said, ask_servers=bool(servers))
+    planned = None if like or sent else {**_NO_PLAN, "coming": True}  # the page fetches the plan of the first form
+    return _page(request, person, form, said=said, ask_servers=bool(servers), planned=planned)
 
 
 @router.get("/new/plan")
@@ -380,6 +390,16 @@ def plan(request: Request, person: Reader) -> HTMLResponse:
         usual=usual_of(form.one("benchmark")),
         **_plan_of(form, request, person),
     )
+
+
+@router.get("/new/strategies")
+def strategies(request: Request, person: Reader, benchmark: str = "") -> HTMLResponse:
+    """The strategies to choose from, with those of a benchmark chosen; the plan follows."""
+    form = Form({"strategy": list(_own_strategies(benchmark))})
+    offers = strategy_choices(form.all("strategy"))
+    page = render_page(request, "new/strategies.html.j2", form=form, strategies=offers)
+    page.headers["HX-Trigger-After-Settle"] = "strategies"
+    return page
 
 
 @router.get("/new/servers")
@@ -453,6 +473,13 @@ def _submit(request: Request, person: Person, sent: Mapping[str, list[str]]) -> 
     return _page(request, person, form, status=422)
 
 
+def _first_fields() -> dict[str, list[str]]:
+    """What the form holds at first: the small model that needs no GPU, and the benchmark that is asked by default."""
+    own = list(_own_strategies(benchmarks.DEFAULT))
+    model = {"source": ["preset"], "preset": [REFERENCE], "start": ["yes"]}
+    return {**model, "benchmark": [benchmarks.DEFAULT], "strategy": own}
+
+
 def _sent_fields(pairs: Any) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in pairs:
@@ -478,7 +505,7 @@ def _check(form: Form, request: Request, person: Person) -> None:
 
 
 def _plan_of(form: Form, request: Request, person: Person) -> dict[str, Any]:
-    if form.experiment is None or form.errors:
+    if form.experiment is None or form.errors.keys() & {"", *MATTER}:
         return _NO_PLAN
     try:
         made = find_plan(form.experiment, PLAN_PATIENCE)
@@ -504,9 +531,11 @@ def _page(
     said: str = "",
     pasted: str = "",
     ask_servers: bool = False,
+    planned: Mapping[str, Any] | None = None,
     status: int = 200,
 ) -> HTMLResponse:
-    planned = _plan_of(form, request, person) if form.values else _NO_PLAN
+    if planned is None:
+        planned = _plan_of(form, request, person) if form.values else _NO_PLAN
     settings = workbench(request).settings
     return render_page(
         request,

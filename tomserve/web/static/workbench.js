@@ -30,19 +30,19 @@
     if (question && !window.confirm(question)) { event.preventDefault(); event.stopImmediatePropagation(); }
   }, true);
 
-  // A button with data-copy copies the text of the element it names.
+  // A button with data-copy copies the text of the element it names, one with data-from that of an address.
   document.addEventListener("click", async (event) => {
     const button = event.target.closest?.("[data-copy]");
     if (button) {
-      const from = document.querySelector(button.dataset.copy);
-      const text = from?.value ?? from?.textContent ?? "";
+      const from = button.dataset.copy ? document.querySelector(button.dataset.copy) : null;
       const before = button.dataset.word ?? (button.dataset.word = button.textContent);
       try {
+        const text = button.dataset.from ? await fetch(button.dataset.from).then((answer) => answer.ok ? answer.text() : Promise.reject(new Error(answer.status))) : from?.value ?? from?.textContent ?? "";
         await navigator.clipboard.writeText(text);
         button.textContent = "Copied";
       } catch {
         if (from) { window.getSelection().selectAllChildren(from); }
-        button.textContent = "Selected: copy it by your keyboard";
+        button.textContent = from ? "Selected: press Ctrl-C" : "Not copied";
       }
       setTimeout(() => { button.textContent = before; }, 2000);
     }
