@@ -100,7 +100,7 @@ def by_python(app: FastAPI) -> Workbench:
     return found
 
 
-WAITS = ('class="coming"', "being read for the first time", "Scoring ", "Rescoring …")
+WAITS = ('class="coming"', "Reading the items for the first time", "Scoring ", "Rescoring …")
 """What stands in a page of which something is still being computed."""
 
 

@@ -51,7 +51,7 @@ def test_a_wrong_name_and_a_wrong_password_are_answered_alike_and_cost_the_same(
     for name, password in (("ada", "wrong one"), ("nobody", "wrong one"), ("", ""), ("ada", "")):
         answer = stranger(app).post("/login", data={"name": name, "password": password})
         assert answer.status_code == 401
-        assert "the name or the password is wrong" in answer.text
+        assert "wrong name or password" in answer.text
         assert "set-cookie" not in answer.headers
     made: list[tuple[int, int, int]] = []
     real = Password.made_of
@@ -132,7 +132,7 @@ def test_too_many_tries_are_told_to_wait(app: FastAPI, monkeypatch: pytest.Monke
     ]
     assert [answer.status_code for answer in answers] == [401] * FREE["both"] + [429]
     assert answers[-1].headers["retry-after"] == "2"
-    assert "too many tries" in answers[-1].text
+    assert "too many attempts" in answers[-1].text
 
 
 def test_what_no_user_can_be_called(tmp_path: Path) -> None:

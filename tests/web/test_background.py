@@ -196,8 +196,8 @@ def test_an_entry_is_data_and_never_a_program(example: Path, tmp_path: Path) -> 
     ("error", "said"),
     [
         (ConfigError("{runs}/a: there is no such thing\x1b"), "a: there is no such thing\\x1b"),
-        (MemoryError(), "there is too little memory to compute it"),
-        (ValueError("{runs}/b is too hot"), "it could not be computed (ValueError: b is too hot)"),
+        (MemoryError(), "not enough memory for the computation"),
+        (ValueError("{runs}/b is too hot"), "the computation failed (ValueError: b is too hot)"),
     ],
 )
 def test_what_goes_wrong_is_said_in_words(
@@ -214,7 +214,7 @@ def test_what_goes_wrong_is_said_in_words(
     wanted = {"out": str(tmp_path), "work": "scores", "runs": [], "options": {}, "code": background.CODE}
     error.args = tuple(str(one).replace("{runs}", str(runs_root())) for one in error.args)
     assert background.do_work(wanted) == {"error": said}
-    assert "start it anew" in background.do_work({**wanted, "code": "sha256:other"})["error"]
+    assert "restart it" in background.do_work({**wanted, "code": "sha256:other"})["error"]
 
 
 def test_no_key_of_an_endpoint_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Serve
             page.keyboard.press(key)
         page.wait_for_selector("#h-story")
         assert page.locator("h1").text_content() == second
-        page.get_by_role("link", name="After →").press("Enter")
+        page.get_by_role("link", name="Next →").press("Enter")
         page.locator("h1", has_not_text=str(second)).wait_for()
         page.get_by_role("link", name="Answers").press("Enter")
         page.wait_for_selector("#list")

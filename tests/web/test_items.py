@@ -96,7 +96,7 @@ def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
 def test_a_benchmark_is_read_beside_and_browsed_in_pages() -> None:
     me = client()
     first = me.get("/items?benchmark=perturbed")
-    assert "being read for the first time" in first.text
+    assert "Reading the items for the first time" in first.text
     text = settled(me, "/items?benchmark=perturbed").text
     items = list(benchmarks.get("perturbed").items())
     assert f"{len(items):,} of {len(items):,} items" in text
@@ -122,9 +122,9 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
     text = settled(me, f"/items/item?{own}&strategy=cot&preset=reference").text
     for sentence in item.story:
         assert sentence.split(".")[0].split('"')[0] in text
-    assert "Right after it" in text
+    assert '<th scope="col">Gold</th>' in text
     assert "Labels: [" in text
-    assert "1 further runs" in me.get(f"/items/answers?{own}").text, "it is scored first"
+    assert "1 older or unscored runs" in me.get(f"/items/answers?{own}").text, "it is scored first"
     answers = me.get(f"/items/answers?{own}").text
     assert 'href="/run/mine"' in answers
     assert "forged" not in answers, "the table that lies there is not believed"
@@ -132,7 +132,7 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
     variants = settled(me, f"/items/variants?{own}").text
     assert "choices" in variants
     shown = settled(me, f"/items/item?{own}&variant=choices").text
-    assert "stands for" not in shown  # the choices are called as before
+    assert "short for" not in shown  # the choices are called as before
     assert f"{item.id}/choices" in shown
 
 

@@ -163,7 +163,7 @@ def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
     answer = me.post("/try", data=form, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     text = me.get(answer.headers["location"]).text
-    assert "The reply answers <strong>salt</strong>; right is <strong>tea</strong>." in text
+    assert "Answer: <strong>salt</strong>; gold answer: <strong>tea</strong>." in text
     assert "2. Ada looks." in text  # in the request
     wrong = me.post("/try", data={**form, "answer": "milk"})
     assert wrong.status_code == 422
@@ -177,7 +177,7 @@ def test_an_item_of_a_benchmark_is_asked_by_its_id(endpoint: Endpoint) -> None:
     assert "what is really in the bag?" in me.get(f"/try?benchmark=perturbed&item={item}").text
     answer = me.post("/try", data={"benchmark": "perturbed", "item": item, "base_url": endpoint.url})
     assert answer.status_code == 200, answer.text
-    assert "Right after it" in answer.text
+    assert '<th scope="col">Gold</th>' in answer.text
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def state(name: str) -> State | None:
 def test_buttons_are_forms_that_work_without_scripts(app: FastAPI) -> None:
     web = visitor(app)
     empty = web.get("/queue").text
-    assert "Nothing waits and nothing runs." in empty
+    assert "Nothing is queued or running." in empty
     assert "The queue is empty" in empty
     submit(app, "a", "b", "deep/c")
     page = web.get("/queue").text
@@ -108,4 +108,4 @@ def test_a_live_page_leads_to_the_measurement_that_follows(app: FastAPI) -> None
     assert "now this is measured" not in web.get("/live/a").text
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert 'now this is measured: <a href="/live/faithfulness-a">' in web.get("/live/a").text
+        assert 'Measuring: <a href="/live/faithfulness-a">' in web.get("/live/a").text

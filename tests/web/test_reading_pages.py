@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_shows_what_there_is(runs: Path, person: TestClient) 
         assert "newest replies" in answers
         assert answers.count("<tr>") == 51
         one = person.get("/answer/example", params={"item": ITEM, "strategy": "cot"})
-        assert "This is what was sent" in one.text
+        assert "Exactly as sent" in one.text
 
 
 def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
@@ -118,7 +118,7 @@ def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
     one = person.get(links[1]).text
     assert f'href="{html.escape(links[0])}"' in one
     assert f'href="{html.escape(links[2])}"' in one
-    assert "breaks here" in person.get("/answer/example", params={"item": ITEM, "strategy": "cot"}).text
+    assert "chain breaks here" in person.get("/answer/example", params={"item": ITEM, "strategy": "cot"}).text
     missing = person.get("/answer/example?item=none&strategy=cot")
     assert missing.status_code == 404
     assert "No such answer" in missing.text

@@ -492,7 +492,7 @@ class Guard:
         caller: Caller | None = getattr(request.state, "caller", None)
         whose = (caller.person.name if caller else "", request.client.host if request.client else "")
         if self._streams.total() >= MOST_STREAMS or self._streams[whose] >= MOST_STREAMS_EACH:
-            said = "too many pages that follow a run are open; close some"
+            said = "too many live pages are open; close some"
             await error_response(request, 503, said, {"retry-after": "10"})(request.scope, receive, send)
             return
         self._streams[whose] += 1

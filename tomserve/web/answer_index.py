@@ -361,10 +361,7 @@ def _apply_filters(frame: pl.LazyFrame, filters: Filters, index: Result) -> tupl
     items = open_table(index.folder / ITEMS)
     size = int(index.facts.get("characters") or 0) + (index.folder / ITEMS).stat().st_size
     if size > MOST_SEARCHED:
-        said = (
-            f"The texts of this run have {size >> 20:,} MB, which takes too long to search here, so that the words were"
-            " not looked for. The ids of items can be searched."
-        )
+        said = f"The texts of this run are too long to search ({size >> 20:,} MB). Item ids can be searched."
         return frame, said
     told = items.filter(_holds("words", filters.text)).select("item").collect()["item"]
     return frame.filter(_holds("reply", filters.text) | pl.col("item").is_in(told.implode())), ""
@@ -379,4 +376,4 @@ def _holds(column: str, words: str) -> pl.Expr:
     return pl.col(column).str.contains_any([words], ascii_case_insensitive=True).fill_null(False)
 
 
-SEARCHES = f"The first {SEARCHED:,} characters of each reply are searched, and all of the stories and questions."
+SEARCHES = f"Searches stories, questions and the first {SEARCHED:,} characters of each reply."

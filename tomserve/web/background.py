@@ -76,7 +76,7 @@ LEFT = 24 * 3600  # seconds after which an unfinished folder is taken for one wh
 TRIMMED = 50  # works between two looks at how much the cache holds
 SECONDS = 5.0  # that a database may take to answer
 
-DIED = "the process that computes it ended before it was done; try again"
+DIED = "the analysis process ended unexpectedly; try again"
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -238,7 +238,7 @@ def enqueue(key: str, *, alone: bool = False) -> None:
         huey, task = connect()
         huey.enqueue(task.s(key, priority=int(alone)))
     except (sqlite3.Error, redis.RedisError, OSError) as error:
-        said = f"the queue of what is computed does not answer ({type(error).__name__}); try again"
+        said = f"the job queue does not answer ({type(error).__name__}); try again"
         raise ConfigError(said) from None
 
 
@@ -302,17 +302,17 @@ def do_work(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Do a work, and say what came of it: `facts`, or an `error` in words."""
     try:
         if asked["code"] != CODE:
-            raise ConfigError("tomserve was changed since the workbench was started; start it anew")
+            raise ConfigError("tomserve has changed since the workbench was started; restart it")
         work = vars(importlib.import_module(WORKS[asked["work"]]))[asked["work"]]
         return {"facts": work(Path(asked["out"]), asked["runs"], asked["options"]) or {}}
     except TomserveError as error:
         return {"error": sanitize(without_paths(str(error)))}
     except MemoryError:
-        return {"error": "there is too little memory to compute it"}
+        return {"error": "not enough memory for the computation"}
     except Exception as error:  # whatever a study or a file of strangers brings about is told rather than lost
         sys.excepthook(type(error), error, error.__traceback__)
         said = without_paths(str(error))[:300]
-        return {"error": sanitize(f"it could not be computed ({type(error).__name__}: {said})")}
+        return {"error": sanitize(f"the computation failed ({type(error).__name__}: {said})")}
 
 
 def without_paths(text: str) -> str:

@@ -146,13 +146,13 @@ def sign_in(
     _only_with_users(request)
     who, address = access(request), request.client.host if request.client else ""
     if (wait := who.tries.wait(name, address)) > 0:
-        said = f"there were too many tries; the next one is looked at in {int(wait) + 1} seconds"
+        said = f"too many attempts; try again in {int(wait) + 1} seconds"
         answer = render_page(request, "login.html.j2", status=429, next=_inside(next), said=said, name=name)
         answer.headers["retry-after"] = str(int(wait) + 1)
         return answer
     user = who.users.signed_in(name, password)
     if user is None:
-        said = "the name or the password is wrong"
+        said = "wrong name or password"
         return render_page(request, "login.html.j2", status=401, next=_inside(next), said=said, name=name)
     who.tries.forgive(name, address)
     response = RedirectResponse(_inside(next), 303)

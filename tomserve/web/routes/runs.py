@@ -76,7 +76,7 @@ def change(
     tags: Annotated[str, Form(max_length=2000)] = "",
     private: Annotated[str, Form()] = "",
 ) -> Response:
-    """Write notes and tags, or score the run anew."""
+    """Write notes and tags, or rescore the run."""
     line = bench.register.line(name, person)
     if not person.may_change(line.card.owner):
         raise NotAllowedError(f"the run {name!r} belongs to somebody else; only they may change it")
@@ -102,7 +102,7 @@ def download(request: Request, line: VisibleRun) -> Response:
     if what == "experiment":
         return _experiment(line)
     if what not in ("scores", "report", "table"):
-        raise HTTPException(404, "There is no such file to download.")
+        raise HTTPException(404, "There is no such file.")
     options = {"form": form or "parquet"} if what == "scores" else _work_options(_analysis_options(given))
     result = background.compute("panels" if what == "table" else what, line.folder, **options)
     again = f"/download/{quote(name)}?{urlencode(list(given.items()))}"
@@ -241,14 +241,14 @@ def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
 RECENT, RECENT_BYTES = 50, 1 << 20  # answers of a run that goes on that are listed; bytes of its journal that are read
 
 OUTCOMES = {
-    "right": "right",
+    "right": "correct",
     "wrong": "wrong",
     "none": "no answer",
     "sample": "further sample",
 }
 """What a page calls the outcomes of answers."""
 
-CHAINS = {"proper": "proper", "broken": "broken", "unread": "not read", answer_index.NONE: "none asked or given"}
+CHAINS = {"proper": "proper", "broken": "broken", "unread": "not parsed", answer_index.NONE: "none"}
 
 
 @router.get("/answers/{name:path}")

@@ -10,7 +10,7 @@
       await navigator.clipboard.writeText(await answer.text());
       status.textContent = "Copied.";
     } catch (error) {
-      status.textContent = `Not copied: ${error.message}. The downloads below hold the same.`;
+      status.textContent = `Not copied: ${error.message}. Use the downloads below.`;
     }
   };
   const prepare = (root) => {

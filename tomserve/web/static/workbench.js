@@ -85,8 +85,8 @@
     bar.hidden = false;
     bar.classList.toggle("back", !gone);
     bar.textContent = gone
-      ? "The connection to the workbench is lost. It is tried again; experiments go on meanwhile."
-      : "The connection is back.";
+      ? "Connection to the workbench lost. Reconnecting; experiments continue."
+      : "Connected again.";
     if (!gone) setTimeout(() => { if (!lost) bar.hidden = true; }, 4000);
   }
   for (const name of ["htmx:sendError", "htmx:sseError", "htmx:timeout"]) document.body.addEventListener(name, () => tell(true));
