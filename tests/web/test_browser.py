@@ -128,7 +128,7 @@ def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) ->
     page = me.page
     assert "No runs yet" in me.text
     submit(bench, "a")
-    page.wait_for_selector("#now >> text=a")  # the dashboard follows by itself
+    page.wait_for_selector("#runs-list >> text=a")  # the list follows by itself
     submit(bench, "b", "c")
     me.open("/queue")
     page.focus("#up-c")

@@ -210,9 +210,8 @@ def test_filters_and_sorting(several: RunIndex) -> None:
     assert names(several, sort="name", down=True) == sorted(names(several), reverse=True)
 
 
-def test_what_waits_what_failed_and_what_there_is(several: RunIndex) -> None:
+def test_what_failed_and_what_there_is(several: RunIndex) -> None:
     shown = run_status.overview(several, Person())
-    assert [row.line.name for row in shown.waiting] == ["e", "d"]
     assert [row.line.name for row in shown.failed] == ["f"]
     assert shown.models == {"small": 2, "Large": 1, "x": 3}
     assert shown.every == 6
@@ -246,9 +245,10 @@ def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: RunIndex) -
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "\u202e" not in page.text
-    for said in ("in the queue", "no such model", "&lt;b&gt;", "deep/c", "7 runs"):
+    for said in ("no such model", "&lt;b&gt;", "deep/c", "7 runs"):
         assert said in page.text
     assert 'href="/live/d"' in page.text
+    assert "None running." in client().get("/parts/servers").text
     assert 'href="/run/deep/c"' in page.text
 
 
@@ -282,10 +282,3 @@ def test_an_empty_folder_says_how_to_begin() -> None:
     assert "No runs yet" in page
     assert "No runs yet" in reader
     assert ['href="/new"' in one for one in (page, reader)] == [True, False]
-
-
-def test_parts_that_fetch_themselves(several: RunIndex) -> None:
-    web = client()
-    assert "no such model" not in web.get("/parts/now").text
-    assert 'href="/live/e"' in web.get("/parts/now").text
-    assert "None runs." in web.get("/parts/servers").text

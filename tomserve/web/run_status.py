@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -343,7 +343,7 @@ DOWN_FIRST = ("result", "rows", "made")  # columns whose largest value is wanted
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything of the Dashboard but the servers.
+    """Everything of the list of runs.
 
     failed: the newest that did not end well. models, benchmarks, tags, states, kinds: what there
     is, each with how many runs have it.
@@ -354,8 +354,6 @@ class Overview:
     total: int  # how many fit the filters
     pages: int  # of how many pages
     every: int  # how many runs there are
-    running: tuple[tuple[Row, Progress | None], ...]  # those that some process works on, with what it says
-    waiting: tuple[Row, ...]  # those that wait in the queue, in their order
     failed: tuple[Row, ...]
     moving: bool = False  # whether a run of this page of the list is being worked on or counted
     models: Counter[str] = field(default_factory=Counter)
@@ -374,7 +372,7 @@ def row_of(line: RunEntry) -> Row:
 
 
 def overview(register: RunIndex, person: Person, filters: Filters = Filters()) -> Overview:
-    """What the Dashboard shows to that person."""
+    """What the list of runs shows to that person."""
     rows = [row_of(line) for line in register.lines(person)]
     fitting = list(filter(filters.fits, rows))
     if filters.sort == "result":
@@ -394,8 +392,6 @@ def overview(register: RunIndex, person: Person, filters: Filters = Filters()) -
         pages=pages,
         every=len(rows),
         moving=any(row.line.running or (row.countable and row.tally is None) for row in listed),
-        running=running(rows),
-        waiting=waiting(rows),
         failed=tuple(row for row in newest if row.state in ("failed", "broken"))[:NEWEST],
         models=Counter(line.model for line in lines if line.model),
         benchmarks=Counter(line.benchmark for line in lines if line.benchmark),
@@ -414,17 +410,11 @@ def with_tallies(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, tally=found.get(row.line.name)) for row in rows]
 
 
-def running(rows: list[Row]) -> tuple[tuple[Row, Progress | None], ...]:
-    """The runs that some process works on, with what it says of its progress."""
+def progress_of(rows: Iterable[Row]) -> dict[str, Progress]:
+    """By name what the runs that some process works on have recorded of their progress."""
     now = (State.RUNNING.value, State.STOPPING.value)
-    return tuple((row, progress.read_progress(row.line.folder)) for row in rows if row.state in now)
-
-
-def waiting(rows: list[Row]) -> tuple[Row, ...]:
-    """The runs that wait in the queue, in their order."""
-    told = [(row.line.card.job, row) for row in rows]
-    wait = [(job.order, row.line.name, row) for job, row in told if job is not None and job.active and not job.runs]
-    return tuple(row for _, _, row in sorted(wait, key=lambda one: one[:2]))
+    told = ((row.line.name, progress.read_progress(row.line.folder)) for row in rows if row.state in now)
+    return {name: one for name, one in told if one is not None}
 
 
 def free(folder: Path) -> int | None:

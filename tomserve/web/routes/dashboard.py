@@ -1,4 +1,4 @@
-"""Pages to begin with: signing in and out, the dashboard with all runs, and the queue."""
+"""Pages to begin with: signing in and out, the list of all runs, and the queue."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-def dashboard(request: Request, person: Reader) -> Response:
+def list_runs(request: Request, person: Reader) -> Response:
     """The first page, or, asked by htmx, the list of runs alone, without content where it is as the browser has it.
     The servers are asked by a request of its own, as a busy one takes its time."""
     shown = run_status.overview(workbench(request).register, person, Filters.read(request.query_params))
-    progress_of = {row.line.name: told for row, told in shown.running if told}
-    values = {"shown": shown, "filters": shown.filters, "progress_of": progress_of}
+    values = {"shown": shown, "filters": shown.filters, "progress_of": run_status.progress_of(shown.rows)}
     values["seen"] = digest(render_text(request, "dashboard/runs.html.j2", **values, seen="").encode())[-12:]
     if request.headers.get("HX-Target") != "runs-list":
         return render_page(request, "dashboard.html.j2", **values)
@@ -42,18 +41,9 @@ def dashboard(request: Request, person: Reader) -> Response:
     return page
 
 
-@router.get("/parts/now")
-def now(request: Request, person: Reader) -> HTMLResponse:
-    """The part of the Dashboard that says what runs and what waits, which fetches itself every few seconds."""
-    rows = [run_status.row_of(line) for line in workbench(request).register.lines(person)]
-    return render_page(
-        request, "dashboard/now.html.j2", running=run_status.running(rows), waiting=run_status.waiting(rows)
-    )
-
-
 @router.get("/parts/servers")
 def servers(request: Request, person: Reader) -> HTMLResponse:
-    """The part of the Dashboard that lists the servers which this user started on this machine."""
+    """The part of that page that lists the servers which this user started on this machine."""
     mask = Redactor(*keys.all_keys())
     found = [(one, mask(one.last_log_line())) for one in registry.believed_records()]
     return render_page(request, "dashboard/servers.html.j2", servers=found)
@@ -114,7 +104,7 @@ def _shown(request: Request, person: Person) -> dict[str, Any]:
         "groups": dict(sorted(groups.items())),
         "ended": ended[:ENDED_SHOWN],
         "counts": {state.value: counts[state] for state in State if counts[state] and state not in ENDED},
-        "progress_of": {row.line.name: seen for row, seen in run_status.running(rows) if seen},
+        "progress_of": run_status.progress_of(rows),
         "actions": {row.line.name: queue.actions(row.line.card, person) for row in rows},
         "movable": {
             row.line.name
