@@ -15,8 +15,10 @@ map        the answer is read from B, to which the next block adds M A: a true m
 shared     one code in one space for both: no map is needed
 shuffled   what "you" believe is another story's: no map
 random     the answer is read by random directions: nothing in the states says it
-surface    the map is there, and the answer is read from a copy of the story's surface: cases of this kind alone cannot
-           tell it from the map, so that it has no aim (docs/explanation/causal.md)
+seen, told, learnt
+           the map is there, and the answer is read from a copy of the story's surface: of what the protagonist saw, was
+           told, or learnt in either way, believed or not. In half of the items these part from the belief, as those of
+           `worlds` do (COPIES); without such items (`parted` 0) nothing tells them from a map
 
 The second table is the test of what a map has over its strongest control (`above_all`): the map flips .9 of the items
 in one cell of 27, one of eight controls that much less, all else nearly nothing.
@@ -50,6 +52,13 @@ from tomserve.causal.strengths import spread
 from tomserve.stats.selection import above_all, select_best
 
 LABELS, CODE = 12, 8
+COPIES = {
+    "seen": {"informed": "fff", "trusted": "oot"},
+    "told": {"trusted": "fff", "distrusted": "ooo"},
+    "learnt": {"distrusted": "oot"},
+}
+"""What a copy of the surface says in the three tellings, by the sort of item: the false label, the true one or another,
+"fft" where nothing stands here."""
 SEEDS, POWER_SEEDS, ITEMS, GAINS, NOISES = 20, 20, (60, 100, 150, 250), (0.5, 1.0, 2.0), (0.5, 1.0)
 POWER, LEVEL, ERRORS = 0.8, 0.05, 2.5
 Answer = Callable[[Floats], Ints]
@@ -65,13 +74,14 @@ class Planted:
     gain: float = 1.0
     noise: float = 1.0
     shared: float = 0.0  # the length of what all tellings of a case share
+    parted: bool = True  # whether in half of the items a surface cue parts from the belief
 
     @property
     def aim(self) -> str:
-        if self.kind in ("shared", "shuffled", "random"):
+        if self.kind != "map" or not self.parted:
             return "no"
         usual = self.items >= 150 and self.width >= 1024 and self.noise == 1 and not self.shared
-        return "yes" if self.kind == "map" and usual else ""
+        return "yes" if usual else ""
 
 
 ROWS = (
@@ -83,7 +93,8 @@ ROWS = (
       for width in (128, 1024) for items, noise in ((150, 1), (150, 0.5), (60, 1))),
     *(Planted("shuffled", width=width, noise=0.5) for width in (128, 1024)),
     *(Planted("random", width=width, noise=0.5) for width in (128, 1024)),
-    Planted("surface", noise=0.5),
+    *(Planted(kind, noise=noise) for kind in COPIES for noise in (0.5, 1)),
+    *(Planted(kind, noise=0.5, parted=False) for kind in ("map", "seen")),
 )  # fmt: skip
 
 
@@ -115,13 +126,16 @@ def planted(of: Planted, seed: int) -> tuple[LayerStates, Ints, Ints, Answer]:
     held = rng.permutation(false) if of.kind == "shuffled" else false
     x = code[false] @ a.T + story + theirs + drawn(of.noise)
     y, twin = (code[of_label] @ m.T @ space.T + story + yours + drawn(of.noise) for of_label in (held, true))
-    if of.kind == "surface":
-        x, y, twin = (one + code[said] @ c.T for one, said in ((x, false), (y, false), (twin, true)))
+    if of.kind in COPIES:
+        labels = {"f": false, "t": true, "o": (false + rng.integers(1, LABELS, size=n)) % LABELS}
+        told = [COPIES[of.kind].get(sort, "fft") for sort in sorts(of)]
+        said = [np.array([labels[one[place]][k] for k, one in enumerate(told)]) for place in range(3)]
+        x, y, twin = (one + code[label] @ c.T for one, label in zip((x, y, twin), said, strict=True))
     read, bias = {
         "map": ((a + b @ np.linalg.inv(matrix).T) @ code.T, 0.0),
         "shuffled": ((a + b @ np.linalg.inv(matrix).T) @ code.T, 0.0),
         "shared": (a @ code.T, -(theirs @ a @ code.T)),
-        "surface": (c @ code.T, 0.0),
+        **dict.fromkeys(COPIES, (c @ code.T, 0.0)),
         "random": (drawn(1, LABELS).T, 0.0),
     }[of.kind]
     if of.kind == "random":  # its answers are right, as those of eligible items are, for whatever reason
@@ -129,6 +143,12 @@ def planted(of: Planted, seed: int) -> tuple[LayerStates, Ints, Ints, Answer]:
         bias[np.arange(n), false] = (x @ read).max(axis=1) - (x @ read)[np.arange(n), false] + 0.3
     layer = LayerStates(x, y, twin, twin, np.arange(n), ("all",) * n)
     return layer, false, true, lambda states: np.asarray((states @ read + bias).argmax(axis=1), np.int64)
+
+
+def sorts(of: Planted) -> list[str]:
+    """How a surface cue parts from the belief in each case; empty where none does."""
+    every = ("", "informed", "", "trusted", "", "distrusted") if of.parted else ("",)
+    return [every[k % len(every)] for k in range(of.items)]
 
 
 def verdict(of: Planted, seed: int) -> tuple[str, t.Record]:
@@ -143,11 +163,13 @@ def verdict(of: Planted, seed: int) -> tuple[str, t.Record]:
         return np.array([(answer(one) == true)[cases].mean() for one in every])
 
     made, _ = steps(layer, assign_folds(layer.clusters, 5, seed), Pilot(cases, ask), seed)
-    (row,) = headline(measured(made, layer, eligible, true, answer))
+    (row,) = headline(measured(of, made, layer, eligible, true, answer))
     return outcome(row)[0], row
 
 
-def measured(made: list[Step], layer: LayerStates, eligible: np.ndarray, true: Ints, answer: Answer) -> t.Outcomes:
+def measured(
+    of: Planted, made: list[Step], layer: LayerStates, eligible: np.ndarray, true: Ints, answer: Answer
+) -> t.Outcomes:
     """What a table of these moves would hold; both orders are alike."""
     names = [f"item{k:04d}" for k in range(len(true))]
     before, length = answer(layer.false), np.linalg.norm(layer.false, axis=1)
@@ -167,6 +189,7 @@ def measured(made: list[Step], layer: LayerStates, eligible: np.ndarray, true: I
         for (name, alpha, fitted), columns in by.items()
     ]  # fmt: skip
     items = pl.DataFrame({"item": names, "cluster": names, "eligible": eligible, "eligible_choices": eligible})
+    items = items.with_columns(parted=pl.Series([sort or None for sort in sorts(of)], dtype=pl.String))
     items = items.with_columns(family=pl.lit("all"), answered=pl.lit(1.0), understood=pl.lit(value=True))
     maps = pl.DataFrame({"layer": [1], "map": [t.PPT], "fitted": [t.HELD_OUT], "error": [0.0]})
     arm = {"model": "planted", "benchmark": "planted"}
@@ -176,7 +199,7 @@ def measured(made: list[Step], layer: LayerStates, eligible: np.ndarray, true: I
 def rates(seeds: int, rows: tuple[Planted, ...]) -> int:
     """Print how often each outcome is said of each truth; returns how many rows miss their aim."""
     missed = 0
-    names = ("items", "width", "gain", "noise", "shared", "eligible", "net", "adjusted", "yes")
+    names = ("items", "width", "gain", "noise", "shared", "parted", "eligible", "net", "adjusted", "yes")
     print(f"{'truth':9s}" + "".join(f"{name:>9s}" for name in names) + "  otherwise")
     for of in rows:
         found = [verdict(of, seed) for seed in range(seeds)]
@@ -188,10 +211,11 @@ def rates(seeds: int, rows: tuple[Planted, ...]) -> int:
         missed += wrong
         eligible, net, adjusted = (np.mean([row[name] for _, row in found]) for name in ("eligible", "net", "adjusted"))
         rest = ", ".join(f"{name} {count / seeds:.2f}" for name, count in said.most_common())
-        told = f"{of.kind:9s}{of.items:9d}{of.width:9d}{of.gain:9.1f}{of.noise:9.1f}{of.shared:9.1f}"
+        told = f"{of.kind:9s}{of.items:9d}{of.width:9d}{of.gain:9.1f}{of.noise:9.1f}{of.shared:9.1f}{of.parted:9d}"
         told += f"{eligible:9.0f}{net:9.2f}{adjusted:9.2f}{yes:9.2f}  {rest}{'  misses its aim' * wrong}"
         print(told, flush=True)
         name = f"yes: {of.kind} {of.items}/{of.width} gain {of.gain:g} noise {of.noise:g} shared {of.shared:g}"
+        name += "" if of.parted else " unparted"
         least, most = (POWER if of.aim == "yes" else None), (LEVEL if of.aim == "no" else None)
         figure(name, yes, rounds=seeds, at_least=least, at_most=most)
     return missed

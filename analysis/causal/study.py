@@ -46,15 +46,16 @@ MARGIN = 0.10  # a net effect that is surely below this is called no effect; a c
 
 TEXTS = Texts(__file__, margin=signed_points(MARGIN))
 
-CAUSES, NO_MAP, REPRODUCES, NO_EFFECT, NOT_SETTLED, NOT_MEASURED = OUTCOMES = (
+CAUSES, NOT_TOLD, NO_MAP, REPRODUCES, NO_EFFECT, NOT_SETTLED, NOT_MEASURED = OUTCOMES = (
     "a map takes the perspective and causes the answer",
+    "cannot be told from the surface cue",
     "no map is needed",
     "a control reproduces it",
     "no effect",
     "not settled",
     "cannot be measured",
 )
-TONES = {CAUSES: GOOD, NO_MAP: OPEN, REPRODUCES: BAD, NO_EFFECT: BAD, NOT_SETTLED: OPEN, NOT_MEASURED: OPEN}
+TONES = dict.fromkeys(OUTCOMES, OPEN) | {CAUSES: GOOD, REPRODUCES: BAD, NO_EFFECT: BAD}
 
 
 def outcome(row: Row) -> tuple[str, str]:
@@ -63,11 +64,12 @@ def outcome(row: Row) -> tuple[str, str]:
     It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, where a control was
     not measured in every cell of the map, and where the direct patch of the true-belief state does not clearly move
     answers either. The map causes the answer where the interval of adjusted lies above 0, which says the same as
-    p_over_controls below .05 (see `tables.agree`). A control reproduces it where the net effect is above 0, the
-    interval of adjusted holds 0 and excludes half of the net effect, so that no cell is left in which the map has half
-    of it for itself, and some control does anything in the map's best cell; no map is needed where only controls
-    without a map do so, and the map exceeds all others. There is no effect where the interval of the net effect lies
-    below MARGIN and is not above 0."""
+    p_over_controls below .05 (see `tables.agree`), if it does so, too, where a surface cue parts from the belief, and
+    flips answers in each sort of such items; else it cannot be told from the surface cue. A control reproduces it where
+    the net effect is above 0, the interval of adjusted holds 0 and excludes half of the net effect, so that no cell is
+    left in which the map has half of it for itself, and some control does anything in the map's best cell; no map is
+    needed where only controls without a map do so, and the map exceeds all others. There is no effect where the
+    interval of the net effect lies below MARGIN and is not above 0."""
     if why := _why_not_judged(row):
         return NOT_MEASURED, why
     net, low, high = (finite_or_none(row.get(name)) for name in ("net", "net_low", "net_high"))
@@ -77,10 +79,12 @@ def outcome(row: Row) -> tuple[str, str]:
     over = finite_or_none(row.get("p_over_controls"))
     bounds = f"{signed_interval(row, 'adjusted')} points"
     if least > 0 and over is not None and over < LEVEL:
-        return CAUSES, (
+        text = (
             f"In its cell the map exceeds the largest control, at any length up to its own, by {bounds}; over all "
             f"cells at once it has {p_value(over)} against every control."
         )
+        told = _told_from_cues(row)
+        return (CAUSES if told else NOT_TOLD), f"{text} {_cue_sentence(row)}"
     if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2) and row.get("control") != NOTHING:
         does = f"{readable_name(row.get('control'))} flips {signed_points(row.get('control_net'))}"
         text = (
@@ -101,6 +105,32 @@ def outcome(row: Row) -> tuple[str, str]:
             f"points, which is below the {signed_points(MARGIN)} that would count."
         )
     return NOT_SETTLED, _why_not_settled(row, bounds)
+
+
+def _told_from_cues(row: Row) -> bool:
+    """Whether the map does its work where a surface cue parts from the belief: above every control over all such items,
+    and above 0 in each sort of them."""
+    lows = (finite_or_none(row.get(name)) for name in ("parted_adjusted_low", "least_net_low"))
+    return all(low is not None and low > 0 for low in lows)
+
+
+def _cue_sentence(row: Row) -> str:
+    """What the map does where a surface cue parts from the belief."""
+    if not row.get("least"):
+        return (
+            "In all items what is believed changes together with what the words show, so that a copy of these would do "
+            "the same: measure cases in which they part."
+        )
+    over = ""
+    if finite_or_none(row.get("parted_adjusted")) is not None:
+        over = f", in which the map has {signed_interval(row, 'parted_adjusted')} points over its largest control"
+    least = f"flips {signed_interval(row, 'least_net')} points"
+    if finite_or_none(row.get("least_net_low")) is None:
+        least = "cannot be measured"
+    return (
+        f"A surface cue parts from the belief in {row['parted_items']} eligible items{over}; it does least where they "
+        f"are {readable_name(row['least'])} ({row['least_items']} items): there it {least}."
+    )
 
 
 def _why_not_judged(row: Row) -> str:
@@ -248,7 +278,7 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
     )
     left = [readable_name(one["control"]) for one in rows if not (finite_or_none(one["difference_low"]) or 0.0) > 0]
     said, longer = outcome(row)[0], _name_equals(row, rows)
-    if not left and said == CAUSES:
+    if not left and said in (CAUSES, NOT_TOLD):
         verdict = f"Yes, at the same length; {longer} by a longer step" if longer else "Yes: every control does less"
         return Card(question, verdict, GOOD, grounds, TEXTS["specific"])
     if said == NO_MAP:
@@ -261,7 +291,7 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
         return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
     moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
     verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect to be specific"
-    tone = BAD if moved and outcome(row)[0] != CAUSES and _is_equalled_by_control(rows) else OPEN
+    tone = BAD if moved and said not in (CAUSES, NOT_TOLD) and _is_equalled_by_control(rows) else OPEN
     return Card(question, verdict, tone, grounds, TEXTS["specific"])
 
 
@@ -555,6 +585,7 @@ STUDY = Study(
     name="causal",
     tables=tables,
     columns=dict(t.SCHEMA),
+    optional=t.OPTIONAL,
     answers=False,
     intervals=("recommended", "published"),
     notes=TEXTS.notes,

@@ -279,6 +279,11 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.Float64, "p_net p_over_controls null_95 ceiling ceiling_low ceiling_high"),
     **_columns(pl.String, "ceiling_move"),
     **_columns(pl.Float64, "over_others over_others_low over_others_high understood"),
+    **_columns(pl.Int64, "parted_items"),
+    **_columns(pl.Float64, "parted_adjusted parted_adjusted_low parted_adjusted_high"),
+    **_columns(pl.String, "least"),
+    **_columns(pl.Int64, "least_items"),
+    **_columns(pl.Float64, "least_net least_net_low least_net_high"),
     **_columns(pl.Float64, "net_of_ceiling adjusted_of_ceiling"),
     **_columns(pl.Int64, "layer layers adjusted_layer"),
     **_columns(pl.Float64, "alpha chosen_share adjusted_alpha"),
@@ -327,7 +332,8 @@ def headline(found: t.Outcomes) -> Iterator[t.Record]:
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
     ceiling, top, at = _ceiling(best, patch)
     row |= _cell_columns(best) | interval("ceiling", top) | {"ceiling_move": ceiling, "ceiling_layer": at}
-    row |= interval("over_others", _over_others(own, controls, of)) | {"understood": items["understood"].mean()}
+    row |= _where_cues_part(found, items)
+    row |= interval("over_others", _over(own, _others(controls), of)) | {"understood": items["understood"].mean()}
     row |= tested | _of_ceiling(best, top) | _at(found, items, best, own) | {"items_needed": _items_needed(best)}
     yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
 
@@ -345,13 +351,40 @@ def _cell_columns(best: CellEffect | None) -> t.Record:
     }
 
 
-def _over_others(own: t.NetEffects, controls: Mapping[str, t.NetEffects], of: t.Ints) -> Interval | None:
-    """What the map has over the largest of the controls that are not without a map."""
-    others = {name: effects for name, effects in controls.items() if name not in t.NO_MAP}
-    best = cell_effect(own, others, of, draws=FEWER, splits=8)
+def _others(controls: Mapping[str, t.NetEffects]) -> dict[str, t.NetEffects]:
+    """The controls that do not go straight to the target."""
+    return {name: effects for name, effects in controls.items() if name not in t.NO_MAP}
+
+
+def _over(own: t.NetEffects, controls: Mapping[str, t.NetEffects], of: t.Ints) -> Interval | None:
+    """What the map has over the largest of these controls."""
+    best = cell_effect(own, controls, of, draws=FEWER, splits=8)
     if best is None:
         return None
-    return agree(best.adjusted, over_cells(own, others, of).get("p_over_controls"), best.scenarios)[0]
+    return agree(best.adjusted, over_cells(own, controls, of).get("p_over_controls"), best.scenarios)[0]
+
+
+def _where_cues_part(found: t.Outcomes, items: pl.DataFrame) -> t.Record:
+    """The items in which a surface cue parts from the belief: how many, and what the map has over its largest control
+    there; of all sorts of such items that were measured, the one in which its net effect is surely the least, and that
+    effect. items: those counted."""
+    parted = items.filter(pl.col("parted").is_not_null())
+    every = control_effects(found, items=parted)
+    over = _over(_map_effects(found, parted), every, t.number_scenarios(parted))
+    made: t.Record = {"parted_items": parted.height, **interval("parted_adjusted", over)}
+    lowest = math.inf
+    for sort in found.items["parted"].drop_nulls().unique().sort():
+        own = parted.filter(parted=sort)
+        best = cell_effect(_map_effects(found, own), {}, t.number_scenarios(own), draws=FEWER, splits=8)
+        low = -1.0 if best is None or math.isnan(best.net.low) else best.net.low
+        if low < lowest:
+            net = None if best is None else best.net
+            lowest, made = low, made | {"least": sort, "least_items": own.height, **interval("least_net", net)}
+    return made
+
+
+def _map_effects(found: t.Outcomes, items: pl.DataFrame) -> t.NetEffects:
+    return t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items)
 
 
 def _ceiling(best: CellEffect | None, patch: CellEffect | None) -> tuple[str | None, Interval | None, int | None]:

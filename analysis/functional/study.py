@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.causal.table import SCHEMA
+from tomserve.causal.table import OPTIONAL, SCHEMA
 from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, Formula
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Study, Verdict
 from tomserve.studies.comparability import Conditions
@@ -452,6 +452,7 @@ STUDY = Study(
     name="functional",
     tables=tables,
     columns=dict(SCHEMA),
+    optional=OPTIONAL,
     intervals=("recommended",),
     notes=TEXTS.notes,
     warnings=warnings,

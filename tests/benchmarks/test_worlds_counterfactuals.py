@@ -40,6 +40,22 @@ def test_every_family_makes_cases_whose_twin_asks_and_offers_what_f_does(made: l
         assert world.people[find_protagonist(world)].name in " ".join(case.twin.story)
 
 
+def test_a_cue_parts_from_the_belief_where_the_twin_learns_otherwise_or_words_are_doubted(made: list[Case]) -> None:
+    assert {(case.family, case.parted) for case in made if case.parted} == {
+        ("contents", "informed"),
+        ("transfer", "informed"),
+        ("testimony", "trusted_false"),
+        ("testimony", "distrusted_true"),
+    }
+    for case in made:
+        f, twin = (
+            [event for scene in read_record(one).scenes for event in scene.events] for one in (case.f, case.twin)
+        )
+        new = [event.split()[0] for event in twin if event not in f]
+        assert case.parted != "informed" or new == ["tell"], "what P saw is the same"
+        assert case.family != "testimony" or new == ["see"], "what P was told is the same"
+
+
 def test_labels_are_what_the_rules_say_that_people_believe(made: list[Case]) -> None:
     labelled = [case for case in made if case.holders]
     assert {case.family for case in labelled} >= {"contents", "transfer", "causal", "second_order", "valley"}

@@ -82,7 +82,7 @@ CHANGES = {"contents": {"percept"}, "causal": {"percept", "act"}, "testimony": {
 def test_twins_differ_in_who_noticed_and_without_the_change_all_are_right(name: str, scenario: str) -> None:
     family = BY_NAME[name]
     for world in drawn(name, scenario)[:5]:
-        twin = family.world(built_in(), world.name, family.twins[scenario])
+        twin = family.world(built_in(), world.name, family.twin(world.name, scenario))
         assert (twin.people, twin.words) == (world.people, world.words)
         if name in CHANGES:
             texts = zip(sentences(world, built_in()), sentences(twin, built_in()), world.scenes, strict=True)

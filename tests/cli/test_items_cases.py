@@ -25,15 +25,17 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
 ) -> None:
     def some(*drawn: Any) -> Iterator[World]:
         """The worlds of the release that the default conditions are about; to tell all others takes long."""
-        return (one for one in draw_worlds(*drawn) if one.family in ("contents", "transfer"))
+        return (one for one in draw_worlds(*drawn) if one.family in ("contents", "transfer", "testimony"))
 
     monkeypatch.setattr("tomserve.benchmarks.worlds.benchmark.draw_worlds", some)
     done = passes(cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl"))
-    assert done.out == f"written: 1,784 items to {out}\n"
+    assert done.out == f"written: 2,356 items to {out}\n"
     told = " ".join(done.err.split())
-    assert told.startswith("446 cases of 258 scenarios: contents 160, transfer 286 (--where family=contents,transfer")
+    assert told.startswith("589 cases of 370 scenarios: contents 160, testimony 143, transfer 286 (--where family=contents")
     cases = list(benchmarks.get("items").found_cases(out))
-    assert Counter(case.family for case in cases) == {"contents": 160, "transfer": 286}
+    assert Counter(case.family for case in cases) == {"contents": 160, "testimony": 143, "transfer": 286}
+    parted = {"informed": 217, "trusted_false": 92, "distrusted_true": 51}
+    assert Counter(case.parted for case in cases if case.parted) == parted
     assert all(all(case.holders.values()) for case in cases)
     assert all(case.f.canary for case in cases)
     passes(cli("items", "items", "--path", out, "--cases", "--out", tmp_path / "again.jsonl"))

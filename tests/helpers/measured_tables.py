@@ -25,6 +25,8 @@ class Truth:
     smaller, and a move to the false belief never flips. `eligible`: the share of items answered by the false-belief
     choice. `no_op`: the probability that adding nothing changes an answer. `holders`: whose belief a probe reads, with
     its accuracy. `error`: of the map, in every layer. `transfers`: the probability that a map of another family flips.
+    `parted`: how a surface cue parts from the belief, by scenario in turn; `parting`: what the probability that the map
+    flips is multiplied by in those of "distrusted".
     """
 
     works: Mapping[str, float] = field(default_factory=dict)
@@ -37,6 +39,8 @@ class Truth:
     holders: Mapping[str, float] = field(default_factory=lambda: {"protagonist": 0.9, "reality": 0.95})
     families: tuple[str, ...] = ("contents", "transfer")
     transfers: float = 0.5
+    parted: tuple[str | None, ...] = ("informed", None, "distrusted", None)
+    parting: float = 1.0
 
 
 WORKS = Truth({t.PPT: 0.7, t.SHUFFLED_PAIRS: 0.1, t.MEAN_DIFFERENCE: 0.15})
@@ -46,6 +50,8 @@ NOTHING = Truth({}, in_sample=0.0, transfers=0.0)
 FEW = Truth({t.PPT: 0.7}, eligible=0.15)
 BROKEN = Truth({t.PPT: 0.7}, no_op=0.1)
 NO_CEILING = Truth({t.PPT: 0.0}, ceiling=0.0)
+SURFACE = Truth(WORKS.works, parting=0.0)
+TOGETHER = Truth(WORKS.works, parted=(None,))
 ALONE = Truth(WORKS.works, families=("all",))
 UNPROBED = Truth(WORKS.works, holders={})
 
@@ -85,7 +91,8 @@ class _Table:
         families = np.array(truth.families)
         names = [(f"worlds/{n // 2}/{n % 2}", f"worlds/{n // 2}") for n in place]
         self.items = pl.DataFrame(names, ["item", "cluster"], orient="row").with_columns(
-            family=pl.Series(families[(place // 2) % len(families)])
+            family=pl.Series(families[(place // 2) % len(families)]),
+            parted=pl.Series([truth.parted[(n // 2) % len(truth.parted)] for n in place], dtype=pl.String),
         )
         self.says_false = rng.random(items) < truth.eligible
 
@@ -135,7 +142,10 @@ class _Table:
         before = self.says_false[self.items["item"].is_in(items["item"].implode()).to_numpy()]
         found = []
         for target in (t.TO_TRUE, t.TO_FALSE) if both else (t.TO_TRUE,):
-            flips = self.rng.random(items.height) < (chance if target == t.TO_TRUE else 0.0)
+            there = np.where(
+                items["parted"].to_numpy() == "distrusted", self.truth.parting if name == t.PPT else 1.0, 1.0
+            )
+            flips = self.rng.random(items.height) < there * (chance if target == t.TO_TRUE else 0.0)
             for order in (0, 1):
                 fixed: dict[str, Any] = {"kind": t.MOVE, "map": name, "fitted": fitted, "layer": layer, "order": order}
                 fixed |= {"strict": True, "strict_before": True, "gap": 0.5, "gap_before": -1.0}

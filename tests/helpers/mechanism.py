@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tomserve.benchmarks.counterfactuals import Case
+from tomserve.benchmarks.counterfactuals import PARTED, Case
 from tomserve.benchmarks.worlds.benchmark import find_world_cases
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import built_in
@@ -76,10 +76,13 @@ def released(family: str, number: int) -> Case:
 
 
 def write_items(path: Path, count: int = 160, seed: int = 1) -> Path:
-    """Write the cases as a file of items with versions, as `tomserve causal --items FILE` reads it; returns the path."""
+    """Write the cases as a file of items with versions, as `tomserve causal --items FILE` reads it; returns the path.
+
+    What is named last is not what is believed in f, and is the same in its twin.
+    """
     lines = []
     for case in cases(count, seed):
-        f = case.f.model_copy(update={"factors": {"family": case.family, **case.holders}})
+        f = case.f.model_copy(update={"factors": {"family": case.family, PARTED: "named last", **case.holders}})
         lines += [item.to_json() + b"\n" for item in (f, case.own, case.own_twin, case.twin) if item is not None]
     path.write_bytes(b"".join(lines))
     return path

@@ -2,7 +2,8 @@
 
 A telling names the item by `base`, and says by the factor `variant` what it is: ppt_p (p), ppt_p_twin (p~) or
 ppt_twin (the third-person twin). Factors of the item itself may name its `family`, and for probes what the
-protagonist and another person believe and what is really so (HOLDERS), in f and in the twin.
+protagonist and another person believe and what is really so (HOLDERS), in f and in the twin; and how a
+surface cue parts from the belief (PARTED).
 
     >>> fields = {"cluster": "jar", "question": "What is in the jar?", "choices": ["tea", "salt"]}
     >>> f = Item(id="jar/f", story=["Ann fills in tea.", "Ann leaves.", "Ben fills in salt."], answer="tea", **fields)
@@ -57,6 +58,12 @@ class Case:
         return self.f.factors
 
     @property
+    def parted(self) -> str | None:
+        """How a surface cue parts from the belief here (see PARTED); None where none does."""
+        how = self.f.factors.get(PARTED)
+        return None if how is None else str(how)
+
+    @property
     def false_choice(self) -> int:
         """The place, among f's choices, of what follows from the false belief."""
         return self.f.choices.index(self.f.answer)
@@ -106,6 +113,11 @@ def find_problem(case: Case) -> tuple[Item, str] | None:
             return f, f"{name} is {label!r:.60}; expected one of its choices, or none"
     return None
 
+
+PARTED = "parted"
+"""The factor of f that says how a surface cue (what was seen, what was told, what is named last) parts from the belief
+in a case: the cue is not what is believed in f, or it is the same in the twin, in which the belief is another. Its
+values are the sorts of such cases, for each of which a map has to do its work."""
 
 P, P_TWIN, TWIN = TELLINGS = ("ppt_p", "ppt_p_twin", "ppt_twin")
 """Values of the factor `variant`: p, p~, and the third-person twin."""
@@ -182,15 +194,15 @@ def read_cases(path: Path) -> Iterator[Case | NoCase]:
 def items_of(case: Case) -> tuple[Item, ...]:
     """The items of a case as a file holds them, which `find_cases` reads back: f with its labels as factors, then p, p~
     and, where there is one, the third-person twin."""
-    f = add_probe_labels(case.f, case.holders)
+    f = add_factors(case.f, case.holders)
     if case.family != ALL and f.factors.get("family") != case.family:
         f = f.model_copy(update={"factors": {**f.factors, "family": case.family}})
     return f, case.own, case.own_twin, *([case.twin] if case.twin is not None else [])
 
 
-def add_probe_labels(f: Item, holders: Mapping[str, str | None]) -> Item:
-    """The item with the labels for probes among its factors; itself where there are none."""
-    new = {**f.factors, **holders}
+def add_factors(f: Item, factors: Mapping[str, str | None]) -> Item:
+    """The item with further factors, such as the labels for probes; itself where there are none."""
+    new = {**f.factors, **factors}
     return f if new == f.factors else f.model_copy(update={"factors": new})
 
 

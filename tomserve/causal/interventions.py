@@ -374,6 +374,7 @@ def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
                         "item": case.f.id,
                         "cluster": case.scenario,
                         "family": case.family,
+                        "parted": case.parted,
                         "told": told,
                         "order": order,
                         "role": ROLES[one.role[0]],
@@ -381,4 +382,4 @@ def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
                         "gap": float(one.gap[0]),
                     }
                 )
-    return table_rows(ANSWER, pl.DataFrame(found))
+    return table_rows(ANSWER, pl.DataFrame(found, infer_schema_length=None))

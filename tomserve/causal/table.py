@@ -97,6 +97,7 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "item": pl.String,
     "cluster": pl.String,
     "family": pl.String,
+    "parted": pl.String,
     "kind": pl.Enum((ANSWER, MOVE, MAP, PROBE)),
     "told": pl.Enum(TOLD),
     "order": pl.Int8,
@@ -123,14 +124,16 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "right": pl.Boolean,
     "chance": pl.Float32,
 }
+OPTIONAL = ("parted",)  # columns that older tables lack
 SCHEMA = pl.Schema(_COLUMNS)
 """`asked_by`: the strategy whose prompt asked. `item`: of the false-belief item. `cluster`: its scenario, over which
-folds and intervals are drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: the likeliest choice.
-`strict`: the likeliest token of all begins a choice. `gap`: logit of the true-belief choice minus that of the
-false-belief choice. `displacement`: norm of the step over that of the (order-averaged) state. `penalty`: lambda, and
-`error`, relative to |y| (1: no better than a map to zero), by leaving out scenarios. `gain`: the median singular value.
-`norm`: the median norm of the states. `chance`: of a probe, the share of its fold that is right by how often each label
-was right in training."""
+folds and intervals are drawn. `parted`: how a surface cue parts from the belief in the item, in the rows of answers
+(tomserve.benchmarks.counterfactuals.PARTED); null where none does, and in older tables. `order`: 0 as the item lists
+its choices, 1 reversed. `role`: the likeliest choice. `strict`: the likeliest token of all begins a choice. `gap`:
+logit of the true-belief choice minus that of the false-belief choice. `displacement`: norm of the step over that of the
+(order-averaged) state. `penalty`: lambda, and `error`, relative to |y| (1: no better than a map to zero), by leaving
+out scenarios. `gain`: the median singular value. `norm`: the median norm of the states. `chance`: of a probe, the share
+of its fold that is right by how often each label was right in training."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -153,8 +156,8 @@ FEW_ITEMS = 50  # with fewer eligible items nothing is said of a model's mechani
 class Outcomes:
     """What was measured of one model on one benchmark.
 
-    items: a row for each item with `cluster`, `family`, `eligible` (strictly), `eligible_choices` (by the choices
-    only), `answered`, the share of its orders answered by the false-belief choice (by the choices only), and
+    items: a row for each item with `cluster`, `family`, `parted`, `eligible` (strictly), `eligible_choices` (by the
+    choices only), `answered`, the share of its orders answered by the false-belief choice (by the choices only), and
     `understood`, whether its tellings to "you" are answered rightly in both orders (strictly). moves: a row for each
     item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under either target (`strict_true`,
     `strict_false`, ...; null where that was not measured), `changed_...`, the share whose answer became another one or
@@ -197,7 +200,8 @@ def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:
     Raises ConfigError for a table that lacks columns or answers to false-belief items, or holds a move twice.
     """
     known = set(scores.collect_schema().names())
-    if absent := [name for name in SCHEMA if name not in known]:
+    scores = scores.with_columns(pl.lit(None, SCHEMA[name]).alias(name) for name in OPTIONAL if name not in known)
+    if absent := [name for name in SCHEMA if name not in {*known, *OPTIONAL}]:
         raise ConfigError(f"measured table: column {absent[0]!r} is missing; expected a table of tomserve causal")
     scores = scores.with_columns(pl.col(*ARM, "family").cast(pl.String).fill_null(""))
     kinds = scores.filter(pl.col("kind") != MOVE).select(list(SCHEMA)).collect()
@@ -241,7 +245,7 @@ def _items(answers: pl.DataFrame) -> pl.DataFrame:
     return (
         false.group_by(ITEM)
         .agg(
-            pl.col("cluster", "family").first(),
+            pl.col("cluster", "family", "parted").first(),
             eligible=both & (said & pl.col("strict")).all(),
             eligible_choices=both & said.all(),
             answered=said.mean(),

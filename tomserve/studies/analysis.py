@@ -66,7 +66,7 @@ def check_measurement(scores: pl.DataFrame, study: Study) -> pl.DataFrame:
     """The table of a measurement as its study reads it: the columns that it names, in their types. Raises ConfigError
     where the table lacks one or holds values that do not fit, and where two runs of one model would be counted as one.
     """
-    required = tuple(study.columns) if study.together else study.required
+    required = study.needed if study.together else study.required
     if lacking := [name for name in required if name not in scores.columns]:
         what = "holds answers" if not ANSWER_COLUMNS.isdisjoint(scores.columns) else "is another one"
         raise ConfigError(

@@ -262,7 +262,7 @@ _FITTING: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("tables", "notes", "warnings", "summary", "verdicts", "chance"), (callable, " is not a function")),
     **dict.fromkeys(("figures", "conditions"), (lambda it: it is None or callable(it), " is not a function")),
     "name": (lambda it: isinstance(it, str) and bool(it.strip()), "; expected the study's name as text"),
-    **dict.fromkeys(("required", "intervals", "strata"), (_are_names, "; expected a tuple of names")),
+    **dict.fromkeys(("required", "intervals", "strata", "optional"), (_are_names, "; expected a tuple of names")),
     **dict.fromkeys(("answers", "together"), (lambda it: isinstance(it, bool), "; expected True or False")),
     **dict.fromkeys(
         ("values", "layouts", "labels", "columns"), (lambda it: isinstance(it, Mapping), "; expected a mapping by name")
@@ -309,6 +309,7 @@ class Study:
     together: bool = False
     # Of a measurement: the columns that its table has to have, with their types; others are left out.
     columns: Mapping[str, pl.DataType | type[pl.DataType]] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()  # those of `columns` that older tables lack
     counted: FileCounting | None = None  # without it the columns that it reads of all files have to fit into memory
     path: Path | None = None  # the file it was loaded from, set by load_study
     # Gives, by model, what of a score table its numbers count; equal ones stand side by side (see comparability).
@@ -328,6 +329,11 @@ class Study:
                 raise ConfigError(f"Study.layouts[{table!r}]: {layout!r}; expected a Layout")
         self._check_columns()
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns without which a measurement cannot be read."""
+        return tuple(name for name in self.columns if name not in self.optional)
+
     def _check_columns(self) -> None:
         """Check what only a study of measurements declares, and require all of its columns where nothing is said."""
         for column, kind in self.columns.items():
@@ -340,7 +346,7 @@ class Study:
         if self.answers and self.columns and not self.together:
             raise ConfigError("Study.columns: only a study of measurements has them; set answers=False, or drop them")
         if not self.answers and self.required == REQUIRED:  # which are the columns of answers
-            object.__setattr__(self, "required", tuple(self.columns))
+            object.__setattr__(self, "required", self.needed)
         if not self.answers and not self.required:
             raise ConfigError("Study.columns: is empty; a study of measurements names the columns of its table")
 

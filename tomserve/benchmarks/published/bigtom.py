@@ -26,7 +26,7 @@ from typing import NamedTuple
 import polars as pl
 
 from tomserve.benchmarks.base import Findings, Say, outcome
-from tomserve.benchmarks.counterfactuals import Case, NoCase, add_probe_labels
+from tomserve.benchmarks.counterfactuals import Case, NoCase, add_factors
 from tomserve.benchmarks.published.base import Record, Source, audit_items, published, read_digests, row_digest
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -301,7 +301,7 @@ def make_case(template: Template, task: str = CASE_TASKS[0]) -> Case | NoCase:
         believed, real = f.answer, true.answer
         holders = {"protagonist": believed, "other": None, "reality": real}
         holders |= {"protagonist_in_twin": real, "other_in_twin": None, "reality_in_twin": real}
-    return Case(add_probe_labels(f, holders), own, own_twin, twin, holders=holders)
+    return Case(add_factors(f, holders), own, own_twin, twin, holders=holders)
 
 
 def _make_version(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
-from tomserve.benchmarks.counterfactuals import IN_TWIN, Case, NoCase, add_probe_labels
+from tomserve.benchmarks.counterfactuals import IN_TWIN, PARTED, Case, NoCase, add_factors
 from tomserve.benchmarks.worlds import generator
 from tomserve.benchmarks.worlds.audit import RULES, audit_worlds, validate_worlds
 from tomserve.benchmarks.worlds.families import BY_NAME
@@ -130,13 +130,17 @@ def _families(where: Sequence[str]) -> set[str] | None:
 
 
 def label_case(found: Case | NoCase, canary: str | None) -> Case | NoCase:
-    """A case with labels for probes. canary: what marks its items as data that is not for training."""
+    """A case with its labels, for probes and where a surface cue parts from the belief. canary: what marks its items as
+    data that is not for training."""
     if isinstance(found, NoCase):
         return NoCase(found.item.model_copy(update={"canary": canary}), found.reason)
     tellings = (found.f, found.own, found.own_twin, found.twin)
     f, own, own_twin, twin = (item.model_copy(update={"canary": canary}) for item in tellings if item is not None)
     holders = holders_of(read_record(f), read_record(twin))
-    return Case(add_probe_labels(f, holders), own, own_twin, twin, found.family, holders)
+    scenarios = (str(one.factors["scenario"]) for one in (f, twin))
+    parted = next((one for one in scenarios if one in BY_NAME[found.family].parted), None)
+    f = add_factors(f, holders if parted is None else {**holders, PARTED: parted})
+    return Case(f, own, own_twin, twin, found.family, holders)
 
 
 def _of_item(item: Item, lexicon: Lexicon, path: Path, line: int) -> Iterator[Case | NoCase]:
@@ -263,5 +267,9 @@ BENCHMARK = Benchmark(
     generate=generate,
     retelling=make_retell,
     cases=cases,
-    usual_cases=("family=contents,transfer", "scenario=false_belief", "kind=belief,action"),
+    usual_cases=(
+        "family=contents,transfer,testimony",
+        "scenario=false_belief,trusted_false,distrusted_true",
+        "kind=belief,action",
+    ),
 )

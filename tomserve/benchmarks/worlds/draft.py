@@ -127,8 +127,11 @@ class Family:
     versions: tuple[
         tuple[str, ...], ...
     ]  # groups of scenarios; a world is told in all of one, worlds take them in turn
-    # for scenarios in which the protagonist misses something, that of the twin, in which the protagonist notices
-    twins: Mapping[str, str] = field(default_factory=dict)
+    # for scenarios in which the protagonist misses something, those of the twin, in which the protagonist notices or is
+    # told; worlds take them in turn
+    twins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # scenarios, of the story or of its twin, in which a surface cue parts from the belief (counterfactuals.PARTED)
+    parted: tuple[str, ...] = ()
     protagonist: str = "P"
     most: int = 6  # how many questions of a telling are asked, the same in all scenarios of a world
     # by task and reader: up to which share one who follows nobody's mind may do well in a class, and why (see audit.py)
@@ -138,6 +141,11 @@ class Family:
     def scenarios(self) -> tuple[str, ...]:
         """All scenarios, each once."""
         return tuple(dict.fromkeys(scenario for group in self.versions for scenario in group))
+
+    def twin(self, name: str, scenario: str) -> str | None:
+        """The scenario of the twin of a world of that name; None where that scenario has none."""
+        twins = self.twins.get(scenario, (None,))
+        return twins[name[-1:] in tuple("13579") and len(twins) > 1]
 
     def world(self, lexicon: Lexicon, name: str, scenario: str) -> World:
         """The world of that name in that scenario; the same arguments give the same world everywhere."""

@@ -210,13 +210,14 @@ def _texts(part: Any) -> Iterator[tuple[str, ...]]:
 
 
 def draw_twin(world: World, lexicon: Lexicon) -> World | None:
-    """The world as its family draws it where the protagonist notices what changes; None for a scenario without twin.
-    Names and words that a variant changed are changed in the twin, too, and its choices stand in the same order. Other
-    phrasings and dropped fillers are not carried over: make the twin first. Raises ContentError for a world that was
-    drawn from other words or phrasings than the lexicon's."""
+    """The world as its family draws it where the protagonist notices what changes, or is told; None for a scenario
+    without twin. Names and words that a variant changed are changed in the twin, too, and its choices stand in the same
+    order. Other phrasings and dropped fillers are not carried over: make the twin first. Raises ContentError for a
+    world that was drawn from other words or phrasings than the lexicon's."""
     find_protagonist(world)
     family, scenario = BY_NAME[world.family], world.design.get("scenario")
-    if scenario not in family.twins:
+    noticed = family.twin(world.name, str(scenario))
+    if noticed is None:
         return None
     before = family.world(lexicon, world.name, str(scenario))
     drawn = iter(before.scenes)
@@ -226,7 +227,7 @@ def draw_twin(world: World, lexicon: Lexicon) -> World | None:
             "generate it again",
             path=lexicon.folder,
         )
-    after = family.world(lexicon, world.name, family.twins[str(scenario)])
+    after = family.world(lexicon, world.name, noticed)
     people = {key: one for key, one in world.people.items() if one != before.people[key]}
     words = {key: one for key, one in world.words.items() if one != before.words.get(key)}
     questions = tuple(

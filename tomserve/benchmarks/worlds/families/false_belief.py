@@ -164,7 +164,7 @@ SECOND_ORDER_FAMILY = Family(
     "second_order",
     draw_second_order,
     SECOND_ORDER_VERSIONS,
-    twins={"secret": "together"},
+    twins={"secret": ("together",)},
     reasons={("reality", "always reality"): (1.0, "it is the question")},
 )
 
@@ -244,7 +244,8 @@ TRANSFER_FAMILY = Family(
     "transfer",
     draw_transfer,
     TRANSFER_VERSIONS,
-    twins={"false_belief": "present"},
+    twins={"false_belief": ("present", "informed")},
+    parted=("informed",),
     reasons={
         ("reality", "always reality"): (1.0, "it is the question"),
         ("belief", "always reality"): HALF,
@@ -346,6 +347,7 @@ CONTENTS_FAMILY = Family(
     "contents",
     draw_contents,
     CONTENTS_VERSIONS,
-    twins={"false_belief": "opened"},
+    twins={"false_belief": ("opened", "informed")},
+    parted=("informed",),
     reasons={("reality", "always reality"): (1.0, "it is the question")},
 )

@@ -300,7 +300,9 @@ def _grid(first: Sequence[Key], second: Sequence[Key]) -> list[Key]:
     return [f"{one}_{two}" for one in first for two in second]
 
 
-VALLEY_FAMILY = Family("valley", draw_valley, versions=(("missed", "noticed"),), twins={"missed": "noticed"}, most=12)
+VALLEY_FAMILY = Family(
+    "valley", draw_valley, versions=(("missed", "noticed"),), twins={"missed": ("noticed",)}, most=12
+)
 
 
 STATES = ("x", "y")
@@ -413,6 +415,6 @@ CAUSAL_FAMILY = Family(
     "causal",
     draw_causal,
     CAUSAL_VERSIONS,
-    twins=dict((FORWARD, ACT, WISH)),
+    twins={missed: (noticed,) for missed, noticed in (FORWARD, ACT, WISH)},
     most=7,  # all of them: what one question gives away, its counterpart in the same story takes back
 )

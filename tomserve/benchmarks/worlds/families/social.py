@@ -158,7 +158,7 @@ APPEARANCE_FAMILY = Family(
     draw_appearance,
     APPEARANCE_VERSIONS,
     # wrong_culprit has no twin in this sense: without the deed itself, nothing would make P's belief true.
-    twins={"false_belief": "noticed"},
+    twins={"false_belief": ("noticed",)},
 )
 
 
@@ -303,6 +303,7 @@ TESTIMONY_FAMILY = Family(
     "testimony",
     draw_testimony,
     TESTIMONY_VERSIONS,
-    twins={"trusted_false": "saw", "distrusted_true": "looked"},
+    twins={"trusted_false": ("saw",), "distrusted_true": ("looked",)},
+    parted=("trusted_false", "distrusted_true"),
     reasons={("reality", "always reality"): (1.0, "it is the question")},
 )
