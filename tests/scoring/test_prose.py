@@ -1,4 +1,4 @@
-"""Answers in free prose: who a sentence speaks of, what it supposes or takes back, where it turns, what ends early."""
+"""Answers in free prose: what clauses assert and exclude, of whom they speak, what is supposed, and what ends early."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices, find_wordings, wording_key
-from tomserve.scoring.prose import QuestionTerms, plain_lines
+from tomserve.scoring.prose import plain_lines
 
 BOXES = LetteredChoices(("red_box", "blue_box", "plum_bin"))
 NESTED = "Where does Ann think Bo thinks the pen is?"
@@ -70,8 +70,6 @@ def test_a_statement_is_taken_back_only_where_the_text_turns(text: str, answer: 
     [
         ("So Bo thinks that Ann thinks it is in the red_box.", None),
         ("Bo thinks it is in the red_box. Ann thinks that Bo thinks it is in the blue_box.", "blue_box"),
-        ("Ann knows the rules. Hence she has no reason to think Bo would look anywhere other than the blue_box.",
-         "blue_box"),
         ("She does not expect it in the red_box any more, so in the end it must be the plum_bin.", "plum_bin"),
         ("The red_box can be ruled out. The plum_bin can be ruled out, too. That leaves the blue_box.", "blue_box"),
         ("**Reasoning**\n1. Bo left.\n\n| Who | Where |\n|---|---|\n| Ann about Bo | red_box |\n\n**B**", "blue_box"),
@@ -119,7 +117,6 @@ def test_who_is_asked_for_is_named_first() -> None:
     people = ("Marta", "Leon", "Ida")
     asked = "Who still believes that the dog is lost?"
     assert read_reply("Leon still believes it. The others have seen the dog.", people, None, asked).answer == "Leon"
-    assert not QuestionTerms(asked, people).occurs_in("Leon knows that the dog is at home.", 0)
 
 
 def test_no_one_is_not_the_answer_no() -> None:
@@ -133,13 +130,41 @@ def test_plain_lines_read_marks_and_tables() -> None:
     assert plain_lines("Does he? \u274c No.") == ["Does he? No."]
 
 
-def test_of_whom_a_sentence_speaks() -> None:
-    asked = QuestionTerms(NESTED, BOXES)
-    assert (asked.names, asked.of_reality) == (["ann", "bo"], False)
-    assert not asked.about("Bo thinks it is in the ", False)
-    assert asked.is_about_others("Bo, however, thinks of the red_box")
-    assert not asked.is_about_others("She thinks that Bo is right")
-    assert QuestionTerms("Where is the pen really?", BOXES).of_reality
+SOCKS, CRATE = ("mittens", "socks", "unknown"), ("tub", "crate", "unknown")
+REALLY, BELIEVES = "At the end of the story, what is really in the bag?", "What does Amaru believe is in the bag?"
+WHERE = "At the end of the story, where does Zofia believe the jam is?"
+
+
+@pytest.mark.parametrize(
+    ("choices", "asked", "text", "answer"),
+    [
+        (SOCKS, BELIEVES, "The bag holds socks and no mittens.", "socks"),
+        (
+            SOCKS,
+            BELIEVES,
+            "The story ends with Amaru believing that the bag contains socks and no other items.",
+            "socks",
+        ),
+        (SOCKS, REALLY, "The story ends with the bag containing nothing but socks.", "socks"),
+        (SOCKS, REALLY, "The bag is filled with socks and nothing else.", "socks"),
+        (SOCKS, REALLY, 'The story ends with a bag of thick cloth with an old tag that says "socks".', None),
+        (SOCKS, REALLY, "The shop has run out of socks.", None),
+        (SOCKS, REALLY, "It is set to fill the bag with socks.", None),
+        (
+            CRATE,
+            WHERE,
+            "The jam is actually in the crate, not in the tub. It is in the crate, not in the tub.",
+            "crate",
+        ),
+        (CRATE, "Where is the jam really?", "The jam is actually in the crate, not in the tub. " * 3, "crate"),
+        (CRATE, WHERE, "The jam is believed to be in the crate.", "crate"),
+        (CRATE, WHERE, "The jam is in the tub or in the crate.", None),
+        (CRATE, WHERE, "Halina put the jam into the tub. The plate is in the crate.", None),
+        (WALLET, "Does Carlos believe it is in the taxi?", "No, Carlos does not believe it is in the taxi.", WALLET[0]),
+    ],
+)
+def test_what_clauses_assert_and_exclude(choices: tuple[str, ...], asked: str, text: str, answer: str | None) -> None:
+    assert read_reply(text, choices, None, asked).answer == answer
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])

@@ -13,7 +13,7 @@ holds an object or an answer decides, and its name is recorded in the column ``p
 | label      | a label and nothing else                                                                         |
 | stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike, or the last of |
 |            | them after those before were taken back ("wait", "hold on") or only supposed                     |
-| first, last, concluded, echoed, headed, settled, sole | free prose (see tomserve.scoring.prose)               |
+| first, last, concluded, echoed, settled, sole | free prose (see tomserve.scoring.prose)                       |
 
 Choices that were offered by letter (see LetteredChoices in tomserve.scoring.labels) may also be named by their letter
 (``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
@@ -47,7 +47,7 @@ from tomserve.scoring.labels import (
     match_label,
     match_within,
 )
-from tomserve.scoring.prose import find_statements, plain_lines, read_prose
+from tomserve.scoring.prose import find_stated, plain_lines, read_prose
 from tomserve.scoring.thoughts import CUT, split_thoughts
 
 NONE = "no JSON object with an answer"
@@ -313,8 +313,7 @@ def read_reply(
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
     elif reply.around is not None:
-        around = find_statements(reply.around, choices)
-        if others := (around.forms | (around.sentences - {None})) - {answer}:
+        if others := find_stated(reply.around, choices) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
         elif _DENIED.search(reply.around):
@@ -352,19 +351,10 @@ def _without_object(
 def _from_prose(
     text: str, choices: Sequence[str], suffix: str, reason: str, question: str | None, whole: bool
 ) -> Reading:
-    said = find_statements(text, choices)
-    # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
-    if labels := said.forms | (said.sentences - {None} if said.forms else said.sentences):
-        answer = next(iter(labels)) if len(labels) == 1 else said.final
-        if answer is not None:
-            return Reading(f"stated{suffix}{_letter_step(text, choices, answer)}", answer)
-        return Reading(None, None, "the text states several answers, or one that is not a label")
-    if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
-        return Reading(None, None, reason)
     outcome = read_prose(text, choices, question, whole)
     if isinstance(outcome, tuple):
         return Reading(f"{outcome[0]}{suffix}{_letter_step(text, choices, outcome[1])}", outcome[1])
-    return Reading(None, None, outcome or UNSTATED)
+    return Reading(None, None, outcome or (reason if text.lstrip().startswith(("{", "[")) else UNSTATED))
 
 
 def _letter_step(text: str, choices: Sequence[str], answer: str) -> str:

@@ -279,14 +279,15 @@ def find_wordings(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, 
         named[name] = None if name in named else choice
     spelled = dict(named)
     for name, meant in named.items():
-        for other in (f"{name}s", name.removesuffix("s"), name.replace("gray", "grey"), name.replace("grey", "gray")):
+        gray, single = name.replace("grey", "gray"), re.sub(r"(?:(?<=ch)e|(?<=sh)e|(?<=ss)e|(?<=x)e)?s$", "", name)
+        for other in (f"{name}s", single, re.sub(r"ies$", "y", name), gray, gray.replace("gray", "grey")):
             if len(other) > 3 and other not in named and meant is not None:
                 spelled[other] = None if spelled.get(other, meant) != meant else meant
     for name, meant in _telling([choice for choice in choices if named[wording_key(choice)] is not None]).items():
         spelled.setdefault(name, meant)
     names = sorted((name for name in spelled if name), key=len, reverse=True)
     bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
-    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), spelled
+    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?![\w]|-[a-z])", re.I), spelled
 
 
 def _telling(choices: Sequence[str]) -> dict[str, str]:

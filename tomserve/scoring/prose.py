@@ -1,45 +1,33 @@
-"""Read prose: what it states outright as its answer, and what its sentences assert about the question.
+"""Read prose: what it states as its answer, and what its clauses assert and exclude about the question.
 
-Statements are forms ("Answer: x", <answer>x</answer>, "####" and boxes) and sentences ("the answer is x", "I choose
-x"). Where there is none, these forms (rungs) are tried. Of the first four all that find a choice must find the same
-one; each of the others is tried where those above find none.
+A clause asserts the choices that it names, excludes them ("and no", "not in", "rather than"), or does neither: asides
+("because"), and what is supposed, asked or doubted. What it asserts ranks by how well it answers, from STATED to LOOSE;
+past states, who moved or saw what, labels, and what others think have no rank.
 
-| rung      | the text                                                                                              |
-|-----------|-------------------------------------------------------------------------------------------------------|
-| first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" alone in its line), then explains it   |
-| last      | ends with one, in a line or sentence of its own, or at the beginning of the last line                   |
-| concluded | has a last sentence "Therefore, ..." (thus, so, hence, ...) that asserts one choice alone, without      |
-|           | doubt; what follows it asserts no other choice                                                          |
-| echoed    | says the question as a statement ("Ann thinks that Bo thinks the pen is in the blue box")               |
-| headed    | has it below a heading or question that asks the same ("Ann's belief: blue box")                         |
-| settled   | has a last sentence that answers the question in words of its own ("she would look in the blue box")     |
-| sole      | names one choice alone, be it several times, and holds no negation, doubt, condition, question, apology  |
+| rung      | the text                                                                                       |
+|-----------|--------------------------------------------------------------------------------------------------|
+| stated    | states its answer, each time the same, or another in the end after taking those before back     |
+| first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), then explains it  |
+| last      | ends with one, in a line or sentence of its own, or at the beginning of the last line            |
+| concluded | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")          |
+| echoed    | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")             |
+| settled   | asserts one in clauses that may answer the question ("she would look in the blue box")           |
+| sole      | asserts one choice and no other, without doubt, in whatever words                                |
 
-Asides in brackets or after "although", "because" and the like assert nothing, nor do sentences that suppose ("if she
-were ..."). Of a text that breaks off in the middle only the beginning is read. Where a choice says that one cannot know
-("unknown"), other words for that name it. A rule is here because it decides some reply of bench/replies.jsonl, of a
-real model or of the tests; what decided none was taken out.
+What is stated decides; of the others those above "settled" have to agree. Of a text that breaks off in the middle its
+beginning is read, and whole sentences that state or echo. Other words for not knowing name a choice like "unknown".
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from tomserve.scoring.labels import (
-    BOTH,
-    LETTER,
-    WORDS,
-    LetteredChoices,
-    Mention,
-    extra_length,
-    find_mentions,
-    match_label,
-)
+from tomserve.scoring.labels import AGAINST, BOTH, LETTER, LetteredChoices, Mention, extra_length, find_mentions
 
 THEREFORE = re.compile(
     r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
@@ -53,100 +41,75 @@ INNER = re.compile(
     r"(?i)(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves"
     r"|makes)|meaning)(?: that)?,? "
 )
-"""Where a conclusion begins within a sentence."""
-
 NECESSARY = re.compile(
-    r"(?i)\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves"
-    r"|gives|makes)\b"
-    r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s"
-    r"|ing)? with\b"
-    r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
-    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b"
+    r"(?i)\b(?:it|this|that|which) (?:has to|must|can only) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
+    r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\bso it(?:['\u2019]s| is)\b"
+    r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will) (?:say|expect|conclude)\b"
 )
-"""What a sentence says that decides, though it does not begin with "therefore"."""
-
 TURN = re.compile(
-    r"(?i)\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no,|no:|now|instead|rather|though|although|looking back"
-    r"|let me (?:re|check|double|see)\w*|on (?:closer|second)|correction|nevertheless|nonetheless|later|afterwards)\b"
-    r"|^\W*(?:no|nope)\b"
+    r"(?i)\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no[,:]|now|instead|rather|though|although|correction"
+    r"|nevertheless|nonetheless|later|afterwards)\b|^\W*(?:no|nope)\b"
 )
-"""After such words something else may be said than before."""
-
 SUPPOSED = re.compile(
-    r"(?i)^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b(?!.*\?)"
+    r"(?i)^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b"
     r"|\b(?:would|could|might) (?:then |also |only |still )?have\b|\botherwise\b"
-    r"|\bI (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
-    r"|\b(?:first|initial) (?:instinct|thought|impression|guess|reading)\b|\bone might (?:think|say|expect)\b"
-    r"|\b(?:tempt(?:ed|ing)|at first (?:glance|sight)|normally|usually|typically)\b"
+    r"|\b(?:first|initial|usual|typical|obvious|intuitive|naive|tempting|wrong) (?:instinct|thought|impression|guess"
+    r"|reading|answer)\b|\bI (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
+    r"|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say|expect)\b|\b(?:tempt(?:ed|ing)"
+    r"|at first (?:glance|sight)|normally|usually|typically)\b"
 )
 """A sentence that supposes what is not so, or says what others would say, and asserts nothing."""
-
 PAST = re.compile(
     r"(?i)\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
     r"|at the (?:beginning|start|outset)|in the (?:beginning|morning)|had been|started|starts|starting|began|begins"
-    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there)\b|\bbefore\W*$|^\W*before\b"
+    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there"
+    r"|moved?|moves|moving|puts?|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves"
+    r"|took|takes|told|tells|went|goes|carried|brought|lays?|laid|hides?|hid|drop(?:s|ped)|stor(?:es|ed))\b|\bbefore\W*$"
+    r"|^\W*before\b"
 )
-"""What was so before, or what somebody saw: evidence, not yet what is asked."""
-
-ONLY = re.compile(
-    r"(?i)\b(?:no|not|nothing|nowhere|never|none|n['\u2019]t)\b(?:(?!\b(?:but|because|so)\b)[^,.;:?!]){0,80}?"
-    r"\b(?:any(?:where|thing|body|one)? )?(?:other|else|different)(?: \w+)? (?:than|but|from|except)\b|\bnowhere but\b"
-)
-"""Two denials in one, such as "has no reason to look anywhere else than"."""
-
-NOT_BUT = re.compile(
-    r"(?i)(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
-    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)"
-)
-"""What is denied in "does not look in the red box but in the blue box"."""
+"""What was so before, who moved or saw it: evidence, not yet what is asked."""
 DOUBT = re.compile(
-    r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
-    r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"
-    r"|assuming|guess|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|fails?|lacks?|hard to"
-    r"|difficult to|(?:enough|more|further|missing) information|no (?:way|information|answer)|none of the"
-    r"|cannot (?:say|tell|be|determine|know|conclude|answer|infer)|can not|I (?:do|am|would|could|have) not)\b"
-    r"|\bI (?:can|\w{1,6}n)['\u2019]t\b|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b"
-    r"|\bI (?:(?:do|can|could|would|am) ?not|never|\w{1,6}n['\u2019]t) (?:really )?"
-    r"(?:believe|think|say|tell|conclude)\b"
-    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
-    re.I,
+    r"(?i)\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient"
+    r"|inconclusive"
+    r"|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt\w*|depend\w*|guess|sorry|apolog\w+"
+    r"|refuse"
+    r"|decline|fails?|lacks?|(?:hard|difficult) to|(?:enough|more|further|missing) information"
+    r"|no (?:way|information|answer)|none of the|I (?:do|am|would|could|have|can) ?not"
+    r"|can ?not (?:say|tell|be|determine|know|conclude|answer|infer))\b|\bI \w{1,6}n['\u2019]t\b"
+    r"|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b|(?:\bnot|n['\u2019]t|\bnever)"
+    r" (?:\w+ly )?(?:stated|specified|mentioned|revealed|given|told|clear|settled?)\b"
 )
 NEGATION = re.compile(
     r"(?i)\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
-    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b|[\u4e0d\u6ca1\u975e\u672a]"
+    r"|runs? out of|cannot|cant|dont|doesnt|isnt|wasnt|wont|wrong|incorrect)\b|n['\u2019]t\b"
+    r"|[\u4e0d\u6ca1\u975e\u672a]"
 )
-CLAUSE = re.compile(
-    r"(?i)[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because"
-    r"|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"
-    r"|after|when|until|having|where|unlike)\b"
+BOUNDARY = re.compile(
+    r"(?i)(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)|rather than|instead of"
+    r"|other than|as opposed to|unlike|except(?: for)?|without|nor|not (?=(?:in|at|on|the|under|behind|inside"
+    r"|an?|that"
+    r"|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)"
+    r"|(?P<aside>\b(?:because|since|as|while|although|though|even|despite|whereas|before(?!\W*$)|after|when|until"
+    r"|having|where|given)\b|(?<=, )who\b|\()"
+    r"|(?P<main>[,;:] |\)| [\u2013\u2014-] |\b(?:but|yet)\b|\band (?=(?:it|he|she|they|that)\b))"
 )
-ASIDE = re.compile(
-    r"(?i)\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before"
-    r"|after|when|until|unlike|having|where|who|not)\b|\("
-)
-MOVED = re.compile(
-    r"(?i)\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells"
-    r"|went|goes|carried|brought)\b"
-)
+"""Where a clause begins: one that excludes what it names, one that says something aside, or a main one."""
 BELIEF = re.compile(
-    r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess"
+    r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|suppos|convinced|sure|imagin|guess"
     r"|reckon)\w*"
 )
 FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)
 REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
 WORD = re.compile(r"[\w-]+")
-# fmt: off
-COMMON = frozenset((
-    "a", "an", "and", "are", "as", "at", "be", "been", "believe", "believes", "belief", "by", "did", "do", "does",
-    "expect", "expects", "for", "from", "has", "have", "he", "her", "him", "his", "how", "in", "is", "it", "its",
-    "know", "knows", "look", "looks", "of", "on", "or", "really", "said", "say", "says", "search", "she", "that",
-    "the", "their", "them", "they", "think", "thinks", "thinking", "to", "was", "were", "what", "when", "where",
-    "which", "who", "whom", "whose", "will", "with", "would", "currently", "now", "about", "inside", "there",
-    "actually", "first", "still", "most", "likely", "probably", "has", "had", "can", "could", "should", "before",
-    "after", "under", "behind", "if", "then", "full", "not", "no", "yes", "i", "you", "we",
-))
-# fmt: on
-"""Words of a question that a statement may leave out or change."""
+COMMON = frozenset(
+    WORD.findall(
+        "a an and are as at be been believe believes belief by did do does expect expects for from has have he her him "
+        "his how in is it its know knows look looks of on or really said say says search she that the their them they "
+        "think thinks thinking to was were what when where which who whom whose will with would currently now about "
+        "inside there actually first still most likely probably had can could should before after under behind if then "
+        "full not no yes i you we end story"
+    )
+)
 
 
 def stem(word: str) -> str:
@@ -155,9 +118,51 @@ def stem(word: str) -> str:
     return re.sub(r"(?:ing|ed|es|s)$", "", word) if len(word) > 4 else word
 
 
-_HEAD_ALONE = re.compile(
-    r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
+_SENTENCE = re.compile(
+    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
+    r"|Although|As|When|Then|There|Now|Hence|Thus|I|We|You|My|Our|Here|His|Her|In|At|After|Before|Let|Wait|No"
+    r"|Sorry|Hmm"
+    r"|Actually)\b)"
 )
+_STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
+_TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
+_UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
+_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
+_DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
+_SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
+_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
+_COURTESY = re.compile(
+    r"(?i)\W*(?:please )?(?:let me know|i hope|hope (?:this|that|it)|feel free|thanks?|happy to|glad to"
+    r"|would you like"
+    r"|if you (?:have|need|want|would)|is there anything|do you (?:have|want|need))\b"
+)
+_BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines of a text that hold anything, with single spaces for white space, without marks of markdown and lists.
+
+    Courtesies at the end and what is struck through are left out. A cross beside words is read as "wrong", the cells of
+    a table's row as "first: second".
+    """
+    text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
+    if _TICKED.search(text):
+        text = _TICKED.sub("", _UNTICKED.sub("", text))
+    text = _ROW.sub(_cells, text)
+    lines = [" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()]
+    lines = [line for line in (_BULLET.sub("", one) for one in lines) if line]
+    while len(lines) > 1 and _COURTESY.match(lines[-1]):
+        lines.pop()
+    return lines
+
+
+def _cells(row: re.Match[str]) -> str:
+    cells = [cell.strip() for cell in row[1].split("|")]
+    return "" if all(set(cell) <= set("-: ") for cell in cells) else ": ".join(filter(None, cells))
+
+
+_TITLE = re.compile(r"(?i)\W*[a-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*")
 
 
 def find_tags(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
@@ -165,7 +170,7 @@ def find_tags(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
     where any of them holds something."""
     pattern = _pattern(extra_length(choices), isinstance(choices, LetteredChoices))
     texts = dict.fromkeys(next(filter(None, found.groups()), "") for found in pattern.finditer(text))
-    told = [one for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one.strip())]
+    told = [one for one in texts if one.strip() and not _TITLE.fullmatch(one.strip())]
     return told, pattern.sub("", text) if told else text
 
 
@@ -175,8 +180,7 @@ _LETTER = (
     rf"|\u7b54\u6848(?:\u5e94\u8be5|\u5e94\u5f53|\u5e94)?[\u662f\u4e3a:\uff1a]{_OPENS}([A-Za-z])(?![A-Za-z])"
     rf"|(?:\u56e0\u6b64|\u6240\u4ee5|\u5e94\u8be5|\u5e94|\u6545|\u6211)\u9009\u62e9?{_OPENS}([A-Za-z])(?![A-Za-z])"
 )
-"""[[B]], unless "not" or its Chinese words stand before it; the Chinese for "the answer is B"; and that for "therefore
-choose B", "should choose B" and "I choose B"."""
+"""[[B]] unless denied, and Chinese for "the answer is B", "therefore choose B", "should choose B", "I choose B"."""
 
 
 @lru_cache(maxsize=64)
@@ -191,27 +195,6 @@ def _pattern(more: int, lettered: bool) -> re.Pattern[str]:
     )
 
 
-class Claim(NamedTuple):
-    """One place where a text says what its answer is."""
-
-    choice: str | None  # None for what is no choice, or for one that is doubted, denied or taken back
-    form: bool  # whether it is a form such as "Answer: x"
-    hedged: bool  # whether it says "would be" or the like
-
-
-class Statements(NamedTuple):
-    """The choices that a text gives as its answer, as in Claim, and the one that it comes to in the end, where all
-    others were only supposed; else None."""
-
-    forms: set[str | None]
-    sentences: set[str | None]
-    final: str | None = None
-
-
-LONGEST = 400
-"""How many characters after "the answer is" may name the choice, more where choices are long; a bound, so that a long
-sentence is read in linear time."""
-
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
     r"(?i)(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is"
@@ -221,37 +204,16 @@ _CUE = re.compile(
     rf"(?i)\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
     rf"|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
     r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
-    r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
-    r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
+    r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally"
+    r"| then)?"
     r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?"
 )
 _IS_ANSWER = re.compile(
-    r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
-    r"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting"
-    r"|suitable|sensible"
-    r"|plausible|reasonable|probable|safest)){0,3}"
-    rf" (?:{_NOUN}|one|correct|right)\b"
-    r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct|right)\b"
-    r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
-    r"|[\"'\u201d)\]]{0,3},? it is[.!]?$",
-    re.I,
-)
-_ADVERB = re.compile(
-    r"(?i)^[\s:]*(?:(?:therefore|thus|hence|clearly|definitely|simply|actually|now|still|indeed|then|most likely|likely"
-    r"|probably|obviously|of course|certainly)\b[,:]?\s*)+"
-)
-_DOUBTED = re.compile(
-    r"(?i)\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|"
-    r"an?|other|another|each|every|which|what)\b[^,;]{0,60}$|n['\u2019]t\b[^,;]{0,60}$"
-)
-_OTHERS = re.compile(r"\b(?:usual|typical|obvious|expected|intuitive|standard|naive|tempting)\b[^,;]{0,30}$", re.I)
-_DENIAL = re.compile(
-    r"(?i)\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
-    r"|n['\u2019]t\b"
-)
-_REASON = re.compile(
-    r"\b(?:because|since|as|when|while|where|which|who|after|before|until|although|though|even|despite|given|whereas|"
-    r"from|moved|was|were|had|has|see|saw|seen|left|but|so|that)\b|\(",
+    r"[\"'\u201d)\]]{0,3},? (?:which )?(?:is|would be|should be|must be|seems to be)(?: \w+){0,5}? (?:answer"
+    r"|choice|option"
+    r"|one|correct|right|(?:more|most) (?:likely|probable|plausible))\b"
+    r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct"
+    r"|right)\b|[\"'\u201d)\]]{0,3},? it is[.!]?$",
     re.I,
 )
 _TAKEN_BACK = re.compile(
@@ -259,271 +221,68 @@ _TAKEN_BACK = re.compile(
     r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))"
 )
 _HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
-_SENTENCE = re.compile(
-    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
-    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
-    r"|Although|As|When|Then|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
-)
-_STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
-_TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
-_UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
-_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
-_DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
-_SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
-_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
-_COURTESY = re.compile(
-    r"\W*(?:please let me know|let me know|i hope|hope (?:this|that|it)|feel free|thank|thanks|happy to|would you like"
-    r"|if you (?:have|need|want|would|'d)|is there anything|do you (?:have|want|need)|glad to"
-    r"|good luck|have a (?:nice|good|great))",
-    re.I,
-)
-_BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
 
 
-def plain_lines(text: str) -> list[str]:
-    """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
-
-    What says nothing at the end ("Let me know if you have questions!") is left out, and so is what is struck through. A
-    cross beside words is read as "wrong", and the cells of a table's row as "first: second".
-    """
-    text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
-    if _TICKED.search(text):
-        text = _TICKED.sub("", _UNTICKED.sub("", text))
-    text = _ROW.sub(_cells, text)
-    lines = [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
-    while len(lines) > 1 and _COURTESY.match(lines[-1]):
-        lines.pop()
-    return lines
-
-
-def _cells(row: re.Match[str]) -> str:
-    cells = [cell.strip() for cell in row[1].split("|")]
-    return "" if all(set(cell) <= set("-: ") for cell in cells) else ": ".join(filter(None, cells))
-
-
-def sentences(line: str) -> list[str]:
-    """The sentences of a line. "B. blue box" is one, since a single letter or a number does not end a sentence."""
-    return _SENTENCE.split(line)
-
-
-def strip_bullet(line: str) -> str:
-    """The line without the dash, dot or number of a list before it."""
-    return _BULLET.sub("", line)
-
-
-def find_statements(text: str, choices: Sequence[str]) -> Statements:
-    """What the text says that its answer is, in time proportional to its length."""
-    texts, text = find_tags(text, choices)
-    claims: list[Claim] = []
-    known: dict[tuple[str, str], list[Claim]] = {}  # a reply that repeats itself is read once
-    for line, after in pairwise((*plain_lines(text), "")):
-        if (line, after) not in known:
-            known[line, after] = list(_list_claims(line, after, choices))
-        claims += known[line, after]
-    forms = {_first_of(one, choices) for one in texts} | {one.choice for one in claims if one.form}
-    last = claims[-1].choice if claims else None
-    final = last if all(one.hedged or one.choice in (None, last) for one in claims) else None
-    return Statements(forms, {one.choice for one in claims if not one.form}, final)
-
-
-def _list_claims(line: str, after: str, choices: Sequence[str]) -> Iterator[Claim]:
-    """What one line states, in forms and in sentences; `after` is the line below, for one that ends in a colon."""
-    line = strip_bullet(line)
-    stated_form = None
-    if found := _FORM.search(line):
-        rest = line[found.end() :].strip(" \"'") or strip_bullet(after)
-        line = line[: found.start()]
-        if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
-            doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line)[-1])
-            stated_form = Claim(None if doubted else _first_of(rest, choices), form=True, hedged=False)
-    for sentence, following in pairwise((*sentences(line), "")):
-        yield from _in_sentence(sentence, following, choices)
-    if stated_form is not None:
-        yield stated_form
-
-
-def _in_sentence(sentence: str, following: str, choices: Sequence[str]) -> Iterator[Claim]:
-    if SUPPOSED.search(sentence):
-        return  # "if she were, the answer would be": it is not so
-    for one in find_mentions(sentence, choices):
-        if _IS_ANSWER.match(sentence, one.end):
-            denied = _DOUBTED.search(sentence[max(0, one.start - 60) : one.start]) or sentence.endswith("?")
-            unsure = denied or _TAKEN_BACK.search(following)
-            yield Claim(None if unsure else one.choice, form=False, hedged=bool(_HEDGED.search(sentence, one.end)))
-            return
-    seen: set[tuple[str, str]] = set()
-    for cue in _CUE.finditer(sentence):
-        before = re.split(r"[:;,]", sentence[max(0, cue.start() - 60) : cue.start()])[-1]
-        rest = sentence[cue.end() : cue.end() + LONGEST + extra_length(choices)]
-        if (before, rest) in seen:
-            continue
-        seen.add((before, rest))
-        if _OTHERS.search(before):
-            continue  # "the usual answer would be": it is somebody else's
-        label = _first_of(rest, choices)
-        if label is None and not find_mentions(rest, choices):
-            continue  # "the answer is not easy to see": it says nothing of any choice
-        unsure = _DOUBTED.search(before) or sentence.endswith("?") or _TAKEN_BACK.search(following)
-        yield Claim(None if unsure else label, form=False, hedged=bool(_HEDGED.search(cue[0])))
-
-
-def _first_of(text: str, choices: Sequence[str]) -> str | None:
-    """The first choice that a text names and does not deny; None where it is doubted, taken back or one of several."""
-    # One of several sentences has to be taken as a whole.
-    if (
-        any(len(sentences(one)) > 1 for one in choices)
-        and (label := match_label(text.strip(" \"'"), choices)[0]) is not None
-    ):
-        return label
-    parts = sentences(text)
-    text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
-    named = find_mentions(text, choices)
-    place = 0
-    for number, one in enumerate(named):
-        between = text[place : one.start]
-        place = one.end
-        if _DENIAL.search(between):
-            continue
-        if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest):
-            return None
-        return None if _is_one_of_several(text[one.end :], one, named[number + 1 :]) else one.choice
-    return None
-
-
-def _is_one_of_several(rest: str, one: Mention, others: Sequence[Mention]) -> bool:
-    """Whether the rest of a sentence names another choice as an equal of this one."""
-    other = next((found for found in others if found.choice != one.choice), None)
-    between = "" if other is None else rest[: other.start - one.end]
-    return other is not None and not (_DENIAL.search(between) or _REASON.search(between))
-
-
-_PERSON = re.compile(r"(?<![\w'\u2019])[A-Z][a-z]+(?:-[A-Z][a-z]+)?(?!\w)")
+_NAME = re.compile(r"(?<![\w'\u2019])[A-Z][a-z]+(?:-[A-Z]?[a-z]+)?(?!\w)")
 _OPENER = re.compile(
-    r"\W*(?:[A-Z][a-z]+)(?=(?:['\u2019]s)?,? (?:\w+ly )?(?:is|was|has|had|would|will|did|does|thinks?|believes?|knows?|"
-    r"expects?|saw|left|moved|told|\w+s\b|\w+ed\b))"
+    r"\W*(?P<name>[A-Z][a-z]+(?:-[A-Z]?[a-z]+)?)(?=(?:['\u2019]s)?,? (?:\w+ly )?(?:is|was|has|had|would|will"
+    r"|did|does|thinks?"
+    r"|believes?|knows?|expects?|saw|left|told|\w+s|\w+ed)\b"
+    r"|, (?:who|by contrast|however|in turn|on the other)\b)"
 )
 _PRONOUNS = frozenset(("he", "she", "they", "it", "his", "her", "their", "there", "him", "them", "i", "one"))
-# fmt: off
-_NO_NAMES = frozenset((
-    "so", "thus", "hence", "therefore", "then", "now", "since", "because", "but", "and", "although", "while", "when",
-    "after", "before", "if", "as", "however", "finally", "also", "yes", "no", "this", "that", "these", "those", "it",
-    "there", "he", "she", "they", "his", "her", "their", "its", "what", "who", "where", "which", "nobody", "everyone",
-    "everybody", "someone", "somebody", "nothing", "everything", "both", "all", "let", "here", "step", "answer", "the",
-    "option", "choice", "once", "only", "still", "given", "based", "according", "later", "meanwhile", "first", "next",
-    "last", "lastly", "second", "third", "final", "conclusion", "reality", "belief", "consequently", "accordingly",
-    "ultimately", "overall", "well", "okay", "ok", "hmm", "wait", "actually", "in", "at", "on", "from", "to", "by",
-    "is", "does", "did", "would", "not", "even", "just", "maybe", "perhaps", "likewise", "label", "contents",
-))
-# fmt: on
-"""Words that begin a sentence and are no names, though a verb may follow them."""
-_ANSWER_HEAD = re.compile(
-    r"(?i)\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer"
-    r"|emotion|feelings?|mood|action"
-    r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary"
-    r"|motive|reaction)\W*"
+_NO_NAMES = frozenset(
+    WORD.findall(
+        "accord according accordingly all also although answer bas based because both but choice conclusion "
+        "consequently content contents even everybody everyone everyth everything final finally given hence here hmm "
+        "however just label last lastly later let likewise maybe meanwhile my next nobody none noth nothing ok okay "
+        "once only option overall perhap perhaps question reality second since so somebody someone step "
+        "therefore these third this those thus ultimately until wait well while"
+    )
 )
-_HEAD_WORDS = frozenset(map(stem, (
-    "step", "belief", "perspective", "view", "mind", "current", "answer", "so", "now", "what", "contents", "location",
-)))  # fmt: skip
 _KIN = re.compile(
-    r"(?i)(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister"
-    r"|friend|neighbou?r"
-    r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author"
-    r"|(?:label|lid|sticker|picture|sign)(?= (?:says?|said|reads?|shows?|suggests?|claims?)))s?\b"
+    r"(?i)(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend"
+    r"|neighbou?r|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator"
+    r"|reader"
+    r"|author)s?\b"
 )
-"""Who or what may believe or say something without a name; a question about them names them, too."""
+_LABEL = re.compile(
+    r"(?i)\b(?:label|lid|sticker|picture|sign|tag|note|cover|inscription)s?(?: \w+){0,4}? (?:says?|said|saying|reads?"
+    r"|reading|shows?|suggests?|claims?|states?)\b|\b(?:label|lid|sticker|picture|sign|tag|inscription|reads?"
+    r"|reading)\b[^\w,;.]{0,3}"
+    r"[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
+)
+_PLAN = re.compile(
+    r"(?i)\b(?:will|going to|set to|plan(?:s|ned|ning)?|wants?|wanted|intends?|about to|hopes?|tr(?:y|ies))\b"
+)
+_REFERS = re.compile(
+    rf"(?i)\bthat(?:['\u2019]s| is) (?:where|what|who)\b[^,;:]{{0,40}}{BELIEF.pattern[4:]}"
+    rf"|\bwhich is the (?:\w+ )?answer\b"
+)
+"""Words that make what was said before them the answer, such as "so that is where she thinks it is"."""
+_PASSIVE = re.compile(r"(?i)\b(?:is|was|to be) (?:believed|thought|expected|assumed)\b")
+_THING = re.compile(
+    r"(?i)\W*(?:(?:and|but|so) )?(?:the|an?) ((?:[\w-]+ ){1,5}?)(?:is|was|are|were|lies|can|will|has|had)\b"
+)
+_HEAD_WORDS = frozenset(
+    WORD.findall("step belief perspective view mind current answer so now what content location contents believ")
+)
+_ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
+_HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
+_COMMON_STEMS = frozenset(map(stem, COMMON))
 
-_THEN_WORDS = re.compile(r"\b(?:before|at first|initially|originally|at the (?:beginning|start)|was|were|did)\b", re.I)
+Outcome = tuple[str, str] | str | None
+"""The rung and the choice; or the reason why a text with choices has no answer; or None where it makes none."""
 
-
-class QuestionTerms:
-    """A question: the stems of the names in it, in order, and of its other telling words, and whether it is about a
-    belief, reality, the past or a person."""
-
-    def __init__(self, text: str | None, choices: Sequence[str]) -> None:
-        self.known = text is not None
-        asked = sentences(text.strip())[-1] if text else ""
-        words = WORD.findall(asked)
-        self.names = [stem(word) for word in words[1:] if word[0].isupper() and word.casefold() not in COMMON]
-        self.others = {stem(word) for word in words if word.casefold() not in COMMON} - set(self.names)
-        self.own = {stem(word) for word in words} - {"the", "that", "is", "and", "of", "to", "in", "a"}
-        self.stems = {stem(word) for word in words} | {stem(word) for word in COMMON}
-        self.of_choices = {stem(word) for choice in choices for word in WORD.findall(choice)}
-        self.believes = BELIEF.search(asked) is not None
-        self.of_reality = text is None or bool(REALLY.search(asked)) or not self.believes
-        self.of_who = bool(re.match(r"\W*who\b", asked, re.I))
-        self.of_past = bool(_THEN_WORDS.search(asked))
-
-    def occurs_in(self, sentence: str, start: int) -> bool:
-        """Whether a sentence says the question as a statement; `start` is where it first names a choice. It has the
-        names in order, and a verb of belief where the question has one; "she" may stand for one person, and a question
-        about nobody has to be said word by word."""
-        if self.of_who and not sentence[:start].strip(" \"'(*"):
-            after = [stem(word) for word in WORD.findall(sentence)[1:4]]
-            return bool(self.own & set(after[:2]))
-        if not (self.names or self.others) or (self.believes and not BELIEF.search(sentence)):
-            return False
-        told = _stems(sentence)
-        lead = sentence[:start] if len(WORD.findall(sentence[:start])) > 2 else sentence
-        by_name = _in_order(self.names, _stems(lead)) and (bool(self.names) or self.others <= set(told))
-        if self.people(lead) - set(self.names):
-            return False
-        by_pronoun = len(self.names) == 1 and bool({"he", "she", "they"} & set(told)) and self.others <= set(told)
-        return by_name or by_pronoun
-
-    def about(self, lead: str, decides: bool) -> bool:
-        """Whether a sentence with these words before a choice answers the question. One that decides ("so", "it must
-        be") may leave out whom it speaks of."""
-        told = _stems(lead)
-        people = self.people(lead)
-        if people - set(self.names):
-            return False
-        if self.believes and not decides and not BELIEF.search(lead):
-            return False
-        if people:
-            return _in_order(self.names, told) or (decides and len(self.names) == 1)
-        return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
-
-    def is_restated(self, head: str) -> bool:
-        """Whether a heading or a question in a reply asks for the same ("Emotion", "Ann's belief", "So what does she
-        think?"): it may leave out words of the question, but adds none."""
-        believes, really = BELIEF.search(head) is not None, REALLY.search(head) is not None
-        people = self.people(head)
-        if people - set(self.names) or (people and not _in_order(self.names, _stems(head))):
-            return False
-        if _ANSWER_HEAD.fullmatch(head):
-            return True
-        added = {word for word in _stems(head) if not word.isdigit()} - self.stems - _HEAD_WORDS
-        if added:
-            return False
-        return believes or bool(people) if self.believes else bool(people or really or self.others & set(_stems(head)))
-
-    def is_about_others(self, sentence: str) -> bool:
-        """Whether a sentence speaks of what other people than the question's first one believe."""
-        if not (self.names and self.believes):
-            return False
-        people, stems = self.people(sentence), _stems(sentence)
-        if not people or self.names[0] in people:
-            return set(self.names) <= people and not _in_order(self.names, stems)
-        first = min(stems.index(one) if one in stems else len(stems) for one in people)
-        return not {"he", "she", "they", "i"} & set(stems[:first])  # "she thinks that Bo ..." speaks of her
-
-    def people(self, text: str) -> set[str]:
-        """The stems of the names in a text. Its first word counts where the question knows it or a verb follows."""
-        first = _OPENER.match(text)
-        start = len(text) - len(text.lstrip(" \"'(*"))
-        found = {
-            stem(one[0]) for one in _PERSON.finditer(text) if one.start() > start and one[0].lower() not in _NO_NAMES
-        }
-        if first is not None and first[0].strip(" \"'(*").split("'")[0].casefold() not in _NO_NAMES:
-            found.add(stem(WORD.findall(first[0])[0]))
-        found |= {stem(word) for word in WORD.findall(text) if word[0].isupper() and stem(word) in self.names}
-        found = {one for one in found if one not in self.of_choices and one not in COMMON}
-        return found | {kin for kin in (stem(one["kin"]) for one in _KIN.finditer(text)) if kin not in self.stems}
+STATED, ASKED, FITTING, LOOSE, DENIED = 4, 3, 2, 1, -1
+"""How well a clause answers a question: it states the answer; it says of whom is asked what is asked; it may leave that
+out; it says no more than that something is so."""
+LONG = 25  # characters that a choice has at most which is a name and no sentence
+LONGEST = 300  # characters before a choice that tell of what it is said; bounded, so that reading takes linear time
 
 
 def _stems(text: str) -> list[str]:
-    return list(map(stem, WORD.findall(text)))
+    return [stem(word) for word in WORD.findall(text) if word != "s"]
 
 
 def _in_order(names: Iterable[str], told: Sequence[str]) -> bool:
@@ -531,195 +290,216 @@ def _in_order(names: Iterable[str], told: Sequence[str]) -> bool:
     return all(name in words for name in names)
 
 
-_WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
-_ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
-_HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
-_THEN = re.compile(
-    r",? (?:then|it is|(?:is|are) (?:what|where)\b.{0,60}\b(?:think|believ|expect|look|will|would)\w*)\b", re.I
+class Asked:
+    """A question: whom it names, in order, and whether it asks for a belief, for reality, for a plan or the past."""
+
+    def __init__(self, text: str | None, choices: Sequence[str]) -> None:
+        asked = _SENTENCE.split(text.strip())[-1] if text else ""
+        words = WORD.findall(asked)
+        self.known = text is not None
+        self.names = [stem(one) for one in words[1:] if re.match("[A-Z][a-z]", one) and one.casefold() not in COMMON]
+        self.topic = {stem(one) for one in words if one.casefold() not in COMMON} - set(self.names)
+        self.stems = set(map(stem, words)) | _COMMON_STEMS
+        self.things = (self.stems - _COMMON_STEMS) | {"object", "item", "thing", "content", "location", "place", "one"}
+        self.of_choices = {stem(word) for choice in choices for word in WORD.findall(choice)}
+        self.believes = BELIEF.search(asked) is not None
+        self.really = text is None or not self.believes or REALLY.search(asked) is not None
+        self.plans = _PLAN.search(asked) is not None
+        self.who = re.match(r"\W*who\b", asked, re.I) is not None
+        self.verbs = set(map(stem, words[1:])) - {"the", "that", "is", "and", "of", "to", "in", "a", "s", "still"}
+        self.depth = len(BELIEF.findall(asked))
+
+    def people(self, text: str) -> set[str]:
+        """The stems of the names in a text, and of words such as "aunt" where the question has them not."""
+        first, start = _OPENER.match(text), len(text) - len(text.lstrip(" \"'(*"))
+        found = {stem(one[0]) for one in _NAME.finditer(text) if one.start() > start or stem(one[0]) in self.names}
+        if first is not None:
+            found.add(stem(first["name"]))
+        found -= self.of_choices | _NO_NAMES | _COMMON_STEMS
+        return found | {kin for kin in (stem(one["kin"]) for one in _KIN.finditer(text)) if kin not in self.stems}
+
+    def rank(self, lead: str, rest: str, decides: bool) -> int:
+        """ASKED, FITTING, LOOSE, or 0 for a clause that speaks of others, of labels, of what was or is planned. lead,
+        rest: its words before and after the choice. decides: whether it concludes something."""
+        told, people, own = _stems(lead), self.people(lead), set(self.names)
+        believes, words = BELIEF.search(lead) is not None, f"{lead} {rest}"
+        pronoun = not _PRONOUNS.isdisjoint(told)
+        others = self.known and bool(people - own)
+        if _LABEL.search(lead) or (others and (believes or own or self.believes)):
+            return 0
+        if not (believes or decides) and PAST.search(words):
+            return 0
+        if not (believes or decides or self.plans or (own and not self.believes)) and _PLAN.search(lead):
+            return 0
+        thing = _THING.match(lead) if self.known and not (decides or believes) and (self.believes or not own) else None
+        if thing is not None and self.things.isdisjoint(_stems(thing[1])):
+            return 0
+        if others:
+            return LOOSE
+        if not self.known:
+            return ASKED if decides else FITTING if believes else LOOSE
+        if self.who and not lead.strip(" \"'(*"):
+            return ASKED if self.verbs & set(_stems(rest)[:3]) else LOOSE
+        if self.believes and not believes:
+            if people - set(self.names[:1]) or (REALLY.search(words) and not self.really):
+                return 0
+            return ASKED if decides else LOOSE
+        if self.believes:
+            if self.depth == 1 and not people and _PASSIVE.search(lead):
+                return ASKED
+            if people and self.names[0] not in people and not pronoun:
+                return 0
+            if _in_order(self.names, told) and (own or pronoun):
+                return ASKED
+            if own <= people:
+                return 0  # they are named in another order
+            return ASKED if decides else FITTING if pronoun and self.depth < 2 else LOOSE
+        if not own and (pronoun or people) and believes:
+            return LOOSE
+        if own:
+            return ASKED if _in_order(self.names, told) or decides else FITTING if pronoun else LOOSE
+        return ASKED if self.topic and self.topic <= {*told, *_stems(rest)} else FITTING
+
+    def restates(self, head: str) -> bool:
+        """Whether a heading or a question in a reply asks for the same ("Emotion", "Ann's belief", "So what does she
+        think?"): it may leave out words of the question, but adds none."""
+        people, told = self.people(head), _stems(head)
+        if people - set(self.names) or (people and not _in_order(self.names, told)):
+            return False
+        if {word for word in told if not word.isdigit()} - self.stems - _HEAD_WORDS:
+            return False
+        if self.believes:
+            return BELIEF.search(head) is not None or bool(people)
+        return bool(people or REALLY.search(head) or self.topic & set(told))
+
+
+class Assertion(NamedTuple):
+    """What one sentence says of a choice."""
+
+    place: int  # of the sentence
+    choice: str | None  # None where it doubts, or names several
+    rank: int  # STATED, ASKED, FITTING, LOOSE or 0
+    decides: bool  # whether the sentence concludes something; of what is stated, whether it says more than "would be"
+
+
+def list_assertions(text: str, choices: Sequence[str], asked: Asked) -> tuple[list[str], list[Assertion]]:
+    """The sentences of a text, and what they assert, in order."""
+    tags, text = find_tags(text, choices)
+    said = _split(_before_heading(plain_lines(text), choices), choices)
+    found: list[Assertion] = []
+    known: dict[tuple[str, str], list[Assertion]] = {}  # a text that repeats itself is read once
+    for place, pair in enumerate(pairwise((*said, ""))):
+        if pair not in known:
+            known[pair] = list(_of_sentence(*pair, choices, asked))
+        found += [one._replace(place=place) for one in known[pair]]
+        said_of = [one for one in found[-2:] if one.rank != DENIED]
+        if said_of and _REFERS.search(pair[0]):
+            found.append(said_of[-1]._replace(place=place, rank=FITTING, decides=True))
+    return said, found + [_as_stated(one, choices, asked, len(said)) for one in tags]
+
+
+def _of_sentence(sentence: str, following: str, choices: Sequence[str], asked: Asked) -> Iterator[Assertion]:
+    """What one sentence asserts. following: the sentence after it, which may take back what it states."""
+    if (form := _FORM.search(sentence)) is not None:
+        rest = sentence[form.end() :].strip(" \"'")
+        yield from _clauses_of(sentence[: form.start()], choices, asked)
+        if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
+            before = BOUNDARY.split(sentence[: form.start()])[-1] or ""
+            stated = _as_stated(rest, choices, asked)
+            unsure = NEGATION.search(before) or DOUBT.search(before) or _TAKEN_BACK.search(following)
+            yield stated._replace(choice=None) if unsure else stated
+        return
+    head = _ASKING.match(sentence) or _HEAD.match(sentence)
+    if head is not None and not find_mentions(head["head"], choices):
+        if asked.restates(head["head"]):
+            rest = head["rest"] or following
+            yield from (one._replace(rank=max(one.rank, FITTING)) for one in _clauses_of(rest, choices, asked))
+            return
+        if head.re is _ASKING or asked.people(head["head"]) - set(asked.names):
+            return
+    found = list(_clauses_of(sentence, choices, asked))
+    if not found and _CUE.search(sentence):  # a small letter counts only where it stands alone
+        alone = sentence.rstrip(" .:*\"'").rpartition(" ")[2]
+        found = [_as_stated(f"({alone})", choices, asked)] if len(alone) == 1 and alone.isalpha() else []
+    for one in found:
+        yield one._replace(choice=None) if one.rank == STATED and _TAKEN_BACK.search(following) else one
+
+
+def _as_stated(text: str, choices: Sequence[str], asked: Asked, place: int = 0) -> Assertion:
+    """What stands in a form: the choice of its first clause that names one, None where it names none, or several."""
+    found = list(_clauses_of(text, choices, asked, stated=True))
+    return Assertion(place, found[0].choice if found else None, STATED, True)
+
+
+def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: bool = False) -> Iterator[Assertion]:
+    """What the clauses of one sentence assert, once for each rank. stated: whether it stands in a form, so that its
+    first clause with a choice states it."""
+    named = _without_letters(find_mentions(sentence, choices))
+    if not named or SUPPOSED.search(sentence) or sentence.rstrip("\"'\u201d) ").endswith("?"):
+        return
+    if not stated and named[0].by == LETTER and _LISTED.match(sentence):
+        named = named[1:]
+    decided = THEREFORE.match(sentence) is not None or NECESSARY.search(sentence) is not None
+    by_rank: dict[int, set[str | None]] = {}
+    lead, doubts, denied, hedged = "", False, False, False
+    for kind, start, end, here in _clauses(sentence, named):
+        bare = remove_choices(sentence, start, end, here)
+        if kind == "aside" or not sentence[start:end].strip(" ,"):
+            continue
+        first = here[0].start if here else end
+        own = sentence[start:first]
+        if stated and by_rank and _SUBJECT.match(own):
+            break
+        lead = (own if not lead or _SUBJECT.match(own) else f"{lead}, {own.strip()} ")[-LONGEST:]
+        denied = NEGATION.search(bare) is not None or (denied and own.lstrip().startswith("that "))
+        moved = len(here) > 1 and FROM.search(own) is not None
+        here = [one for one in here[moved:] if not _DENIED_AFTER.match(sentence, one.end)]
+        if here and denied and asked.rank(lead, "", False) >= FITTING:
+            by_rank.setdefault(DENIED, set()).update(one.choice for one in here)
+        elif here and kind != "excluded" and not denied:
+            decides = decided or INNER.search(sentence, 0, first) is not None
+            if len(here[0].choice or "") > LONG:  # a sentence as a choice tells itself of whom it speaks
+                lead += sentence[here[0].start : here[0].end]
+            rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
+            rank = 0 if moved and BELIEF.search(lead) is None else rank
+            if _CUE.search(lead) or any(_IS_ANSWER.match(sentence, one.end) for one in here):
+                rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
+            by_rank.setdefault(rank, set()).update(one.choice for one in here)
+            doubts = doubts or DOUBT.search(bare) is not None
+        elif by_rank and not here:
+            doubts = doubts or DOUBT.search(bare) is not None
+    decides = decided or INNER.search(sentence) is not None
+    for rank, kept in by_rank.items():
+        choice = next(iter(kept)) if len(kept) == 1 and not doubts else None
+        yield Assertion(0, choice, rank, not hedged if rank == STATED else decides)
+
+
+_LISTED = re.compile(r"\W*[A-Za-z]\. [A-Z]")
+_SUBJECT = re.compile(
+    r"\W*(?:(?:[Aa]nd|[Bb]ut|[Ss]o|[Tt]hen|[Yy]et|[Nn]ow|[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]till"
+    r"|\w+ly)\W+)*(?:[A-Z]\w+|it|he|she"
+    r"|they|I|we|there|this|that|which|the|an?|his|her|their|its|my|nobody|who|what)\b.*?(?:\b(?:is|are|was"
+    r"|were|will|would|must"
+    r"|has|had|do|does|did|can|could|should|holds?|contains?)\b|['\u2019]s\b|"
+    + BELIEF.pattern.removeprefix("(?i)")
+    + ")"
 )
-_CONCEDED = re.compile(r"(?i)\W*(?:although|though|even though|while|whereas|despite|in spite of) [^,;:]{3,200}, ")
-_BUT = re.compile(r"(?i)[^,;:]{3,200}, (?:but|yet) ")
-"""What a sentence concedes before it comes to its point, which has to be about whom the question asks for."""
-_CONTRAST = re.compile(r"(?i)\b(?:although|though|while|whereas|despite|in spite of)\b")
-_OPEN_END = re.compile(r"(?::|\b(?:in|is|the|think|thinks|at))$")
 
 
-class Assertions:
-    """The sentences of a text, each with the choices that it asserts."""
-
-    def __init__(self, lines: Sequence[str], choices: Sequence[str], question: str | None) -> None:
-        self.choices, self.lines = choices, lines
-        self.question = QuestionTerms(question, choices)
-        joined: list[str] = []
-        for line in lines:
-            if joined and _OPEN_END.search(joined[-1]) and begins_with_choice(line, choices):
-                joined[-1] = f"{joined[-1]} {line}"  # "Therefore, it is in:" and the choice in a line of its own
-            else:
-                joined.append(line)
-        told = (part for line in joined for one in sentences(line) for part in one.split("; "))
-        self.sentences = [NOT_BUT.sub("", ONLY.sub("only", one)) for one in told if one]
-
-    def find_conclusion(self) -> str | None:
-        """The choice of the last sentence that concludes something of one choice."""
-        for place in range(len(self.sentences) - 1, -1, -1):
-            sentence = self.sentences[place]
-            if THEREFORE.match(sentence) is None:
-                inner = list(INNER.finditer(sentence))
-                if not inner:
-                    continue
-                sentence = sentence[inner[-1].end() :]
-            if not find_mentions(sentence, self.choices) or self.question.is_about_others(sentence):
-                continue
-            label = None if self.has_doubt(sentence) else self.find_assertion(sentence)
-            return label if label is not None and self._stands(place, label) else None
-        return None
-
-    def find_echo(self) -> str | None:
-        """The choice of the sentences that say the question as a statement, where they all say the same one."""
-        said: dict[int, str | None] = {}
-        for place, sentence in enumerate(self.sentences):
-            named = find_mentions(sentence, self.choices)
-            if not named or not self.question.occurs_in(sentence, named[0].start):
-                continue
-            said[place] = None if self.has_doubt(sentence) else self.find_assertion(sentence)
-        if not said or len(set(said.values())) != 1:
-            return None
-        (place, label) = list(said.items())[-1]
-        return label if label is None or place == 0 or self._stands(place, label) else None
-
-    def find_under_heading(self) -> str | None:
-        """The choice under a heading, or after a question, that asks the same ("Ann's belief: the red box", "So where
-        does she look? In the red box."); all of them have to agree."""
-        found: set[str | None] = set()
-        for place, sentence in enumerate(self.sentences):
-            head = _ASKING.match(sentence) or _HEAD.match(sentence)
-            if head is None or not self.question.is_restated(head["head"]):
-                continue
-            rest = head["rest"] or (self.sentences[place + 1] if place + 1 < len(self.sentences) else "")
-            found.add(self.find_assertion(rest))
-        return next(iter(found)) if len(found) == 1 else None
-
-    def find_own_words(self) -> str | None:
-        """The choice of the last sentence that answers the question in its own words, such as "she will look there";
-        where earlier ones answered otherwise, it has to conclude, or something between has to turn ("but")."""
-        found: list[tuple[int, str]] = []
-        for place in range(len(self.sentences)):
-            label = self._answers(place)
-            if label is not None:
-                found.append((place, label))
-        if not found:
-            return None
-        place, label = found[-1]
-        others = [earlier for earlier, other in found if other != label]
-        if others and not (_decides(self.sentences[place]) or self._turns(others[-1], place + 1)):
-            return None
-        for sentence in self.sentences[place + 1 :]:
-            others_named = {one.choice for one in find_mentions(sentence, self.choices)} - {label}
-            if others_named and self.has_doubt(sentence):
-                return None
-        return label
-
-    def has_doubt(self, sentence: str) -> bool:
-        """Whether a sentence doubts or asks, apart from the words of the choices themselves."""
-        return any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
-
-    def _answers(self, place: int) -> str | None:
-        """The choice that a sentence gives as an answer to the question; None where it answers something else."""
-        sentence = self.sentences[place]
-        if (rest := self._rest(sentence)) is not None:
-            sentence = rest
-        named = find_mentions(sentence, self.choices)
-        if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.has_doubt(sentence):
-            return None
-        label = self.find_assertion(sentence)
-        if label is None:
-            return None
-        one = next(one for one in named if one.choice == label)
-        lead = sentence[: one.start]
-        alone = _plain(lead) and (
-            not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
-        )
-        decides = rest is None and (alone or _decides(sentence))
-        return label if self.question.about(lead, decides) else None
-
-    def _rest(self, sentence: str) -> str | None:
-        """What a sentence says that concedes one choice and then names another; None for any other sentence."""
-        conceded = _CONCEDED.match(sentence) or _BUT.match(sentence)
-        if conceded is None or BELIEF.search(conceded[0]) or not find_mentions(conceded[0], self.choices):
-            return None
-        rest = sentence[conceded.end() :]
-        named = conceded.re is _CONCEDED or self.question.people(rest)
-        return rest if named and find_mentions(rest, self.choices) else None
-
-    def _turns(self, start: int, end: int) -> bool:
-        return any(TURN.search(sentence) for sentence in self.sentences[start:end])
-
-    def _stands(self, place: int, label: str) -> bool:
-        """Whether what follows a sentence leaves its choice standing: it asserts no other, or only explains."""
-        for later in range(place + 1, len(self.sentences)):
-            sentence = self.sentences[later]
-            if self._list_assertions(sentence, seen=True) - {label} and not self.question.is_about_others(sentence):
-                return False
-        return True
-
-    def find_assertion(self, sentence: str) -> str | None:
-        """The one choice that a sentence asserts, None where it asserts none or several, or only concedes one."""
-        kept = self._list_assertions(sentence)
-        if len(kept) != 1:
-            return None
-        label, conceded = next(iter(kept)), _CONCEDED.match(sentence)
-        only = conceded is not None and label not in {
-            one.choice for one in find_mentions(sentence[conceded.end() :], self.choices)
-        }
-        return None if only else label
-
-    def _list_assertions(self, sentence: str, seen: bool = False) -> set[str | None]:
-        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what. seen:
-        whether what was so before, or what somebody saw, counts nevertheless."""
-        kept: set[str | None] = set()
-        for bare, clause, here in self._clauses(sentence):
-            if not here or NEGATION.search(bare):
-                continue
-            believes = BELIEF.search(clause)
-            if not believes and MOVED.search(clause) and not NECESSARY.search(clause):
-                continue
-            if not believes and not self.question.of_reality and REALLY.search(bare):
-                continue
-            if not seen and not self.question.of_past and not believes and PAST.search(clause):
-                continue
-            kept |= here
-        return kept
-
-    def _clauses(self, sentence: str) -> Iterator[tuple[str, str, set[str | None]]]:
-        """The clauses of a sentence that are no asides: without the words of choices, with them, and these choices. Of
-        "from the red box to the blue box" only the second is counted."""
-        named = find_mentions(sentence, self.choices)
-        starts = [one.start for one in named]
-        inside = []
-        for one in CLAUSE.finditer(sentence):
-            place = bisect_right(starts, one.start()) - 1
-            if place < 0 or named[place].end <= one.start():
-                inside.append(one)
-        ends = [0, *(one.start() for one in inside), len(sentence)]
-        for start, end in pairwise(ends):
-            clause = sentence[start:end].lstrip(",;:) ")
-            if start and ASIDE.match(clause):
-                continue
-            here = named[bisect_left(starts, start) : bisect_left(starts, end)]
-            bare = remove_choices(sentence, start, end, here)
-            if len(here) > 1 and FROM.search(sentence[start : here[0].start]):
-                here = here[1:]
-            yield bare, clause, {one.choice for one in here}
-
-
-def _plain(lead: str) -> bool:
-    """Whether the words before a choice are common ones that say nothing of the past, such as "it is in the"."""
-    return all(word.casefold() in COMMON for word in WORD.findall(lead)) and not _WAS.search(lead)
-
-
-def _decides(sentence: str) -> bool:
-    """Whether a sentence concludes or settles something."""
-    return bool(THEREFORE.match(sentence) or NECESSARY.search(sentence))
+def _clauses(sentence: str, named: Sequence[Mention]) -> Iterator[tuple[str, int, int, list[Mention]]]:
+    """The clauses of a sentence: what kind each is, where it starts and ends, and the choices in it, of which none is
+    divided."""
+    starts = [one.start for one in named]
+    kind, start, taken = "main", 0, 0
+    for one in BOUNDARY.finditer(sentence):
+        place = bisect_right(starts, one.start())
+        if place and named[place - 1].end > one.start():
+            continue
+        if kind == "aside" and sentence.startswith("(", start) and sentence[one.start()] != ")":
+            continue
+        yield kind, start, one.start(), list(named[taken:place])
+        kind, start, taken = one.lastgroup or "main", one.end() if one.lastgroup == "main" else one.start(), place
+    yield kind, start, len(sentence), list(named[taken:])
 
 
 def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]) -> str:
@@ -731,10 +511,88 @@ def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]
     return " ".join((*parts, sentence[place:end]))
 
 
-def begins_with_choice(line: str, choices: Sequence[str]) -> bool:
-    """Whether a line begins with a choice, with at most an article or the like before it."""
-    named = find_mentions(line, choices)
-    return bool(named) and len(WORD.findall(line[: named[0].start])) < 2
+def find_stated(text: str, choices: Sequence[str]) -> set[str | None]:
+    """The choices that a text states as its answer, None for what is no choice, or one that it doubts."""
+    return {one.choice for one in list_assertions(text, choices, Asked(None, choices))[1] if one.rank == STATED}
+
+
+def read_prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
+    """Read an answer out of prose, in time proportional to its length; the arguments as for `answers.read_reply`."""
+    lines = plain_lines(text)
+    if not lines:
+        return None
+    asked = Asked(question, choices)
+    said, assertions = list_assertions(text, choices, asked)
+    if stated := [one for one in assertions if one.rank == STATED]:
+        last = stated[-1].choice
+        sure = all(one.choice in (None, last) or not one.decides for one in stated)
+        sure = sure and _edge(lines, 0, 1, choices) in (None, last)
+        return ("stated", last) if last is not None and sure else SEVERAL
+    if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
+        return None
+    whole = whole and (_CUT.search(text) is None or text.count(text[-40:-20]) > 3)  # or it repeats itself for ever
+    begins = _edge(lines, 0, 1, choices)
+    if question is not None and not question.rstrip().endswith("?"):  # it goes on where the question stops
+        begins = _leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices)
+        whole = whole and begins is None
+    if not whole:
+        agreed = _agreed([one for one in assertions if one.place < len(said) - 1], said, ASKED)
+        label = begins or (agreed.choice if agreed is not None else None)
+        return None if label is None else ("first" if begins else "echoed", label)
+    last = _ending(_before_heading(lines, choices), choices, asked)
+    by_rung = {"first": begins, "last": last}
+    if (agreed := _agreed(assertions, said, ASKED)) is not None:
+        by_rung["concluded" if agreed.decides else "echoed"] = agreed.choice
+    elif begins is None and last is None and (agreed := _agreed(assertions, said, FITTING)) is not None:
+        by_rung["settled"] = agreed.choice
+    found = {rung: label for rung, label in by_rung.items() if label is not None}
+    if found:
+        return next(iter(found.items())) if len(set(found.values())) == 1 else DIFFERENT
+    return _sole(text, said, assertions, choices)
+
+
+def _split(lines: Sequence[str], choices: Sequence[str]) -> list[str]:
+    """The sentences of these lines, of which none divides a choice."""
+    parts: list[str] = []
+    long = any(len(_SENTENCE.split(choice)) > 1 for choice in choices)
+    for line in lines:
+        spans = [(one.start, one.end) for one in find_mentions(line, choices)] if long else []
+        start = 0
+        for end in _SENTENCE.finditer(line):
+            if not any(one <= end.start() < other for one, other in spans):
+                parts.append(line[start : end.start()])
+                start = end.end()
+        parts.append(line[start:])
+    return [one for part in parts for one in part.split("; ") if one]
+
+
+def _agreed(assertions: Sequence[Assertion], said: Sequence[str], rank: int) -> Assertion | None:
+    """The last assertion of a rank, if all are of the same choice, or it turns from the others or concludes, and what
+    follows asserts no other choice."""
+    last = next((one for one in reversed(assertions) if one.rank == rank), None)
+    if last is None or any(
+        one.rank >= FITTING and one.choice != last.choice for one in assertions if one.place >= last.place
+    ):
+        return None
+    others = [one.place for one in assertions if one.rank == rank and one.choice not in (last.choice, None)]
+    turns = not others or last.decides or any(TURN.search(one) for one in said[others[-1] + 1 : last.place + 1])
+    return last if turns else None
+
+
+def _sole(text: str, said: Sequence[str], assertions: Sequence[Assertion], choices: Sequence[str]) -> Outcome:
+    """The one choice that a text asserts, or that says that one cannot know, where the text says so in other words."""
+    kept = {one.choice for one in assertions if one.rank != DENIED}
+    if not kept and len(choices) == 2 and len(denied := {one.choice for one in assertions}) == 1:
+        return next((("sole", one) for one in choices if {one} != denied and None not in denied), None)
+    if len(kept) == 1 and any(one.rank for one in assertions):
+        doubted = any(DOUBT.search(one) and not find_mentions(one, choices) for one in said)
+        label = kept.pop()
+        return ("sole", label) if label is not None and (_UNKNOWN.fullmatch(label.rstrip(".")) or not doubted) else None
+    if any(find_mentions(one, choices) for one in said) or not _CANNOT_KNOW.search(text):
+        return None
+    offered = (isinstance(choices, LetteredChoices) and choices.offered) or choices
+    unknown = [choice for choice in offered if choice and _UNKNOWN.fullmatch(choice.rstrip("."))]
+    return ("sole", unknown[0]) if len(unknown) == 1 else None
 
 
 _OPEN = re.compile(r"(?i)\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]")
@@ -743,7 +601,6 @@ _CUT = re.compile(
     r"|with|at|on|so"
     r"|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved|affect))\s*$"
 )
-"""The end of a text that goes on, so that it was cut off there."""
 _CANNOT_KNOW = re.compile(
     r"(?i)\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
     r"(?:determined?|known?|told|tell|said|say|inferred|infer)\b"
@@ -756,194 +613,88 @@ _UNKNOWN = re.compile(
     r"|(?:it )?can(?:not|['\u2019]t| not) (?:be )?(?:determined?|know|known|tell|told|say|said).*"
 )
 _HEADING = re.compile(
-    r"\W*(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)|takeaways?|notes?"
-    r"|caveats?|verification|why|not(?= ?:))\b[^.]{0,40}$",
+    r"\W*(?:(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)"
+    r"|takeaways?|notes?"
+    r"|caveats?|verification|why|not(?= ?:))\b[^.]{0,40}$|(?:explanation|reason(?:ing|s)?|rationale|justification|why"
+    r"|because|notes?):)",
     re.I,
 )
 _DENIED_AFTER = re.compile(
     r"(?i)\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect"
     r"|false)\b"
 )
-_REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
 _MARKS = " \t\"'`*_()[]."
+SEVERAL = "the text states several answers, or one that is not a label"
 DIFFERENT = "the text begins, ends or concludes with different choices"
-
-Outcome = tuple[str, str] | str | None
-"""The rung and the choice; or the reason why a text with choices has no answer; or None where it makes none."""
-
-
-def read_prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
-    """Read an answer out of prose, in time proportional to its length; the arguments as for `answers.read_reply`."""
-    lines = [strip_bullet(line) for line in plain_lines(text)]
-    if not lines:
-        return None
-    whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
-    assertions = Assertions(_before_heading(lines, choices), choices, question)
-    begins = _edge(lines, 0, 1, choices)
-    if question is not None and not question.rstrip().endswith("?"):  # it goes on where the question stops
-        begins = find_leading(sentences(lines[0])[0].split(", but ")[0], choices)[0]
-    by_rung = {"first": begins}
-    if whole:
-        by_rung |= {
-            "last": _ending(_before_reasons(assertions.lines), choices, assertions.question),
-            "concluded": assertions.find_conclusion(),
-            "echoed": assertions.find_echo(),
-        }
-    found = {rung: label for rung, label in by_rung.items() if label is not None}
-    if len(set(found.values())) > 1:
-        return DIFFERENT
-    if found:
-        return next(iter(found.items()))
-    if not whole:
-        return None
-    for rung, label in (("headed", assertions.find_under_heading()), ("settled", assertions.find_own_words())):
-        if label is not None:
-            return rung, label
-    return _sole(lines, choices, assertions.question)
-
 
 _LEADS = ("", "the", "a", "an", "in", "it's", "in the", "in a", "at the", "on the", "so", "it is", "it is in")
 """What may stand before the choice with which a text begins."""
 
 
-def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
-    """The choice with which a text begins, and the words that name it; (None, "") where it begins with none, asks
-    ("B?"), offers two ("A or B") or takes it back."""
-    text = " ".join(text.split())
-    named = find_mentions(text, choices)
-    if not named:
-        return None, ""
-    one = named[0]
-    before, rest = text[: one.start].strip(_MARKS + "-:,").casefold(), text[one.end :]
-    if before not in _LEADS:
-        return None, ""
-    if _OPEN.match(rest) or _DENIED_AFTER.match(rest):
-        return None, ""
-    other = next((found for found in named[1:] if found.choice != one.choice), None)
-    listed = other is not None and not text[one.end : other.start].strip(" ,;/|.")
-    if listed or one.choice is None:
-        return None, ""
-    if _is_paraphrase(rest, one.choice):
-        return one.choice, text
-    return one.choice, text[one.start : one.end]
-
-
-def _is_paraphrase(rest: str, choice: str) -> bool:
-    """Whether what follows a letter says its choice in nearly the same words."""
-    wanted = [stem(word) for word in WORD.findall(choice)]
-    said = {stem(word) for word in WORD.findall(sentences(rest.lstrip(" .):"))[0])}
-    return len(wanted) > 2 and sum(word in said for word in wanted) >= 0.6 * len(wanted)
-
-
-def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
-    """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list), and
-    words have to end a clause or be followed by a reason ("blue_box because ..."), not go on as a subject."""
-    label, words = find_leading(line, choices)
-    if label is None or words == line:
-        return label
-    if len(words.strip(_MARKS + ":")) == 1:
-        return None
-    return label if _CLAUSE_END.match(line, line.index(words) + len(words)) else None
-
-
 _CLAUSE_END = re.compile(
-    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they|it|i|we)\b"
+    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they"
+    r"|it|i|we)\b"
     r"|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b))",
     re.I,
 )
+
+
+def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
+    """The choice with which a line begins, None where it asks ("B?"), offers two ("A or B"), or takes it back. A letter
+    alone has to be the whole line ("A. First, ..." is a list); words have to end a clause or be followed by a reason
+    ("blue_box because ..."), not to go on as a subject."""
+    named = find_mentions(line, choices)
+    if not named or line[: named[0].start].strip(_MARKS + "-:,").casefold() not in _LEADS:
+        return None
+    one, rest = named[0], line[named[0].end :]
+    other = next((found for found in named[1:] if found.choice != one.choice), None)
+    listed = other is not None and not line[one.end : other.start].strip(" ,;/|.")
+    if listed or _OPEN.match(rest) or _DENIED_AFTER.match(rest):
+        return None
+    if one.by == LETTER and one.end - one.start < 5 and rest.strip(_MARKS + ":"):
+        return None
+    return one.choice if _CLAUSE_END.match(rest) or not rest.strip(_MARKS) else None
 
 
 def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
     """The choice with which the first or the last line begins, unless the line beside it begins in the same way with
     another one, as in a list of the choices."""
     label = _leading_choice(lines[place], choices)
-    if label is None or len(lines) < 2:
+    other = None if label is None or len(lines) < 2 else _leading_choice(lines[beside], choices)
+    if other in (None, label):
         return label
-    other = _leading_choice(lines[beside], choices)
-    return (
-        None
-        if other not in (None, label) and _shape(lines[place], choices) == _shape(lines[beside], choices)
-        else label
-    )
+    shapes = {by if (by := find_mentions(lines[one], choices)[0].by) != AGAINST else BOTH for one in (place, beside)}
+    return None if len(shapes) == 1 else label
 
 
-def _shape(line: str, choices: Sequence[str]) -> tuple[bool, bool]:
-    """Whether a line begins with a letter, and whether it names a choice in words."""
-    named = find_mentions(line, choices)
-    return bool(named) and named[0].by != WORDS, any(one.by != LETTER for one in named)
-
-
-def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) -> str | None:
+def _ending(lines: Sequence[str], choices: Sequence[str], asked: Asked) -> str | None:
     """The choice with which the last line begins, or that its last sentence is ("Mustard, then.", "So: mustard.",
     "I'm confident: option J.")."""
     if (label := _edge(lines, -1, -2, choices)) is not None or _leading_choice(lines[-1], choices) is not None:
         return label
-    last = sentences(lines[-1])[-1]
-    named = find_mentions(last, choices)
+    last = _SENTENCE.split(lines[-1])[-1]
+    named = _without_letters(find_mentions(last, choices))
     bare = remove_choices(last, 0, len(last), named)
-    if not named or len({one.choice for one in named}) > 1 or NEGATION.search(bare):
+    if len({one.choice for one in named}) != 1 or NEGATION.search(bare) or not _ALONE.match(last[named[-1].end :]):
         return None
-    one = named[-1]
-    before = last[: one.start].strip(_MARKS)
-    marked = one.by in (LETTER, BOTH)
+    before = last[: named[-1].start].strip(_MARKS)
     head = before.endswith(":") and not asked.people(before) - set(asked.names)
     if head and len(lines) > 1 and re.match(r"[^:]{2,60}: ", last):
-        head = asked.is_restated(before.rstrip(":"))  # one of a list of facts
-    if not _ALONE.match(last[one.end :]) or not (marked or head or (len(before.split()) < 3 and before[-1:] != ":")):
-        return None
-    return one.choice
+        head = asked.restates(before.rstrip(":"))  # one of a list of facts
+    alone = named[-1].by in (LETTER, BOTH) or (len(before.split()) < 3 and before[-1:] != ":")
+    return named[-1].choice if alone or head else None
+
+
+def _without_letters(named: Sequence[Mention]) -> Sequence[Mention]:
+    """These mentions without letters, where words name another choice: the words count."""
+    words = [one for one in named if one.by != LETTER]
+    return words if words and len({one.choice for one in named}) > 1 else named
 
 
 def _before_heading(lines: list[str], choices: Sequence[str]) -> list[str]:
-    """The lines before a heading such as "Key takeaways", where they name a choice: what follows only explains."""
+    """The lines before one such as "Key takeaways" or "Reason: ...", where they name a choice."""
     for place, line in enumerate(lines):
-        if place and _HEADING.match(line) and not find_mentions(line, choices):
+        if place and _HEADING.match(line):
             return lines[:place] if any(find_mentions(one, choices) for one in lines[:place]) else lines
     return lines
-
-
-def _before_reasons(lines: Sequence[str]) -> Sequence[str]:
-    """The lines before one that begins with "Reason:", "Explanation:" or the like."""
-    return next((lines[:place] for place, line in enumerate(lines) if place and _REASONS.match(line)), lines)
-
-
-def _sole(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) -> Outcome:
-    """The one choice that a text names in words, or by letters with a mark ("(c)", "option c") where it names none in
-    words; or the choice that says that one cannot know."""
-    text = "\n".join(lines)
-    named = [(line, one) for line in lines for one in find_mentions(line, choices)]
-    told = {one.choice for _, one in named if one.by != LETTER}
-    letters = {one.choice for line, one in named if one.by == LETTER and _has_mark(line, one)}
-    bare = "\n".join(remove_choices(line, 0, len(line), find_mentions(line, choices)) for line in lines)
-    if not told and not letters and _CANNOT_KNOW.search(text):
-        offered = (isinstance(choices, LetteredChoices) and choices.offered) or choices
-        unknown = [choice for choice in offered if choice and _UNKNOWN.fullmatch(choice.rstrip("."))]
-        return ("sole", unknown[0]) if len(unknown) == 1 else None
-    found = told or letters
-    if len(found) != 1 or None in found or NEGATION.search(bare) or DOUBT.search(bare):
-        return _one_sentence(lines, choices)
-    telling = [one for line in lines for one in sentences(line) if find_mentions(one, choices)]
-    if telling and all(MOVED.search(one) and not BELIEF.search(one) for one in telling):
-        return None  # it retells who moved what, which says nothing of the question
-    if telling and all(asked.is_about_others(one) and asked.people(one) != set(asked.names[-1:]) for one in telling):
-        return None  # "Bo thinks it is there" may be said for "Ann thinks that Bo thinks", but of nobody else
-    label = next(iter(found))
-    if told and any(one.by == LETTER and one.choice not in (None, label) for _, one in named):
-        return DIFFERENT  # such as a choice in words and the letter of another one elsewhere
-    return ("sole", str(label))
-
-
-def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
-    """What a reply of one sentence asserts ("Sam would say tea, not salt")."""
-    whole = Assertions(lines, choices, None)
-    if len(whole.sentences) > 1 or whole.has_doubt(whole.sentences[0]) or MOVED.search(whole.sentences[0]):
-        return None
-    if _CONTRAST.search(whole.sentences[0]) and len({one.choice for one in find_mentions(lines[0], choices)}) > 1:
-        return None  # which of both the question asks for is told by no form
-    label = whole.find_assertion(whole.sentences[0])
-    return None if label is None else ("sole", label)
-
-
-def _has_mark(line: str, one: Mention) -> bool:
-    return line[one.start] in "([" or re.match(r"option|choice|letter", line[one.start :], re.I) is not None
