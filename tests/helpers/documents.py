@@ -33,6 +33,7 @@ ELSEWHERE = {
     "make eval LIMIT=66": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval BENCHMARK=worlds LIMIT=300": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make functional": "tests/cli/test_functional.py measures the three layers, by the command that this calls",
+    "make eval MODEL=smollm2 LIMIT=136": "tests/serving/test_serving_started.py asks the same model fewer questions",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
     "make causal": "tests/cli/test_causal.py measures the same model, by the command that this calls, on fewer questions",

@@ -330,7 +330,7 @@ def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, list
     missing = states.missing
     listener.phase("states", states.prompts)
     listener.advance(states.prompts - len(missing))
-    order = sorted(missing.tolist(), key=lambda place: len(asked.prompts[place].tokens))  # little padding in a batch
+    order = sorted(missing.tolist(), key=lambda place: asked.prompts[place].tokens)  # those of a story side by side
     for start in range(0, len(order), BATCH):
         places = order[start : start + BATCH]
         found: Readings = backend.run([asked.prompts[place] for place in places])

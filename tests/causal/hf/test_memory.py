@@ -78,7 +78,7 @@ TAKES = frozenset(("past_key_values", "logits_to_keep"))
 def test_a_lent_prefix_shares_its_memory_and_comes_back() -> None:
     model = tiny("llama")
     with torch.inference_mode():
-        prefix = prefill(model, (3, 4, 5, 6), torch.device("cpu"), TAKES)
+        prefix, _ = prefill(model, (3, 4, 5, 6), torch.device("cpu"), TAKES)
         keys = prefix._cache.layers[0].keys
         assert prefix.length == 4
         assert prefix.bytes == LAYERS * 2 * 2 * 4 * 8 * 4  # layers, key and value, heads, tokens, numbers, bytes

@@ -57,6 +57,24 @@ def test_states_are_bit_for_bit_those_of_transformers_and_a_batch_is_padded_on_t
         assert together.answers.top[row] == found.answers.top[0]
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_prompts_that_share_their_beginning_are_read_after_it_and_alike(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, (start, *ends) = HfBackend(tiny(name), name=name), prompts((WINDOW + 9, 2, 7, 4))
+    asked = [Prompt(start.tokens + end.tokens[:length], (5, 6, 7)) for end in ends for length in (1, 7)]
+    singly = [backend.run([prompt]) for prompt in asked]
+    lengths: list[int] = []
+    backend.model.get_input_embeddings().register_forward_hook(lambda module, ids, out: lengths.append(ids[0].numel()))
+    together = backend.run(asked)
+    if backend._again.beyond == "batched":
+        assert sum(lengths) < len(start.tokens) + sum(len(end.tokens) + 2 for end in ends)
+    for row, single in enumerate(singly):
+        assert np.abs(together.states[row] - single.states[0]).max() < BATCHED
+        assert np.abs(together.answers.logits[row] - single.answers.logits[0]).max() < BATCHED
+        assert together.answers.top[row] == single.answers.top[0]
+
+
 def test_batches_change_neither_order_nor_number() -> None:
     model, asked = tiny("llama"), prompts((5, 9, 5, 17, 3, 9, 12))
     whole = HfBackend(model, name="llama", batch=7).run(asked)

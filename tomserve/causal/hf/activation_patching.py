@@ -8,7 +8,7 @@
 The first two are faster, in this order, and rest on how a model is built. Rather than to know this of every
 architecture, each model is tried on a short random prompt, and the first way counts that gives what full runs give.
 
-A causal model's keys and values of earlier tokens do not depend on the last token, so that the prefix is computed once
+A causal model's keys and values of earlier tokens do not depend on later ones, so that the prefix is computed once
 (unlike in Meng et al. 2022, section 2).
 """
 
@@ -51,6 +51,12 @@ class Prefix:
     def bytes(self) -> int:
         return sum(part.numel() * part.element_size() for pair in self._kept for part in pair)
 
+    def cut(self, length: int) -> Any:
+        """The cache with its first `length` tokens alone, to be filled anew; this prefix is not used afterwards."""
+        for layer, (keys, values) in zip(self._cache.layers, self._kept, strict=True):
+            layer.keys, layer.values = keys[..., :length, :], values[..., :length, :]
+        return self._cache
+
     @contextmanager
     def lent(self, rows: int) -> Iterator[Any]:
         """A cache for a run of `rows` sequences that all begin with this prefix; it is as before once this is closed.
@@ -67,18 +73,40 @@ class Prefix:
                 layer.keys, layer.values = keys, values
 
 
-def prefill(model: Any, tokens: Sequence[int], device: torch.device, takes: frozenset[str]) -> Prefix:
-    """Run a model over `tokens`, and keep their keys and values. takes: the names of the arguments of its `forward`.
+def prefill(
+    model: Any,
+    tokens: Sequence[int],
+    device: torch.device,
+    takes: frozenset[str],
+    before: Prefix | None = None,
+    shared: int = 0,
+) -> tuple[Prefix, torch.Tensor]:
+    """Run a model over `tokens`, keep their keys and values, and return them with the logits [vocabulary] of the last.
 
-    Every layer is made to keep all tokens, those with a sliding window included, whose masks transformers makes. Raises
-    NoPrefixError where the model does not keep these, or takes no cache.
+    takes: the names of the arguments of its `forward`. before: what was kept of other tokens, of which the first
+    `shared` (fewer than all of `tokens`) are the same and are not run again. Every layer is made to keep all tokens,
+    those with a sliding window included, whose masks transformers makes. Raises NoPrefixError where the model does not
+    keep these, or takes no cache.
     """
     if "past_key_values" not in takes:
         raise NoPrefixError(f"{type(model).__name__} takes no cache")
-    ids = torch.tensor([list(tokens)], device=device)
-    more = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
-    output = model(input_ids=ids, past_key_values=DynamicCache(), use_cache=True, **more)
-    return Prefix(output.past_key_values, len(tokens))
+    cache = DynamicCache() if before is None else before.cut(shared)
+    ids = torch.tensor([list(tokens[shared:])], device=device)
+    more: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+    if "position_ids" in takes:
+        more["position_ids"] = torch.arange(shared, len(tokens), device=device)[None]
+    output = model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
+    return Prefix(output.past_key_values, len(tokens)), output.logits[0, -1]
+
+
+def count_shared(before: Sequence[int], tokens: Sequence[int]) -> int:
+    """How many tokens two prompts begin with in common.
+
+    >>> count_shared((5, 6, 7), (5, 6, 8, 9))
+    2
+    """
+    pairs = enumerate(zip(before, tokens, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(before), len(tokens)))
 
 
 def stacked_mask(length: int, rows: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -182,7 +210,7 @@ class Rerunner:
         """The prefix of a prompt: computed, or kept from the last call."""
         if self._prefix is None or self._prefix[0] != tokens[:-1]:
             self._prefix = None  # so that two are never held at a time
-            self._prefix = (tokens[:-1], prefill(self.model, tokens[:-1], self.device, self.takes))
+            self._prefix = (tokens[:-1], prefill(self.model, tokens[:-1], self.device, self.takes)[0])
         return self._prefix[1]
 
     def logits(self, tokens: tuple[int, ...], layers: Sequence[int], states: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ On GPUs torch may multiply matrices in TF32, which keeps 10 bits of each number,
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from torch import nn
 
 from tomserve.causal.activations import Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.checkpoints import Checkpoint
-from tomserve.causal.hf.activation_patching import BatchPieces, Method, Rerunner
+from tomserve.causal.hf.activation_patching import BatchPieces, Method, Prefix, Rerunner, count_shared, prefill
 from tomserve.causal.hf.hooks import Blocks
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError, TomserveError
@@ -176,7 +177,8 @@ class HfBackend:
     @torch.inference_mode()
     @force_float32()
     def run(self, prompts: Sequence[Prompt]) -> Readings:
-        """Run all prompts, the longest first, in batches with padding on the left.
+        """Run all prompts, the longest first, in batches with padding on the left; or, on a CPU where they share most
+        of their tokens, one after another, each after what it has in common with the last one.
 
         Raises ValueError for a prompt that has no tokens or whose tokens the model does not know, MachineError where
         the memory does not suffice for a single prompt.
@@ -184,13 +186,17 @@ class HfBackend:
         for prompt in prompts:
             self._check(prompt)
         order = sorted(range(len(prompts)), key=lambda place: -len(prompts[place].tokens))
+        if sharing := self._is_shared(prompts):
+            order.sort(key=lambda place: prompts[place].tokens)
         states = np.empty((len(prompts), self.layers, self.width), dtype=np.float32)
         logits = np.full((len(prompts), _choices(prompts)), np.nan, dtype=np.float32)
         top = np.empty(len(prompts), dtype=np.int64)
+        kept: list[tuple[tuple[int, ...], Prefix]] = []
 
         def do(first: int, last: int) -> None:
             chosen = order[first:last]
-            read, found = self._forward([prompts[place].tokens for place in chosen])
+            tokens = [prompts[place].tokens for place in chosen]
+            read, found = self._extend(tokens[0], kept) if sharing else self._forward(tokens)
             states[chosen] = read
             top[chosen] = found.argmax(dim=1).cpu().numpy()
             for row, place in enumerate(chosen):
@@ -198,6 +204,8 @@ class HfBackend:
                 logits[place, : len(wanted)] = found[row, list(wanted)].cpu().numpy()
 
         def limit(first: int) -> int:
+            if sharing:
+                return 1
             length = len(prompts[order[first]].tokens)
             fitting = (TOKENS_GPU if self._gpu else TOKENS_CPU) // length
             if self._pads:
@@ -252,6 +260,26 @@ class HfBackend:
             room = LENT_BYTES_GPU if self._gpu else LENT_BYTES_CPU
             return max(FEWEST_LENT, room // max(1, self._again.bytes_a_row(tokens)))
         return self._rows.most
+
+    def _is_shared(self, prompts: Sequence[Prompt]) -> bool:
+        """Whether these prompts are read one after another: the keys and values of what they share are kept."""
+        if self._gpu or self._again.beyond != "batched" or self._again.method == "full":
+            return False
+        ordered = sorted(prompt.tokens for prompt in prompts)
+        shared = sum(count_shared(*pair) for pair in itertools.pairwise(ordered))
+        return 2 * shared > sum(map(len, ordered))
+
+    def _extend(
+        self, tokens: tuple[int, ...], kept: list[tuple[tuple[int, ...], Prefix]]
+    ) -> tuple[Floats, torch.Tensor]:
+        """What `_forward` returns for one prompt. kept: the last one with its keys and values, which this one replaces;
+        what the two begin with is not run again."""
+        old, before = kept.pop() if kept else ((), None)
+        shared = min(count_shared(old, tokens), len(tokens) - 1)
+        with self.blocks.reading() as read:
+            prefix, logits = prefill(self.model, tokens, self.device, self._again.takes, before, shared)
+        kept.append((tokens, prefix))
+        return np.stack([one.float().cpu().numpy() for one in read], axis=1), logits[None].float()
 
     def _forward(self, prompts: Sequence[tuple[int, ...]]) -> tuple[Floats, torch.Tensor]:
         """States float32 [n, layers, width] and logits float32 [n, vocabulary] at the last tokens of n prompts."""
@@ -320,14 +348,14 @@ def load_checkpoint(
 ) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
-    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for float32 on a CPU and
-    bfloat16 on a GPU. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
-    batch: how many prompts are run at a time. Under torchrun the model is
-    split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the device or
-    accelerate is missing, or the memory does not suffice.
+    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for bfloat16 on a GPU, and on a
+    CPU that multiplies in it where the weights are stored so, else float32. device_map: as transformers takes it;
+    "auto" by default where one GPU cannot hold the model. batch: how many prompts are run at a time. Under torchrun the
+    model is split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the device
+    or accelerate is missing, or the memory does not suffice.
     """
     device = _device(device)
-    chosen = dtype or ("float32" if device == "cpu" else "bfloat16")
+    chosen = dtype or ("bfloat16" if device != "cpu" or _halves(checkpoint) else "float32")
     if chosen not in DTYPES:
         raise ConfigError(f"--dtype {one_line(chosen)}: expected {', '.join(DTYPES)}")
     needed = checkpoint.parameters * BYTES[chosen]
@@ -378,6 +406,11 @@ def _source(checkpoint: Checkpoint) -> dict[str, Any]:
     if Path(checkpoint.place).is_dir():
         return source | {"local_files_only": True}
     return source | {"revision": checkpoint.revision or "main"}
+
+
+def _halves(checkpoint: Checkpoint) -> bool:
+    """Whether this CPU multiplies in bfloat16, and the weights lose nothing by it."""
+    return checkpoint.dtype == "bfloat16" and torch.cpu._is_avx512_bf16_supported()
 
 
 def _device(asked: str | None) -> str:
