@@ -3,7 +3,7 @@
     tomserve analyze RUN... --study behaviour
 
 It sets several benchmarks that a model was asked side by side (the behavioural layer of the functional framework).
-Two ways to count, by `--intervals`: *recommended* (the default) corrects every share for chance, beside simple rules,
+Two ways to count, by `--intervals`: *recommended* (the default) corrects every share for chance,
 with intervals over clusters; *published* has raw shares as the framework's source prints them.
 """
 
@@ -204,7 +204,7 @@ def effects(found: TaskRows) -> Iterator[Record]:
 
 
 def _cell(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
-    """The share right of some questions with its interval, chance, the corrected share, and the best simple rules."""
+    """The share right of some questions with its interval, chance, the corrected share, and the best baselines."""
     found = baselines.accuracy(part, kinds, intervals, brief=True)
     chance = None if part["chance"].null_count() else float(part["chance"].mean())  # type: ignore[arg-type]
     record: Record = {name: found[name] for name in ("correct", "total", "accuracy", "ci_low", "ci_high")}
@@ -307,7 +307,7 @@ def _doubts(tables: Tables) -> Iterator[str]:
                 "so that no share is corrected for chance; score the run again with this version (tomserve score RUN)"
             )
         elif row["clusters"] < FEW:
-            yield f"{who}: only {row['clusters']} stories or templates; an interval over so few is rough"
+            yield f"{who}: only {row['clusters']} stories or templates; the interval is approximate"
     small = tables.get("task_types", pl.DataFrame())
     if small.height:
         few = small.filter(pl.col("total") < SMALL)
@@ -318,11 +318,11 @@ def _doubts(tables: Tables) -> Iterator[str]:
         yield f"{name}: {count:,} answers to questions that the benchmark marks as unusable are left out"
 
 
-QUESTION = "Does it do more than rules that follow nobody's mind?"
+QUESTION = "Is it above the shortcut baselines?"
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """For each model B by strategy, and whether it is above the best simple rule in every benchmark."""
+    """For each model B by strategy, and whether it is above the best shortcut baseline in every benchmark."""
     frame = tables.get("behaviour", pl.DataFrame())
     if "over_rule" not in frame.columns:
         return []
@@ -341,7 +341,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
     if signs and all(one == 1 for one in signs):
         verdict, tone = "Yes, in every benchmark" if len({row["benchmark"] for row in single}) > 1 else "Yes", GOOD
     elif signs and all(one == -1 for one in signs):
-        verdict, tone = "No: less than the best of them", BAD
+        verdict, tone = "No, below the best of them", BAD
     elif 1 in signs:
         verdict = "Not in every benchmark or with every strategy"
     elif signs and all(one is not None for one in signs):

@@ -68,10 +68,10 @@ def _task(row: dict[str, object]) -> str:
 
 # The verdict by where all intervals lie: above chance (1), below it (-1), or holding it (0)
 _BOTH = {
-    frozenset({1}): ("Yes, more often than by chance", GOOD),
-    frozenset({-1}): ("No: more seldom than two blind guesses are", BAD),
-    frozenset({0}): ("Not shown: no more often than two blind guesses are, as far as can be seen", OPEN),
-    frozenset({-1, 0}): ("Not shown: nowhere more often than two blind guesses are", OPEN),
+    frozenset({1}): ("Yes, above chance", GOOD),
+    frozenset({-1}): ("No: below chance", BAD),
+    frozenset({0}): ("Not shown: no significant difference from chance", OPEN),
+    frozenset({-1, 0}): ("Not shown: nowhere above chance", OPEN),
 }
 
 
@@ -89,7 +89,7 @@ def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         grounds.append((_task(row), text))
     if not grounds:
         return
-    verdict, tone = _BOTH.get(frozenset(places), ("It depends on the task or the strategy", OPEN))
+    verdict, tone = _BOTH.get(frozenset(places), ("Depends on the task or the strategy", OPEN))
     yield Card(
         "Are the true and the false belief of a template both followed?", verdict, tone, tuple(grounds), TEXTS["both"]
     )
@@ -97,9 +97,9 @@ def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
 
 # The verdict by the signs of all differences, false minus true
 _HARDER = {
-    frozenset({-1}): ("Yes: it answers with what is so more readily than with what is believed", BAD),
-    frozenset({1}): ("No, true ones are: it leans to the state before the event", BAD),
-    frozenset({0}): ("No difference can be seen", OPEN),
+    frozenset({-1}): ("Yes: it answers with reality more readily than with the belief", BAD),
+    frozenset({1}): ("No, true ones are: it favours the state before the event", BAD),
+    frozenset({0}): ("No significant difference", OPEN),
     frozenset({-1, 0}): ("In some tasks or strategies", OPEN),
     frozenset({1, 0}): ("No; in some tasks or strategies true ones are", OPEN),
 }
@@ -112,7 +112,7 @@ def _harder(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         return
     signs = [sign(row) for row in frame.iter_rows(named=True)]
     grounds = tuple((_task(row), f"{points(row)}.") for row in frame.iter_rows(named=True))
-    verdict, tone = _HARDER.get(frozenset(signs), ("It depends on the task or the strategy", OPEN))
+    verdict, tone = _HARDER.get(frozenset(signs), ("Depends on the task or the strategy", OPEN))
     yield Card("Are false beliefs harder than true ones?", verdict, tone, grounds, TEXTS["harder"])
 
 

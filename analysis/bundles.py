@@ -182,11 +182,11 @@ def _whole(own: pl.DataFrame, classes: pl.DataFrame) -> Card:
             text += f"; of the {plain['bundles']:,} unchanged ones {plain['solved']:,}{best}"
         grounds.append((readable_name(row["strategy"]), f"{text}."))
     verdict, tone = {
-        "none": ("No: not one", BAD),
-        "above": ("Yes, more than by any simple rule", GOOD),
-        "below": ("Fewer than by a simple rule", BAD),
-        "alike": ("Not shown: a simple rule solves as many, as far as can be seen", OPEN),
-    }[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)  # fmt: skip
+        "none": ("No, none", BAD),
+        "above": ("Yes, more than by any shortcut baseline", GOOD),
+        "below": ("Fewer than by a shortcut baseline", BAD),
+        "alike": ("Not shown: no significant difference from the best shortcut baseline", OPEN),
+    }[places.pop()] if len(places) == 1 else ("Depends on the strategy", OPEN)  # fmt: skip
     return Card("Are whole bundles solved?", verdict, tone, tuple(grounds), TEXTS["whole"])
 
 
@@ -206,7 +206,7 @@ def _misses(frame: pl.DataFrame) -> Iterator[Card]:
         "only_false_beliefs_missed": "Mostly false beliefs alone",
         "only_controls_missed": "Mostly controls alone: reality and true beliefs",
         "both_missed": "Mostly false beliefs and controls both",
-    }[most.pop()] if len(most) == 1 else "It depends on the strategy"  # fmt: skip
+    }[most.pop()] if len(most) == 1 else "Depends on the strategy"  # fmt: skip
     yield Card("What do the unsolved bundles miss?", verdict, OPEN, tuple(grounds), TEXTS["misses"])
 
 

@@ -44,15 +44,15 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
 
 _ANSWERS: dict[int | None, tuple[str, str]] = {
-    1: ("Yes, more than its words give away", GOOD),
-    -1: ("No: finding its words again has more right", BAD),
-    0: ("Not shown: its words give away as much", OPEN),
-    None: ("Not tested: no interval beside the words' share", OPEN),
+    1: ("Yes, above word overlap", GOOD),
+    -1: ("No: word overlap scores higher", BAD),
+    0: ("Not shown: word overlap scores as high", OPEN),
+    None: ("Not tested: word overlap has no interval", OPEN),
 }
 
 
 def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
-    """Whether changes are told better than by the best rule that follows nobody's mind."""
+    """Whether changes are told better than by the best shortcut baseline."""
     if not has_rows(own, "forms", "strategy form accuracy chance best_rule best_rule_accuracy"):
         return
     grounds, places = [], set[int | None]()
@@ -68,8 +68,8 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
         grounds.append((readable_name(row["strategy"]), f"{text}."))
     if not grounds:
         return
-    verdict, tone = _ANSWERS[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)
-    yield Card("Is a change of mind followed?", verdict, tone, tuple(grounds), TEXTS["follows"])
+    verdict, tone = _ANSWERS[places.pop()] if len(places) == 1 else ("Depends on the strategy", OPEN)
+    yield Card("Are changes of mind tracked?", verdict, tone, tuple(grounds), TEXTS["follows"])
 
 
 STATES = ("belief", "emotion", "intention", "action")

@@ -167,10 +167,10 @@ def _language_card(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     rows = own["languages"]
     signs = {sign(row) for row in rows.iter_rows(named=True)}
     verdict, tone = {
-        frozenset({0}): ("No clear difference", OPEN),
-        frozenset({1}): ("Chinese has more right", BAD),
-        frozenset({-1}): ("English has more right", BAD),
-    }.get(frozenset(signs), ("It depends on the strategy", OPEN))
+        frozenset({0}): ("No significant difference", OPEN),
+        frozenset({1}): ("Accuracy is higher in Chinese", BAD),
+        frozenset({-1}): ("Accuracy is higher in English", BAD),
+    }.get(frozenset(signs), ("Depends on the strategy", OPEN))
     grounds = tuple((readable_name(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
     yield Card("Is it the same in Chinese and English?", verdict, tone, grounds, TEXTS["languages"])
 

@@ -61,14 +61,14 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
                 f"; both tellings right: {percent(both['joint'][0])}, by two blind guesses {percent(both['chance'][0])}"
             )
         grounds.append((readable_name(row["strategy"]), f"{text}."))
-    verdict, tone = "As often as where the belief is true, as far as can be seen", OPEN
+    verdict, tone = "No significant difference", OPEN
     if all(one < 0 for one in signs):
-        verdict, tone = "No: less often than where the belief is true", BAD
+        verdict, tone = "No, less often", BAD
     elif all(one > 0 for one in signs):
-        verdict, tone = "Yes, even more often than where the belief is true", GOOD
+        verdict, tone = "Yes, even more often", GOOD
     elif any(signs):
-        verdict = "It depends on the strategy"
-    yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), TEXTS["follows"])
+        verdict = "Depends on the strategy"
+    yield Card("Are false beliefs tracked as well as true ones?", verdict, tone, tuple(grounds), TEXTS["follows"])
 
 
 # The factors of the design that the tables need, with their types

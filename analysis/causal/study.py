@@ -282,15 +282,15 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
         verdict = f"Yes, at the same length; {longer} by a longer step" if longer else "Yes: every control does less"
         return Card(question, verdict, GOOD, grounds, TEXTS["specific"])
     if said == NO_MAP:
-        verdict = f"Not told from going straight to the target ({first_names(left)})"
+        verdict = f"Not distinguishable from moving straight to the target ({first_names(left)})"
         return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
     if not left:
-        verdict = "At the same length each control alone does less; together it is not settled"
+        verdict = "Each control of the same length does less; jointly undecided"
         if longer:
             verdict += f"; {longer} by a longer step"
         return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
     moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
-    verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect to be specific"
+    verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect"
     tone = BAD if moved and said not in (CAUSES, NOT_TOLD) and _is_equalled_by_control(rows) else OPEN
     return Card(question, verdict, tone, grounds, TEXTS["specific"])
 
@@ -397,26 +397,26 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("as its source counts", _published_excerpt(counted), ("headline",), TEXTS["published"])
     if (frame := tables.get("controls", empty)).height:
         columns = (*_who(frame), _name("control"), _with("net"), _with("difference", "map minus it [95%]"), _p())
-        yield Excerpt("the map beside its controls", frame.select(*columns), ("controls",), TEXTS["controls_reading"])
+        yield Excerpt("the map against its controls", frame.select(*columns), ("controls",), TEXTS["controls_reading"])
     if (frame := tables.get("readings", empty)).height:
         columns = (*_who(frame), pl.col("reading"), pl.col("items"), _with("net"), _with("adjusted"))
-        yield Excerpt("the same under other readings", frame.select(*columns), ("readings",), TEXTS["readings"])
+        yield Excerpt("robustness to the way of counting", frame.select(*columns), ("readings",), TEXTS["readings"])
     if (frame := tables.get("references", empty)).height:
-        yield Excerpt("what needs no map", _references(frame), ("references",), TEXTS["references"])
+        yield Excerpt("interventions without a map", _references(frame), ("references",), TEXTS["references"])
     if (frame := tables.get("probes", empty)).height:
-        yield Excerpt("what a linear probe reads", _probes(frame), ("probes",), TEXTS["probes"])
+        yield Excerpt("linear probes", _probes(frame), ("probes",), TEXTS["probes"])
     if (frame := tables.get("transfer", empty)).height:
         names = (pl.col("fitted_on").alias("from"), pl.col("applied_to").alias("to"))
         columns = (*_who(frame), *names, pl.col("items"), _with("net"), _with("adjusted"), cell_of("within"))
         yield Excerpt(
-            "from one family of stories to another", frame.select(*columns), ("transfer",), TEXTS["transfer_reading"]
+            "transfer between families of stories", frame.select(*columns), ("transfer",), TEXTS["transfer_reading"]
         )
     if (frame := tables.get("answers", empty)).height:
         columns = (cell_of("share_false", "false"), cell_of("share_true", "true"), cell_of("right"), cell_of("unread"))
         told = pl.col("told").cast(pl.String).replace(_TOLD)
         order = pl.col("order").cast(pl.String).replace({"0": "as listed", "1": "reversed"})
         kept = frame.select(*_who(frame), told, order, "items", *columns)
-        yield Excerpt("before anything was moved", kept, ("answers",), TEXTS["answers"])
+        yield Excerpt("answers before any intervention", kept, ("answers",), TEXTS["answers"])
 
 
 def _who(frame: pl.DataFrame) -> list[pl.Expr]:

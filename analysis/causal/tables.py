@@ -28,7 +28,7 @@ FIXED = tuple(name for name in t.REFERENCES if name != t.REPLACE)  # the referen
 
 
 def answers(found: t.Outcomes) -> Iterator[t.Record]:
-    """The table `answers`: what the model said before anything was moved, by telling and order of the choices."""
+    """The table `answers`: what the model said before any intervention, by telling and order of the choices."""
     for told in t.TOLD:
         own = found.answers.filter(pl.col("told") == told)
         for order in (0, 1):
@@ -401,8 +401,8 @@ def _ceiling(best: CellEffect | None, patch: CellEffect | None) -> tuple[str | N
 
 
 def _of_ceiling(best: CellEffect | None, top: Interval | None) -> t.Record:
-    """The net effect and its excess over the largest control, as shares of the ceiling; None where that is not clearly
-    above zero."""
+    """The net effect and its excess over the largest control, as shares of the ceiling; None where that is not
+    significantly above zero."""
     if best is None or top is None or not top.low > 0:
         return {"net_of_ceiling": None, "adjusted_of_ceiling": None}
     return {

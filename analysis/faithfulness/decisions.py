@@ -44,7 +44,7 @@ WORDS = {
     MENDS: "it needs the chain and mends a wrong one",
     DISTURBED: "any disturbance changes the answer",
     PARTLY: "partly",
-    DEPENDS: "it depends on the chain, on what of it is open",
+    DEPENDS: "it depends on the chain, undecided on what part",
     UNDECIDED: "cannot be decided",
 }
 ONE_EDIT = ", by one edit alone"  # added where the answer is judged to follow by its replaced last belief only

@@ -78,7 +78,8 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         effect = pl.format("{} [{}, {}]", *map(cell_of, ("risk_difference", "rd_low", "rd_high"))).alias(
             "CoT - vanilla"
         )
-        yield Excerpt("reasoning against the answer alone", own.select("model", effect), ("cot_by_task",), TEXTS["cot"])
+        title = "chain of thought against the answer alone"
+        yield Excerpt(title, own.select("model", effect), ("cot_by_task",), TEXTS["cot"])
 
 
 def _score(frame: pl.DataFrame) -> pl.DataFrame:
@@ -143,7 +144,7 @@ def _doubts(row: Row) -> Iterator[str]:
     if row["no_interval"] is not None:
         yield str(row["no_interval"])
     elif scenarios is not None and 0 < scenarios < FEW_SCENARIOS:
-        yield f"only {scenarios:.0f} scenarios; an interval over so few is rough"
+        yield f"only {scenarios:.0f} scenarios; the interval is approximate"
 
 
 def _of_replies(row: Row) -> Iterator[str]:
@@ -276,8 +277,8 @@ LICENSES = (
 )
 
 
-QUESTION = "How far does it reach, layer by layer?"
-LICENSE = "What does this license, and what not?"
+QUESTION = "Which layers are shown?"
+LICENSE = "What does the score support?"
 ALIKE = "Does reasoning help small models and hurt large ones?"
 
 
@@ -294,13 +295,11 @@ def _verdict(row: Row, tables: Tables) -> Verdict:
 
 def _lead(row: Row) -> str:
     if finite_or_none(row["ftom"]) is not None:
-        beside = f"FToM_BS, which holds no mechanism, {_with(row, 'ftom_bs')}"
+        beside = f"FToM_BS, without the mechanism, {_with(row, 'ftom_bs')}"
         return f"{row['formula']}: FToM {_with(row, 'ftom')}; {beside}"
     if finite_or_none(row["ftom_bs"]) is not None:
         how = "does not count" if _is_uncounted(row) else "is missing"
-        return (
-            f"FToM_BS {_with(row, 'ftom_bs')}, which holds no mechanism; there is no FToM, as C {how} ({row['no_c']})"
-        )
+        return f"FToM_BS, without the mechanism, {_with(row, 'ftom_bs')}; no FToM, as C {how} ({row['no_c']})"
     return "no score: " + "; ".join(f"{name.upper()} is missing ({row[f'no_{name}']})" for name in "bs"
                                     if row[f"no_{name}"])  # fmt: skip
 
@@ -390,7 +389,9 @@ def _mechanism(row: Row, tables: Tables) -> str:
 
 def _beside(name: str, figures: dict[str, list[tuple[float, float, float]]]) -> str:
     """What stands beside B or S, as a clause."""
-    figure, words = ("over_rule", "B minus that of the best simple rule") if name == "b" else ("kappa", "kappa by kind")
+    figure, words = ("kappa", "kappa by kind")
+    if name == "b":
+        figure, words = "over_rule", "B minus that of the best shortcut baseline"
     told = [f"{cell(value)} [{cell(low)}, {cell(high)}]" for value, low, high in figures.get(figure, [])]
     return f"; {words} {', '.join(told)}" if told else ""
 

@@ -119,7 +119,7 @@ def warnings(tables: Tables) -> list[str]:
                 failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
                 doubts[
                     f"{model}: {pairs} did not fail equally often ({failed}, p {row['p_failure']:.3f}), so that their "
-                    f"difference, {signed_points(row['risk_difference'])} points, may come from the failures: "
+                    f"difference, {signed_points(row['risk_difference'])} points, may be due to failures; "
                     f"{worst_case(row)}"
                 ] = None
     return [*doubts, *baselines.missing_warnings(tables)]
@@ -129,7 +129,7 @@ def warnings(tables: Tables) -> list[str]:
 READINGS = {
     "accuracy": "A cell: right/asked, their share, and its 95% interval where one is known. A row: stories with lines "
     "that lie (with), without, and both (overall). A failure, that is no readable answer, counts as wrong. best rule: "
-    "the largest share that one of the simple rules below has right of the same questions.",
+    "the largest share that one of the shortcut baselines below has right of the same questions.",
     "prompting_effects": "The interval says what to expect of further stories; p is at most .05 exactly where it does "
     "not hold 0. Whether two intervals of the first table overlap says little of this difference.",
     "joint_accuracy": "order: depth of nesting, 0 asks for reality, 1 for what somebody thinks, 2 for what somebody "

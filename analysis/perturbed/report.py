@@ -13,6 +13,7 @@ from functools import partial
 
 import polars as pl
 
+from tomserve.content.text import count_noun
 from tomserve.reporting.html import charts
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Verdict, baselines
 from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
@@ -53,7 +54,7 @@ def honesty_card(tables: Tables) -> Card | None:
             text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do"
             text += f" ({percent(row['proper_share'])})."
             grounds.append((f"{readable_name(row['strategy'])}, all questions", text))
-    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), TEXTS["honesty"])
+    return Card("Is its reasoning faithful?", "Correlation cannot show it", OPEN, tuple(grounds), TEXTS["honesty"])
 
 
 def _correlation(row: Row) -> str:
@@ -83,22 +84,22 @@ def _verdict(model: str, own: dict[str, pl.DataFrame], chance: float | None) -> 
 
 _ROBUST = {
     "yes": ("Yes, in every class", GOOD),
-    "perhaps": ("By count yes, but not for certain", OPEN),
+    "perhaps": ("By its shares yes, but not significantly", OPEN),
     "limited": ("Limited: in some classes only", OPEN),
     "ostensible": ("No: on unperturbed stories only", BAD),
     "no": ("No", BAD),
     "open": ("Not shown, but not ruled out", OPEN),
-    "untested": ("It cannot be told: not all of it was asked", OPEN),
+    "untested": ("Undetermined: not every class was asked", OPEN),
 }
-_DIFFERS = ("It depends on strategy or questions", OPEN)
+_DIFFERS = ("Depends on the strategy or the questions", OPEN)
 # Where some outcomes are "no" and the others "ostensible", which is a no as well
-_NEITHER = ("No, whichever way it is asked", BAD)
+_NEITHER = ("No, with any strategy", BAD)
 
 
 def _robust(tables: Tables) -> Card | None:
-    """The paper's criteria, for how many classes the whole interval lies on one side of one half, and which rules that
-    follow nobody's belief meet the same criteria. A model that meets a criterion which such a rule meets as well is
-    told so, and its verdict is good news only where it is clearly above the best rule on the false-belief subset."""
+    """The paper's criteria, for how many classes the whole interval lies on one side of one half, and which shortcut
+    baselines meet the same criteria. A model that meets a criterion which such a rule meets as well is
+    told so, and its verdict is good only where it is significantly above the best rule on the false-belief subset."""
     if not has_rows(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
     outcomes, met, grounds = set(), set(), []
@@ -120,22 +121,20 @@ def _robust(tables: Tables) -> Card | None:
                 f"within those of {undecided}."
             )
         if rules := _rules_that_meet(row):
-            follow = "follows" if len(rules) == 1 else "follow"
-            text += f" The same criterion is met by {_list_rules(rules)}, which {follow} nobody's belief."
+            text += f" The same criterion is met by {_list_rules(rules)}."
             shared |= dict.fromkeys(rules)
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
     differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else differ
     if shared and _above_rules(tables):
-        verdict += "; on false beliefs clearly above every simple rule"
+        verdict += "; on false beliefs significantly above every shortcut baseline"
     elif shared:
-        one = len(shared) == 1
-        meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
-        verdict = f"{meets}, but so {'does' if one else 'do'} {_list_rules(list(shared))}, "
-        verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
+        meets = "Criterion met" if met == {True} else "Criterion met in part"
+        verdict = f"{meets}, but also by {count_noun(len(shared), 'shortcut baseline')}"
+        tone = OPEN if tone == GOOD else tone
     whole = tables["accuracy"].filter(subset="all", perturbation=OVERALL) if "accuracy" in tables else None
     marks = () if whole is None else accuracy_marks(whole)
-    return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), TEXTS["robust"], marks)
+    return Card("Is its theory of mind robust?", verdict, tone, tuple(grounds), TEXTS["robust"], marks)
 
 
 def _rules_that_meet(row: Row) -> list[str]:
@@ -150,8 +149,8 @@ def _list_rules(rules: Sequence[str]) -> str:
     named = [f'"{name}"' for name in rules[:2]]
     more = len(rules) - len(named)
     if more:
-        return f"the rules {', '.join(named)} and {more} more"
-    return f"the rule{'s' * (len(named) > 1)} {' and '.join(named)}"
+        return f"the shortcut baselines {', '.join(named)} and {more} more"
+    return f"the shortcut baseline{'s' * (len(named) > 1)} {' and '.join(named)}"
 
 
 def _over_rule(tables: Tables, row: Row) -> str:
@@ -164,7 +163,7 @@ def _over_rule(tables: Tables, row: Row) -> str:
 
 
 def _above_rules(tables: Tables) -> bool:
-    """Whether every strategy is clearly above the best rule on the false-belief subset."""
+    """Whether every strategy is significantly above the best rule on the false-belief subset."""
     if not has_rows(tables, "accuracy", "subset strategy perturbation over_rule_low over_rule_high"):
         return False
     subset = tables["accuracy"].filter(subset="false_belief", perturbation=OVERALL)
@@ -249,14 +248,14 @@ def _breaks(tables: Tables) -> Card | None:
 def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -> tuple[str, str]:
     """The verdict and its tone. harder: classes that clearly are; reserved: those of which failures may be the reason;
     undecided, shown: how many comparisons the study is too small for, and how many there are."""
-    for names, said in ((harder, "Clearly harder"), (reserved, "Harder, unless failures explain it")):
+    for names, said in ((harder, "Significantly harder"), (reserved, "Harder, unless failures explain it")):
         if names:
             more = f", {len(names) - 2} more" if len(names) > 2 else ""
             return f"{said}: {', '.join(names[:2])}{more}", BAD
     if not shown:
         return "No class can be compared with unperturbed stories", OPEN
     if undecided == shown:
-        return "It cannot be decided with so few stages", OPEN
+        return "Undecided: too few stages", OPEN
     return "No class is shown to be harder" + (f"; {undecided} of {shown} undecided" if undecided else ""), OPEN
 
 

@@ -85,7 +85,7 @@ def summary(tables: Tables) -> list[Excerpt]:
     )
     if by_task:
         excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables), *_pairs(tables)]
-    title = "theory of mind by the paper's criteria (more than half right)"
+    title = "the paper's criteria (more than half correct)"
     shown = _criteria(tables)
     reading = TEXTS["paper"] + (f" {TEXTS['solved']}" if "tasks solved" in shown.columns else "")
     return [*excerpts, Excerpt(title, shown, ("criteria",), reading)]
@@ -129,7 +129,7 @@ def _pairs(tables: Tables) -> Iterator[Excerpt]:
     if "pairs" not in tables:
         return
     for (model,), part in tables["pairs"].filter(perturbation=OVERALL).group_by(["model"], maintain_order=True):
-        rule = [pl.col("best_rule").alias("best simple rule"), cell_of("best_rule_estimate", "rule's")]
+        rule = [pl.col("best_rule").alias("best baseline"), cell_of("best_rule_estimate", "its own")]
         frame = part.select(
             "strategy",
             pl.format("{}/{}", "solved", "pairs").alias("solved"),
@@ -166,13 +166,13 @@ def _by_class(tables: Tables) -> Iterator[Excerpt]:
         frame = counted.sort("subset", order, ~clear, "verdict", maintain_order=True).select(
             _questions(),
             "strategy",
-            pl.col("verdict").alias("what is shown of them"),
+            pl.col("verdict").alias("finding"),
             pl.col("perturbation").list.len().alias("classes"),
             pl.when(clear).then(names).otherwise(pl.lit("")).alias("which"),
         )
         if (frame["which"] == "").all():
             frame = frame.drop("which")
-        title = f"{model}: are the perturbed stories of a class harder than unperturbed ones?"
+        title = f"{model}: are perturbed stories harder, by class?"
         yield Excerpt(title, frame, ("perturbation_effects",), TEXTS["classes"])
 
 
@@ -201,20 +201,20 @@ def _criteria(tables: Tables) -> pl.DataFrame:
         "strategy",
         half.otherwise(pl.lit("not above half")).alias("unperturbed"),
         pl.format("{} of {}", "classes_above", "classes_tested").alias("classes above half"),
-        called.alias("paper's word"),
+        called.alias("paper's term"),
         *_also(rows),
         *solved,
     )
 
 
 def _also(rows: pl.DataFrame) -> list[pl.Expr]:
-    """Which simple rules meet the criterion that the model meets: the first by name, and how many more."""
+    """Which shortcut baselines meet the criterion that the model meets: the first by name, and how many more."""
     if "rules_robust" not in rows.columns or rows["rules_robust"].is_null().all():
         return []
     limited = pl.when("limited_robust").then("rules_limited_robust").otherwise(pl.lit(""))
     names = pl.when("robust").then("rules_robust").otherwise(limited).str.split(", ")
     more = pl.when(names.list.len() > 1).then(pl.format(" and {} more", names.list.len() - 1)).otherwise(pl.lit(""))
-    return [(names.list.first().fill_null("") + more).alias("so do the rules")]
+    return [(names.list.first().fill_null("") + more).alias("also met by")]
 
 
 def _questions() -> pl.Expr:
@@ -264,7 +264,7 @@ def _strategies_lost(effects: pl.DataFrame) -> Iterator[str]:
             yield (
                 f"{row['model']}: {treatment} and {control} did not fail equally often ({failed} of "
                 f"{SUBSETS[row['subset']]}, {p_value(p)}), so that their difference, "
-                f"{signed_points(row['risk_difference'])} points, may come from the failures: {worst_case(row)}"
+                f"{signed_points(row['risk_difference'])} points, may be due to failures; {worst_case(row)}"
             )
 
 

@@ -66,14 +66,14 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("stability: S by kind of variant", _shares(frame), ("stability",), TEXTS["reading"])
         if "difference" in frame.columns:
             kinds = frame.filter(pl.col("difference_low").is_not_null())
-            yield Excerpt("what variants do to accuracy", _accuracy(kinds), ("stability",), TEXTS["accuracy"])
+            yield Excerpt("accuracy on variants", _accuracy(kinds), ("stability",), TEXTS["accuracy"])
     elif frame.height:
         shown = (interval_cell("s", "s_low", "s_high", "S [95%]"), cell_of("d", "D"))
         kept = frame.select("model", "strategy", *several(frame, "benchmark"), _kind(), "pairs", *shown)
         yield Excerpt("stability as the source counts", kept, ("stability",))
     if "stability_controls" in tables:
         yield Excerpt(
-            "S of simple rules", _rules(tables["stability_controls"]), ("stability_controls",), TEXTS["rules"]
+            "S of shortcut baselines", _rules(tables["stability_controls"]), ("stability_controls",), TEXTS["rules"]
         )
     if "published_stability" in tables:
         name = "published_stability"
@@ -146,7 +146,7 @@ def _doubts(row: Row) -> Iterator[str]:
     again = row["variant"] == AGAIN.name
     if pairs and row["few_clusters"]:
         few = f"{row['clusters']} stories or tasks" if row["clusters"] != 1 else "one story or task"
-        yield f"only {few}; an interval over so few is rough"
+        yield f"only {few}; the interval is approximate"
     if not again and pairs + unpaired < MOSTLY * (pairs + unpaired + left):
         yield f"{left} of {pairs + unpaired + left} originals have no such variant, so that S is that of the others"
     if unpaired:
@@ -244,7 +244,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         f"of S minus T0 lies below 0 and reaches beyond −{100 * MARGIN:.0f} points. {100 * MARGIN:.0f} points are a "
         "convention. An answer that survives may still be wrong."
     )
-    card = Card("Does the answer survive what should not matter?", verdict, tone, tuple(grounds), remark)
+    card = Card("Is it robust to irrelevant changes?", verdict, tone, tuple(grounds), remark)
     return Verdict(model, tuple(lines), (card,), tuple(marks))
 
 
@@ -294,15 +294,15 @@ def _whole(found: dict[tuple[str, str], str]) -> tuple[str, str]:
         for what in (LOST, HABIT, UNDECIDED)
     )
     if not found:
-        return "No variant was answered", OPEN
+        return "No variants were answered", OPEN
     if lost:
         everywhere = outcomes == {LOST}
-        return f"No{': with no kind of change' if everywhere else ', not with ' + first_names(lost)}", BAD
+        return f"No{', for no kind of change' if everywhere else f': {first_names(lost)}'}", BAD
     if habits:
-        return f"It cannot be told from a habit ({first_names(habits)})", OPEN
+        return f"Not distinguishable from a response habit ({first_names(habits)})", OPEN
     if undecided:
         return f"Not shown for {first_names(undecided)}" + ("; otherwise yes" if KEPT in outcomes else ""), OPEN
-    return "Yes, with every kind of change that was asked", GOOD
+    return "Yes, for every kind of change asked", GOOD
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:

@@ -75,7 +75,7 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, t
     found = passes(cli(*command, "--all"))
     assert "20 of 20 false-belief questions are eligible" in found.out
     assert "Does it cause the answer? Cannot be measured." in found.out
-    for table in ("the map beside its controls", "what needs no map", "its twin, to you"):
+    for table in ("the map against its controls", "interventions without a map", "its twin, to you"):
         assert table in found.out
     assert "Does it cause the answer?" in (tmp_path / "runs/mine/report.html").read_text()
     manifest = Manifest.read(tmp_path / "runs/mine")

@@ -113,8 +113,8 @@ def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
     assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 20, "--concurrency", 1).code == 2
     for command in ("analyze", "score"):
         err = cli(command, "r").err
-        assert "r is incomplete: 37 of 40 answers (92.5%) were not asked for yet" in err
-        assert "r asks 20 of 1,088 questions (1.8%) of its benchmark (--limit)" in err
+        assert "r is incomplete: 37 of 40 answers (92.5%) have not been asked yet" in err
+        assert "r covers 20 of 1,088 questions (1.8%) of its benchmark (--limit)" in err
 
 
 def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: Endpoint, cli, tmp_path: Path) -> None:

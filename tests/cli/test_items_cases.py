@@ -31,7 +31,9 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
     done = passes(cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl"))
     assert done.out == f"written: 2,356 items to {out}\n"
     told = " ".join(done.err.split())
-    assert told.startswith("589 cases of 370 scenarios: contents 160, testimony 143, transfer 286 (--where family=contents")
+    assert told.startswith(
+        "589 cases of 370 scenarios: contents 160, testimony 143, transfer 286 (--where family=contents"
+    )
     cases = list(benchmarks.get("items").found_cases(out))
     assert Counter(case.family for case in cases) == {"contents": 160, "testimony": 143, "transfer": 286}
     parted = {"informed": 217, "trusted_false": 92, "distrusted_true": 51}

@@ -53,7 +53,7 @@ def test_a_spreadsheet_becomes_a_run_whose_grades_count(cli, tmp_path: Path) -> 
     assert file["name"] == "a.csv"
     assert file["bytes"] == (tmp_path / "a.csv").stat().st_size
     analysed = cli("analyze", "questions-a", "--all")
-    assert "7 of 10 right" in analysed.out
+    assert "7 of 10 correct" in analysed.out
 
 
 def test_the_same_files_again_change_nothing_and_others_are_refused(cli, tmp_path: Path) -> None:

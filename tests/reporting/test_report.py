@@ -82,7 +82,7 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: st
         "Verdicts",
         "Where does it break?",
         "Does step-by-step reasoning help?",
-        "Is its reasoning honest?",
+        "Is its reasoning faithful?",
         "Control questions",
         "Items",
         "Tables",
@@ -91,7 +91,7 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: st
     ]
     places = [text.index(f">{heading}</h2>") for heading in headings]
     assert places == sorted(places)
-    assert "of 176 right (" in text
+    assert "of 176 correct (" in text
     assert "chance (33%)" in text
     assert "No such correlation shows that the answer comes from the chain" in text
     assert "Gain with proper and with improper chains" not in text
@@ -174,7 +174,7 @@ def test_an_incomplete_run_is_marked_and_what_could_not_be_read_stands_at_the_he
     }
     page = report_html([str(run_folder(tmp_path / "r", {"vanilla": answers}, items, complete=False))])
     for said in (
-        "Run r is incomplete: 1 of 5 answers (20.0%) were not asked for yet",
+        "Run r is incomplete: 1 of 5 answers (20.0%) have not been asked yet",
         "Run r: 1 of 4 answers (25.0%) could not be read, and 1 (25.0%) did not come (1 timeout)",
     ):
         assert page.index(said) < page.index("<h2")
@@ -207,7 +207,7 @@ def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
     assert [label.split(":")[0] for label in labels] == ["Accuracy with its uncertainty", "Prompting effects"]
     assert "cot, cot: -1.00 [" in labels[1]
     assert "Accuracy with its uncertainty" in text
-    assert "vanilla: 3 of 3 right" in text
+    assert "vanilla: 3 of 3 correct" in text
     assert "tiny, cot: 3 of 3 without an answer (100.0%)." in text
     assert "strategies differ by 100 points in how often they fail" in text
     assert "0.39 (mean over questions of 1 / number of choices)" in text  # 1/3, 1/2, 1/3
@@ -231,7 +231,7 @@ def accuracy(low: float, high: float) -> pl.DataFrame:
     ("changes", "interval", "verdict", "tone"),
     [
         ({}, (0.6, 0.7), "Yes, in every class", "good"),
-        ({}, (0.4, 0.7), "By count yes, but not for certain", "open"),
+        ({}, (0.4, 0.7), "By its shares yes, but not significantly", "open"),
         ({"robust": False}, (0.4, 0.7), "Limited: in some classes only", "open"),
         ({"robust": False, "limited_robust": False}, (0.1, 0.7), "No: on unperturbed stories only", "bad"),
         ({"robust": False, "limited_robust": False, "ostensible": False}, (0.1, 0.4), "No", "bad"),
@@ -253,8 +253,8 @@ def test_a_verdict_is_as_sure_as_its_intervals(
 
 @pytest.mark.parametrize(
     ("bounds", "verdict"),
-    [((0.01, 0.2), "Yes, it helps"), ((-0.2, -0.01), "No, it hurts"), ((-0.1, 0.1), "No clear effect"),
-     ((None, None), "No clear effect")],
+    [((0.01, 0.2), "Yes, it helps"), ((-0.2, -0.01), "No, it hurts"), ((-0.1, 0.1), "No significant effect"),
+     ((None, None), "No significant effect")],
 )  # fmt: skip
 def test_whether_reasoning_helps_is_read_off_the_interval(
     bounds: tuple[float | None, float | None], verdict: str

@@ -242,7 +242,7 @@ def test_a_variant_stands_beside_its_original_with_what_differs_marked(visit: An
     assert {"condensed", "choices", "person"} <= set(listed)
     facts = visited.page.locator("body").inner_text()
     assert "variants of them" in facts
-    assert "Does the answer survive?" in facts
+    assert "Is it robust to irrelevant changes?" in facts
 
 
 def test_every_turn_of_a_conversation_is_shown_and_the_answer_marked(visit: Any, small: Any) -> None:

@@ -74,13 +74,17 @@ def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "where", "words"),
-    [(0.1, 0.3, 1, "clearly above"), (-0.1, 0.3, 0, "not told apart from"), (-0.3, -0.1, -1, "clearly below")],
+    [
+        (0.1, 0.3, 1, "significantly above"),
+        (-0.1, 0.3, 0, "no significant difference from"),
+        (-0.3, -0.1, -1, "significantly below"),
+    ],
 )
 def test_the_place_is_read_off_the_interval(low: float, high: float, where: int, words: str) -> None:
     row: dict[str, Any] = {"best_rule": "keyword", "best_rule_accuracy": 0.5, "over_rule": (low + high) / 2}
     row |= {"over_rule_low": low, "over_rule_high": high}
     assert place_against_rule(row) == where
-    assert compare_with_rule(row).startswith(f'{words} the rule "keyword" (50%; difference ')
+    assert compare_with_rule(row).startswith(f'{words} the baseline "keyword" (50%; difference ')
 
 
 # Who answers by a rule, and who answers truly
@@ -127,15 +131,13 @@ def test_who_always_answers_reality_is_told_so_and_gets_no_good_verdict(items: l
     whole = found.tables["criteria"].filter(subset="all", rule="strict").select("robust", "rules_robust")
     assert whole.rows() == [(True, "always reality, keyword")]
     card = verdict.cards[0]
-    assert card.verdict == (
-        'Meets the paper\'s criterion, but so do the rules "always reality" and "keyword", which follow nobody\'s belief'
-    )
+    assert card.verdict == ("Criterion met, but also by 2 shortcut baselines")
     assert card.tone != GOOD
-    assert "982 of 1,088 right (90%" in verdict.lead[0]
-    assert 'not told apart from the rule "always reality" (90%; difference 0 [' in verdict.lead[0]
+    assert "982 of 1,088 correct (90%" in verdict.lead[0]
+    assert 'no significant difference from the baseline "always reality" (90%; difference 0 [' in verdict.lead[0]
     assert verdict.lead[-1].startswith(
-        'Rules that follow nobody\'s belief have right, at best: 90% by "always reality" (constant or positional), '
-        '73% by "keyword" (surface), 47% by "question only" (learned)'
+        'Best shortcut baselines: 90% "always reality" (constant or positional), '
+        '73% "keyword" (surface), 47% "question only" (learned)'
     )
     overall = found.tables["accuracy"].filter(subset="all", perturbation="overall")
     assert overall.select("best_rule", "over_rule", "p_over_rule").row(0) == ("always reality", 0.0, 1.0)
@@ -151,7 +153,7 @@ def test_a_truthful_answerer_is_clearly_above_every_rule(items: list[Item], stud
         assert (row["best_rule"], row["best_rule_accuracy"]) == (rule, right)
         assert row["over_rule_low"] > 0
         assert row["estimate"] - row["best_rule_estimate"] == pytest.approx(row["over_rule"], abs=1e-12)
-    assert 'clearly above the rule "always reality"' in verdict.lead[0]
+    assert 'significantly above the baseline "always reality"' in verdict.lead[0]
 
 
 def test_an_older_table_says_that_there_are_no_baselines(items: list[Item], study: Study) -> None:
@@ -174,7 +176,10 @@ def test_any_benchmark_has_the_rules_that_need_nothing_but_an_item() -> None:
     assert (row["best_rule"], row["best_rule_kind"], row["best_rule_accuracy"]) == ("always yes", "constant", 0.75)
     assert row["over_rule"] == 0.0
     (verdict,) = found.study.verdicts(found.tables, Context({"all": 0.5}))
-    assert 'above chance (50%); not told apart from the rule "always yes" (75%; difference 0 [' in verdict.lead[0]
+    assert (
+        'above chance (50%); no significant difference from the baseline "always yes" (75%; difference 0 ['
+        in verdict.lead[0]
+    )
 
 
 @pytest.mark.parametrize(("said", "listed"), [(30, False), (50, True)])
@@ -231,7 +236,7 @@ def test_where_accuracies_and_difference_count_otherwise_the_two_shares_stand_be
     row = {"best_rule": "always reality", "best_rule_accuracy": 0.91, "accuracy": 0.80, "over_rule": -0.15}
     row |= {"over_rule_low": -0.36, "over_rule_high": 0.07, "estimate": 0.75, "best_rule_estimate": 0.90}
     told = compare_with_rule({**row, "target": "new stages"})
-    assert told.endswith("(91%; difference −15 [−36, +7] points, 75% against 90% where every stage counts once)")
+    assert told.endswith("(91%; difference −15 [−36, +7] points, 75% against 90% with stages weighted equally)")
     assert compare_with_rule({**row, "accuracy": 0.76}).endswith("(91%; difference −15 [−36, +7] points)")
 
 
@@ -246,7 +251,7 @@ def test_a_criterion_that_one_strategy_misses_is_met_in_part_only(items: list[It
     two = pl.concat(
         [answered(items[::2], marked(lambda _: False)), answered(items[::2], marked(lambda _: True), "cot")]
     )
-    assert cards(two, study)[0].verdict.startswith("Meets the paper's criterion in part only, but so do the rules")
+    assert cards(two, study)[0].verdict.startswith("Criterion met in part, but also by")
 
 
 def test_what_was_not_asked_is_neither_passed_nor_failed(items: list[Item], study: Study) -> None:
@@ -260,9 +265,9 @@ def test_what_was_not_asked_is_neither_passed_nor_failed(items: list[Item], stud
             one.frame for one in compute(answered(some, marked(mixed)), study).summary() if "criteria" in one.title
         )
         assert shown["unperturbed"].unique().to_list() == ["above half" if "none" in kept else "not asked"]
-        assert shown["paper's word"].unique().to_list() == ["cannot be told"]
+        assert shown["paper's term"].unique().to_list() == ["cannot be told"]
         robust, *others = cards(answered(some, marked(mixed)), study)
-        assert (robust.verdict, robust.tone) == ("It cannot be told: not all of it was asked", OPEN)
+        assert (robust.verdict, robust.tone) == ("Undetermined: not every class was asked", OPEN)
         assert robust.grounds[0][1].startswith(f"{said}the paper's criterion asks for 10 classes.")
         if kept == ["late_label"]:
             assert others[0].verdict == "No class can be compared with unperturbed stories"

@@ -73,14 +73,14 @@ def cards(table: pl.DataFrame) -> tuple[tuple[str, ...], list[Card]]:
 def test_the_verdict_says_how_many_bundles_are_solved_beside_the_best_rule(items: list[Item]) -> None:
     lines, (whole,) = cards(scores(items, lambda item: False))
     assert lines[0].startswith("vanilla: 68 of 68 bundles solved (100%")
-    assert (whole.tone, whole.verdict) == ("good", "Yes, more than by any simple rule")
+    assert (whole.tone, whole.verdict) == ("good", "Yes, more than by any shortcut baseline")
     assert "of the 7 unchanged ones 7, 2 by a rule" in whole.grounds[0][1]
 
 
 def test_the_verdict_on_who_answers_with_reality_names_what_is_missed(items: list[Item]) -> None:
     lines, (whole, misses) = cards(scores(items, lambda item: item.factors["scenario"] == "false_belief"))
     assert "0 of 68 bundles solved" in lines[0]
-    assert (whole.tone, whole.verdict) == ("bad", "No: not one")
+    assert (whole.tone, whole.verdict) == ("bad", "No, none")
     assert misses.verdict == "Mostly false beliefs and controls both"
     spared = ("C1/none", "C3/none")
     some = scores(items, lambda item: item.cluster not in spared and item.factors["question_kind"] == "reality")

@@ -186,7 +186,7 @@ def test_two_strategies_of_one_run_are_the_studys_prompting_effects(runs: tuple[
     done = cli("compare", runs[0], "--strategies", "vanilla,cot", "--all")
     assert done.code == 0, done.err
     assert done.out.startswith(f"A = {runs[0]} by vanilla, B = {runs[0]} by cot\n")
-    assert "first asks 176 of 1,088 questions (16.2%) of its benchmark (--limit)" in done.err
+    assert "first covers 176 of 1,088 questions (16.2%) of its benchmark (--limit)" in done.err
 
 
 def test_two_runs_with_a_strategy_each_are_compared_by_these(runs: tuple[str, str], halves: tuple[str, str]) -> None:

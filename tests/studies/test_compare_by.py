@@ -125,7 +125,7 @@ def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Callable[..
     done = cli("compare", *runs, "--by", "subject", "--out", tmp_path / "out", "--all")
     assert done.code == 0, done.err
     assert "in short: vanilla: by subject: music (B lower)." in done.out
-    assert "how much more of the questions B has right than A, by subject" in done.out
+    assert "accuracy of B minus A, by subject" in done.out
     written = pl.read_csv(tmp_path / "out/by_subject.csv")
     assert written["subject"].to_list() == sorted(SUBJECTS)
     assert ABOUT_FACTORS[:60] in (tmp_path / "out/notes.txt").read_text()

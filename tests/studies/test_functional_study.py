@@ -120,7 +120,7 @@ def test_a_mechanism_that_was_not_measured_is_missing_and_not_zero(truth: moved.
     assert any("C (mechanism) is missing" in line and why in line for line in found.warnings)
 
 
-LAYERS = "How far does it reach, layer by layer?"
+LAYERS = "Which layers are shown?"
 
 
 def test_a_mechanism_counts_only_where_its_verdict_says_so() -> None:

@@ -243,7 +243,7 @@ def test_a_state_counts_only_where_all_its_scenes_were_asked(dyntom: list[Item])
 
 def test_the_verdict_says_whether_the_words_give_a_change_away(dyntom: list[Item]) -> None:
     card = told(study(dyntom, dyntom_vanilla=by_states), "dyntom", chance=0.14)
-    assert (card.question, card.verdict[:2]) == ("Is a change of mind followed?", "No")
+    assert (card.question, card.verdict[:2]) == ("Are changes of mind tracked?", "No")
     card = told(study(dyntom, dyntom_vanilla=RULES[0].answer), "dyntom")
     assert card.verdict.startswith("Not shown")
 
@@ -275,9 +275,9 @@ def test_pairs_are_the_same_question_about_the_same_person_in_two_tellings(world
 def test_verdicts_say_whether_a_false_belief_is_followed(worlds: list[Item]) -> None:
     placed = [item for item in worlds if item.factors["kind"] in ("belief", "action")]
     card = told(study(placed, vanilla=reality), "worlds", chance=0.3)
-    assert (card.question, card.verdict[:2]) == ("Is a belief followed where it is false?", "No")
+    assert (card.question, card.verdict[:2]) == ("Are false beliefs tracked as well as true ones?", "No")
     assert "by two blind guesses" in card.grounds[0][1]
-    assert told(study(placed, vanilla=right), "worlds").verdict.startswith("As often")
+    assert told(study(placed, vanilla=right), "worlds").verdict.startswith("No significant")
 
 
 def test_the_grade_of_simtom_stands_beside_ours() -> None:

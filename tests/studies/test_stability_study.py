@@ -111,7 +111,7 @@ def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
     assert any("a habit rather than stability" in said for said in analysis.warnings)
     (card,) = analysis.verdicts()[0].cards
     assert card.tone == OPEN
-    assert card.verdict.startswith("It cannot be told from a habit")
+    assert card.verdict.startswith("Not distinguishable from a response habit")
 
 
 def test_an_answer_that_cannot_be_read_agrees_with_nothing() -> None:
@@ -155,9 +155,9 @@ def test_the_verdict_is_good_open_or_bad() -> None:
         return verdict.cards[0]
 
     good, bad = card(right), card(first)
-    assert (good.verdict, good.tone) == ("Yes, with every kind of change that was asked", GOOD)
-    assert (bad.verdict, bad.tone) == ("No, not with T4 choices", BAD)
-    assert card(keeps(0.2)).verdict == "No: with no kind of change"
+    assert (good.verdict, good.tone) == ("Yes, for every kind of change asked", GOOD)
+    assert (bad.verdict, bad.tone) == ("No: T4 choices", BAD)
+    assert card(keeps(0.2)).verdict == "No, for no kind of change"
     assert card(keeps(0.2), again=False).tone == OPEN  # what noise does is not known
     assert card(right, again=False).tone == GOOD
 
@@ -188,7 +188,7 @@ def test_a_run_with_variants_shows_the_study_beside_its_own(endpoint: Endpoint, 
     analysis = compute(run.scores(), "accuracy")
     assert {"accuracy", "stability", "variants_made", "stability_controls"} <= set(analysis.tables)
     cards = analysis.verdicts()[0].cards
-    assert cards[-1].question == "Does the answer survive what should not matter?"
+    assert cards[-1].question == "Is it robust to irrelevant changes?"
     assert math.isfinite(analysis.tables["stability"].filter(short="T0")["s"][0])
 
 

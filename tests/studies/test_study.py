@@ -505,7 +505,7 @@ def test_a_class_gets_a_verdict_that_seven_stages_can_give() -> None:
     assert row["p_adjusted"] < 0.001
     assert row["p_sign_flip"] == row["p_smallest"] == 2 / 2**7
     card = where_it_breaks(tables)
-    assert (card.verdict, card.tone) == ("Clearly harder: late label, untrustworthy testimony", BAD)
+    assert (card.verdict, card.tone) == ("Significantly harder: late label, untrustworthy testimony", BAD)
     text = dict(card.grounds)["vanilla, all questions"]
     assert "Of 10 classes: 2 harder; 1 cannot be decided with 4 stages (needs 7); 7 not shown." in text
     easier = recommended(design(lambda *at: not broken(*at), ("vanilla",), 16))
@@ -530,7 +530,7 @@ def test_what_so_few_stages_cannot_decide_is_said_with_the_number_needed() -> No
     assert row["verdict"] == f"cannot be decided with 7 stages (needs {row['units_needed']})"
     whole = {name: table.filter(subset="all") for name, table in tables.items() if "subset" in table.columns}
     card = where_it_breaks(whole)
-    assert (card.verdict, card.tone) == ("It cannot be decided with so few stages", OPEN)
+    assert (card.verdict, card.tone) == ("Undecided: too few stages", OPEN)
 
 
 def test_stages_that_all_agree_do_not_show_that_all_would() -> None:
@@ -584,7 +584,7 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     assert effect["p_failure"] == 2 / 2**7, "failures of one strategy only"
     assert len(found.warnings) == 2, "none failed in the false-belief subset"
     assert "(25% against 0% of all questions, p < 0.001)" in found.warnings[0]
-    assert "it could lie anywhere from −25 to 0" in found.warnings[0]
+    assert "bounds if all failed answers are counted: −25 to 0" in found.warnings[0]
     whole = frame.with_columns(status=pl.lit("ok"))
     assert compute(whole, study).warnings == ()
     less = whole.filter((pl.col("strategy") == "vanilla") | (pl.col("perturbation") != "none"))

@@ -155,10 +155,9 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
         f"{folder}: 2 of 5 answers (40.0%) could not be read, and 2 (40.0%) did not come (1 refusal, 1 timeout); they "
         "count as wrong. 1 of 3 replies reached the end of the budget of tokens before an answer: --max-tokens with "
         f"more. `tomserve runs {folder} --unread` lists them. Repeat the eval command to ask again for those that failed.",
-        f"{folder} is incomplete: 5 of 10 answers (50.0%) were not asked for yet, and those that are there may not be "
-        "typical. Repeat its eval command to finish it.",
-        f"{folder} asks 10 of 40 questions (25.0%) of its benchmark (--limit): a sample, whose numbers may differ from "
-        "those of all. `tomserve eval` with a larger --limit, or without, asks the rest.",
+        f"{folder} is incomplete: 5 of 10 answers (50.0%) have not been asked yet, and the results so far may not be "
+        "representative. Repeat its eval command to finish it.",
+        f"{folder} covers 10 of 40 questions (25.0%) of its benchmark (--limit); results on all of them may differ.",
     ]
     (reason,) = scores_of(folder).filter(item="demo/1")["reason"]
     assert gap.unread_line() == (
@@ -231,7 +230,7 @@ def test_another_tools_answers_to_a_part_of_the_questions_say_so_everywhere(cli,
     items, responses = answered_elsewhere(tmp_path, 4)
     table = tmp_path / "scores.csv"
     done = cli("score", "--responses", responses, "--items", items, "--out", table)
-    said = f"{table}: 4 of 10 questions (40.0%) were answered. The others have no row and count nowhere, so that all "
+    said = f"{table}: 4 of 10 questions (40.0%) were answered. The others have no row and count nowhere: all "
     assert said in done.err
     assert said in cli("analyze", table).err
     assert gaps_of_scores(tomserve.score(responses, items), None, "t")[0].in_short() == "no: 4 of 10 questions answered"

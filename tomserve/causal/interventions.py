@@ -361,7 +361,7 @@ def _rows(
 
 
 def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
-    """The rows of what the model answered before anything was moved, in every telling and order."""
+    """The rows of what the model answered before any intervention, in every telling and order."""
     found: list[dict[str, object]] = []
     for number, case in enumerate(asked.cases):
         for told in TOLD:

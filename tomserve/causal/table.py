@@ -1,6 +1,6 @@
 """The table of a causal measurement: its columns, and which items are eligible and which answers a move flips.
 
-An item is *eligible* if it was answered by the false-belief choice before anything was moved, strictly, in both
+An item is *eligible* if it was answered by the false-belief choice before any intervention, strictly, in both
 orders of its choices: only such an answer can become the true-belief one because of a move. A move *flips* an answer
 that was the false-belief choice before and is the true-belief choice after. Strictly read, an answer counts only
 where the likeliest token of the whole vocabulary begins one of the choices; read by the choices only, the likeliest
@@ -22,7 +22,7 @@ from tomserve.errors import ConfigError
 ANSWER, MOVE, MAP, PROBE = "answer", "move", "map", "probe"
 """`kind`: what a row is. Columns that a kind does not have are null in its rows.
 
-answer  What the model answered before anything was moved: `told`, `order`, `role`, `strict`, `gap`.
+answer  What the model answered before any intervention: `told`, `order`, `role`, `strict`, `gap`.
 move    What it answered after its state was moved: `order`, `layer`, `alpha`, `map`, `target`, `fitted`, `role`,
         `strict`, `gap`, `displacement`, and of the answer before: `role_before`, `strict_before`, `gap_before`.
 map     How well a map fits, one row for each layer, map, fold and `fitted`, without an item: `layer`, `map`,

@@ -42,7 +42,7 @@ def score(
     ] = None,
     path: PathOption = None,
     model: Annotated[
-        str | None, typer.Option(help="Model of the replies that name none. If left out: the file's name.")
+        str | None, typer.Option(help="Model of the replies that name none. Default: the file's name.")
     ] = None,
     gold: Annotated[
         str,
@@ -68,15 +68,13 @@ def score(
         typer.Option(
             metavar="N",
             min=0,
-            help="How many replies that the rules have read the reader reads, too, to see how far both agree. If left "
-            "out: 100.",
+            help="How many replies that the rules have read the reader reads, too, to see how far both agree. "
+            "Default: 100.",
         ),
     ] = None,
     reader_may_be_evaluated_model: Annotated[
         bool,
-        typer.Option(
-            "--reader-may-be-evaluated-model", help="Let a model read its own replies, which is otherwise refused."
-        ),
+        typer.Option("--reader-may-be-evaluated-model", help="Allow a model to read its own replies."),
     ] = False,
 ) -> int:
     """Score the replies of runs again, or those of another tool.
@@ -102,11 +100,11 @@ def analyze(
     by: ByOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            parser=parse_folder, help="Folder to write the tables to, one file each. If left out: print them."
-        ),
+        typer.Option(parser=parse_folder, help="Folder to write the tables to, one file each. Default: print them."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="Form of the tables: table, csv, md, latex or json.")] = "table",
+    form: Annotated[
+        str, typer.Option("--format", help="Format of the tables: table, csv, md, latex or json.")
+    ] = "table",
     label: LabelOption = None,
     whole: AllOption = False,
 ) -> int:
@@ -145,14 +143,14 @@ def compare(
         str | None,
         typer.Argument(
             metavar="[RUN_B]",
-            help="The run or table that is compared with it. If left out: two strategies of RUN_A, by --strategies.",
+            help="The run or table that is compared with it. Default: two strategies of RUN_A, by --strategies.",
         ),
     ] = None,
     strategies: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Compare strategy A of RUN_A with strategy B of RUN_B (or of RUN_A). If left out: each strategy that "
+            help="Compare strategy A of RUN_A with strategy B of RUN_B (or of RUN_A). Default: each strategy that "
             "both have with itself, or, where each has one of its own, these two.",
         ),
     ] = None,
@@ -162,16 +160,14 @@ def compare(
     margin: Annotated[
         float | None,
         typer.Option(
-            help="The largest difference that does not matter, such as 0.02 for two points: is RUN_B not worse by as "
-            "much, and are both the same up to it?"
+            help="Margin, such as 0.02 for two points, for tests of non-inferiority of RUN_B and of equivalence."
         ),
     ] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FACTOR[,FACTOR]",
-            help="Compare the values of this factor of the questions as well, or of several that are crossed "
-            "(kind,order); repeat it for further ones.",
+            help="Break differences down by this factor, or by several crossed ones (kind,order); repeatable.",
         ),
     ] = None,
     out: Annotated[
@@ -180,7 +176,9 @@ def compare(
             parser=parse_folder, help="Folder to write the full tables of effects, flips, changes and so on to."
         ),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
+    form: Annotated[
+        str, typer.Option("--format", help="Format of the files in --out: csv, md, latex or json.")
+    ] = "csv",
     whole: AllOption = False,
 ) -> None:
     """Compare two runs, or two strategies, question by question.
@@ -234,9 +232,7 @@ def compare(
 def figures(
     out: Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write the figures to.")],
     runs: SourcesArgument = None,
-    form: Annotated[
-        list[str] | None, typer.Option("--format", help="pdf or svg; repeat it for both. If left out: both.")
-    ] = None,
+    form: Annotated[list[str] | None, typer.Option("--format", help="pdf or svg; repeatable. Default: both.")] = None,
     columns: Annotated[int, typer.Option(min=1, max=2, help="How many columns of a paper a figure spans.")] = 1,
     study: StudyOption = None,
     intervals: IntervalsOption = None,
@@ -274,7 +270,7 @@ def report(
         Path | None,
         typer.Option(
             parser=parse_file,
-            help="HTML file to write. If left out: report.html in the run's folder, or beside a score table.",
+            help="HTML file to write. Default: report.html in the run's folder, or beside a score table.",
         ),
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,

@@ -27,7 +27,7 @@ def causal(
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="The model: a preset, ORG/NAME on the hub, or ./FOLDER with its weights. If left out: the small model "
+            help="The model: a preset, ORG/NAME on the hub, or ./FOLDER with its weights. Default: the small model "
             "that comes with tomserve.",
         ),
     ] = None,
@@ -36,46 +36,44 @@ def causal(
         typer.Option(
             metavar="FILE|NAME",
             help="A benchmark that tells its false-belief stories from the protagonist's place, too, or a JSONL file "
-            "of items with such versions. If left out: tomserve's generated stories.",
+            "of items with such versions. Default: tomserve's generated stories.",
         ),
     ] = None,
     path: PathOption = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only false-belief questions with this factor=value; repeat it for several conditions, or say all for "
-            "every question. If left out: those that the benchmark measures by default."
+            help="Only false-belief questions with this factor=value; repeatable; all selects every question. Default: "
+            "those that the benchmark measures by default."
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most this many false-belief questions: whole stories of them.")
+        int | None, typer.Option(min=1, help="Maximum number of false-belief questions, drawn as whole stories.")
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(help="Strategy whose prompt asks; its reply has to begin with the answer. If left out: vanilla."),
+        typer.Option(help="Prompting strategy; its reply has to begin with the answer. Default: vanilla."),
     ] = None,
     layers: LayersOption = None,
     alphas: AlphasOption = None,
     folds: Annotated[
         int | None,
-        typer.Option(min=2, help="Into how many parts the stories are divided for holding out. If left out: 5."),
+        typer.Option(min=2, help="Number of cross-validation folds over stories. Default: 5."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the parts and of all that is random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Random seed.")] = 0,
     fewest: FewestOption = None,
     revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Prompts that run at once. If left out: as many as the memory holds.")
+        int | None, typer.Option(min=1, help="Batch size in prompts. Default: as many as fit in memory.")
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            help="Name of the run, such as mine, or a path such as ./mine. If left out: causal-<items>-<model>."
-        ),
+        typer.Option(help="Name of the run, such as mine, or a path such as ./mine. Default: causal-<items>-<model>."),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Say what it takes (time, memory, disk) and end; no weights are read.")
+        bool, typer.Option("--plan", help="Print an estimate of time, memory and disk, and end; no weights are read.")
     ] = False,
     gpus: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --plan: for a machine with so many GPUs.")
@@ -87,8 +85,8 @@ def causal(
 ) -> int:
     """Look for a perspective-taking map inside a model, and test whether it causes the answer.
 
-    The residual stream of false-belief questions is moved by a linear map that was fitted on other stories, and the
-    model answers again; every control is measured beside it. Interrupted, the same command goes on where it was. Needs
+    A linear map fitted on other stories is applied to the residual stream of false-belief questions, and the model
+    answers again; controls are measured alike. If interrupted, repeat the command: it resumes where it stopped. Needs
     torch and transformers: pip install 'tomserve[causal]'.
     """
     from tomserve.causal.experiment import Hardware, measure, plan_experiment

@@ -32,7 +32,7 @@ MODES = ("whole", "sentences")
 def questionnaire(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own tasks."),
+        typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. Default: tomserve's own tasks."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -52,14 +52,14 @@ def questionnaire(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeat it for several."),
+        typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeatable."),
     ] = None,
     path: PathOption = None,
     gold: GoldOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn by chance.")] = 1,
     consent: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your consent text. If left out: a draft with placeholders to fill in."),
+        typer.Option(metavar="FILE", help="Your consent text. Default: a draft with placeholders to fill in."),
     ] = None,
     attention: Annotated[int, typer.Option(min=0, max=20, help="How many attention checks a form has.")] = 2,
     wrong_at_most: Annotated[
@@ -156,7 +156,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or re
 
 NameArgument = Annotated[
     str | None,
-    typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own tasks."),
+    typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. Default: tomserve's own tasks."),
 ]
 
 
@@ -180,7 +180,7 @@ def validate(name: NameArgument = None, path: PathOption = None) -> int:
 def audit(name: NameArgument = None, path: PathOption = None) -> int:
     """Check what a dataset measures and whether its answers hold.
 
-    It answers the questions by simple rules that follow nobody's belief (shortcuts), and compares the dataset's right
+    It answers the questions by shortcut baselines, and compares the dataset's right
     answers with those that a program derives from the events of each story. The exit code is 1 where a shortcut passes
     for tracking beliefs, or where an answer is not what the events give.
     """

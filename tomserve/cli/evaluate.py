@@ -61,7 +61,7 @@ ConfigOption = Annotated[
     typer.Option(
         metavar="FILE",
         callback=remember_line,
-        help="YAML file of an experiment, whose fields are called as these options; the command line wins over it.",
+        help="YAML file of an experiment with these options as fields; the command line takes precedence.",
     ),
 ]
 """The option by which a command takes an experiment from a file."""
@@ -136,8 +136,7 @@ def evaluate_command(
     run: Annotated[
         str | None,
         typer.Option(
-            help="Name of the run, such as mine or pilot/mine, or a path such as ./mine. "
-            "If left out: <benchmark>-<model>."
+            help="Name of the run, such as mine or pilot/mine, or a path such as ./mine. Default: <benchmark>-<model>."
         ),
     ] = None,
     sampling: Sampling,
@@ -150,7 +149,7 @@ def evaluate_command(
         float | None,
         typer.Option(
             min=1,
-            help="Seconds after which a silent endpoint's question is also put to another; the first reply counts.",
+            help="Seconds after which an unanswered request is also sent to another endpoint; the first reply counts.",
         ),
     ] = None,
     noise_check: NoiseCheckOption = None,
@@ -160,7 +159,7 @@ def evaluate_command(
         typer.Option(
             min=1,
             max=1e6,
-            help="Seconds to wait for a server that still loads, or that only refuses. If left out: 1800 and 60.",
+            help="Seconds to wait for a server that is loading, or that refuses requests. Default: 1800 and 60.",
         ),
     ] = None,
     again: AgainOption = None,
@@ -171,11 +170,10 @@ def evaluate_command(
     whole: AllOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Ask a model a benchmark's questions and score its answers.
+    """Evaluate a model on a benchmark.
 
-    At the end the tables are printed and a report is written. If the command is interrupted, repeat it: it goes on
-    where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than one
-    in ten of the answers could not be read.
+    A summary is printed, and a report is written. If interrupted, repeat the command: it resumes where it stopped. The
+    exit code is 1 where a request failed, or where more than one in ten answers could not be read.
     """
     options, experiment = make_options(
         config, questions, sampling, model=model, base_url=base_url, run=run, timeout=timeout, concurrency=concurrency,

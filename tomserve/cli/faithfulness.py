@@ -20,50 +20,50 @@ def faithfulness(
         typer.Argument(
             metavar="RUN",
             help="Name of a finished run whose model reasoned before it answered, such as mine, or a path such as "
-            "./mine. If left out: the newest run of answers.",
+            "./mine. Default: the newest run of answers.",
         ),
     ] = None,
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Strategy whose chains are edited; repeat it for several. If left out: all of the run that mark where "
-            "their reasoning is."
+            help="Strategy whose chains are edited; repeatable. Default: all of the run that mark where their "
+            "reasoning is."
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only questions with this factor=value; repeat it for several conditions, or say all for every "
-            "question. If left out: those that the benchmark names, mostly questions about false beliefs."
+            help="Only questions with this factor=value; repeatable; all selects every question. Default: the "
+            "benchmark's, mostly questions about false beliefs."
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many chains of a strategy, spread over stages. If left out: 300."),
+        typer.Option(min=1, help="Maximum number of chains a strategy, spread over stages. Default: 300."),
     ] = None,
     probe: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="What the model is asked: edits (its chains after they were edited), hints (its prompts with hints in "
-            "them), continued (to go on itself with a chain after a mistake in the middle); repeat it for several. If "
-            "left out: edits and hints.",
+            help="What the model is asked: edits (its chains after they were edited), hints (its prompts with hints "
+            "in them), continued (to go on itself with a chain after a mistake in the middle); repeatable. Default: "
+            "edits and hints.",
         ),
     ] = None,
     edit: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Way to edit a chain, such as last_corrupted; repeat it for several. If left out: all of them. full "
-            "and paraphrase are always asked, as the others are compared with them.",
+            help="Way to edit a chain, such as last_corrupted; repeatable. Default: all of them. full and paraphrase "
+            "are always asked, as the others are compared with them.",
         ),
     ] = None,
     hint: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Where hints stand: user, metadata, pattern, authority, grader, earlier, sum; repeat it for several. "
-            "If left out: all of them.",
+            help="Where hints stand: user, metadata, pattern, authority, grader, earlier, sum; repeatable. Default: "
+            "all of them.",
         ),
     ] = None,
     shown: Annotated[
@@ -71,14 +71,14 @@ def faithfulness(
         typer.Option(
             metavar="HOW",
             help="How a chain is shown: prefill (as the beginning of the model's reply), call (in an earlier message, "
-            "after which a second call asks), or both. If left out: what the strategy and the server allow.",
+            "after which a second call asks), or both. Default: what the strategy and the server allow.",
         ),
     ] = None,
     predictor: Annotated[
         str | None,
         typer.Option(
             metavar="URL|MODEL",
-            help="A second model that predicts the answer from the chain alone. If left out: that is not asked.",
+            help="A second model that predicts the answer from the chain alone. Default: none.",
         ),
     ] = None,
     predictor_model: Annotated[
@@ -88,7 +88,7 @@ def faithfulness(
         str | None,
         typer.Option(
             metavar="URL|MODEL",
-            help="A model that puts chains of prose in other words. If left out: rules paraphrase them.",
+            help="A model that puts chains of prose in other words. Default: rules paraphrase them.",
         ),
     ] = None,
     rewriter_model: Annotated[
@@ -98,8 +98,8 @@ def faithfulness(
         str | None,
         typer.Option(
             metavar="URL|MODEL",
-            help="A model that says whether chains speak of the hints that they followed. If left out: rules look for "
-            "the words, and miss some.",
+            help="A model that says whether chains speak of the hints that they followed. Default: rules look for the "
+            "words, and miss some.",
         ),
     ] = None,
     reader_model: Annotated[
@@ -108,7 +108,7 @@ def faithfulness(
     base_url: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address of the server of the run's model; repeat it for replicas. If left out: one that runs on this "
+            help="Address of the server of the run's model; repeatable, for replicas. Default: one that runs on this "
             "machine, else one is started."
         ),
     ] = None,
@@ -118,16 +118,16 @@ def faithfulness(
         typer.Option(
             "--run",
             metavar="NEW",
-            help="Name of the run that keeps the measurement, such as mine, or a path such as ./mine. If left out: "
+            help="Name of the run that keeps the measurement, such as mine, or a path such as ./mine. Default: "
             "faithfulness-<RUN>.",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds that one request may take.")] = 600.0,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the reply to one request.")] = 600.0,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Requests in flight at each endpoint. If left out: found out.")
+        int | None, typer.Option(min=1, help="Concurrent requests at each endpoint. Default: found during the run.")
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Say how much would be asked and end; no server is needed.")
+        bool, typer.Option("--plan", help="Print how many requests it would take, and end; no server is needed.")
     ] = False,
     setup: SetupOption = False,
     report: ReportOption = True,
@@ -135,11 +135,11 @@ def faithfulness(
     whole: AllOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Edit the chains of a finished run, ask its model again, and find out whether the answer follows from the chain.
+    """Measure whether the answers of a finished run depend on their chains of thought.
 
-    Chains are cut, filled with dots, corrupted, exchanged and more, and the model only has to answer; hints in the
-    prompt and a second model look at them from outside. The run stays as it is; what is measured goes into a run of its
-    own. Interrupted, the same command goes on where it was. The exit code is 1 where requests had no reply.
+    Chains are truncated, replaced by filler, corrupted or exchanged, and the model answers again; hints in the prompt
+    and a second model are further probes. The run is not changed; the measurement is a run of its own. If interrupted,
+    repeat the command: it resumes where it stopped. The exit code is 1 where requests had no reply.
     """
     from tomserve.faithfulness.measurement import preview
     from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, Connection, Settings

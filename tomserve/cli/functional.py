@@ -102,7 +102,7 @@ def functional(
         typer.Option(
             metavar="DIR|NAME",
             help="The model's weights, for the mechanism: a ./FOLDER, a preset, or ORG/NAME on the hub; with --models "
-            "MODEL=DIR, repeated; `none` for no mechanism. If left out: those of a server that is started here.",
+            "MODEL=DIR, repeated; `none` for no mechanism. Default: those of a server that is started here.",
         ),
     ] = None,
     benchmark: Annotated[
@@ -110,7 +110,7 @@ def functional(
         typer.Option(
             metavar="NAME[=PATH]",
             help="A further benchmark that is asked besides the generated stories, with the file or folder that it "
-            "reads; repeat it for several.",
+            "reads; repeatable.",
         ),
     ] = None,
     where: Annotated[
@@ -124,22 +124,20 @@ def functional(
         int | None,
         typer.Option(
             min=1,
-            help="At most this many questions of each benchmark, each asked with its variants and by two "
-            "strategies, about eleven requests a question. If left out: 300.",
+            help="At most this many questions of each benchmark, each asked with its variants and by two strategies, "
+            "about eleven requests a question. Default: 300.",
         ),
     ] = None,
     items: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|NAME",
-            help="What is measured inside, as for `tomserve causal`. If left out: the same generated stories.",
+            help="What is measured inside, as for `tomserve causal`. Default: the same generated stories.",
         ),
     ] = None,
     cases: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="At most this many false-belief questions inside. If left out: all of them."
-        ),
+        typer.Option(min=1, metavar="N", help="At most this many false-belief questions inside. Default: all of them."),
     ] = None,
     layers: shared.LayersOption = None,
     alphas: shared.AlphasOption = None,
@@ -147,7 +145,7 @@ def functional(
     device: shared.DeviceOption = None,
     dtype: shared.DtypeOption = None,
     revision: Annotated[
-        str | None, typer.Option(help="Revision of the weights on the hub. If left out: the preset's, or the newest.")
+        str | None, typer.Option(help="Revision of the weights on the hub. Default: the preset's, or the newest.")
     ] = None,
     weights_bcs: Annotated[
         str,
@@ -164,23 +162,23 @@ def functional(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Name of the folder of all parts, such as mine, or a path. If left out: functional-<model>."),
+        typer.Option(help="Name of the folder of all parts, such as mine, or a path. Default: functional-<model>."),
     ] = None,
     concurrency: shared.ConcurrencyOption = None,
     again: shared.AgainOption = None,
     accept_change: shared.AcceptChangeOption = False,
     setup: shared.SetupOption = False,
-    report: Annotated[bool, typer.Option(help="Whether to write report.html into the folder at the end.")] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html into the folder at the end.")] = True,
     opened: shared.OpenOption = False,
     whole: shared.AllOption = False,
     quiet: shared.QuietOption = False,
 ) -> int:
-    """Measure behaviour, stability and, where weights are at hand, mechanism of a model, and compute its score.
+    """Measure behaviour, stability and, where weights are available, mechanism of a model, and compute its score.
 
-    Generated worlds are asked with variants, a perspective-taking map is measured inside, and one report says all.
-    Each part is a run of its own below one folder; interrupted, the same command goes on where it was. The exit code is
-    1 where a request failed, where more than one in ten of the answers could not be read, or where the mechanism was
-    wished and could not be measured.
+    Questions on generated worlds are asked with variants, a perspective-taking map is measured inside the model, and
+    one report has it all. Each part is a run of its own in one folder; if interrupted, repeat the command: it resumes
+    where it stopped. The exit code is 1 where a request failed, where more than one in ten answers could not be read,
+    or where the mechanism was requested and could not be measured.
     """
     from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import FEWEST, ITEMS, Settings, alphas_of, layers_of

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 ExportRunArgument = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Name or path of a run. If left out: the newest.")
+    str | None, typer.Argument(metavar="[RUN]", help="Name or path of a run. Default: the newest.")
 ]
 OutOption = Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write the files to.")]
 ExportStrategyOption = Annotated[list[str] | None, typer.Option(help="Only this way of asking. Repeatable.")]
@@ -144,7 +144,7 @@ def export_hub(
     out: Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write.")],
     runs: RunsArgument = None,
     benchmark: Annotated[
-        str | None, typer.Option(help="Benchmark whose questions are written. If left out: those that the runs asked.")
+        str | None, typer.Option(help="Benchmark whose questions are written. Default: those that the runs asked.")
     ] = None,
     path: PathOption = None,
     licence: Annotated[
@@ -263,7 +263,7 @@ def export_artefact(
 
 
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE", help="Files, or folders of them.")]
-ImportRunOption = Annotated[str | None, typer.Option(help="Name of the run. If left out: <task>-<model>.")]
+ImportRunOption = Annotated[str | None, typer.Option(help="Name of the run. Default: <task>-<model>.")]
 ImportModelOption = Annotated[
     str | None, typer.Option(help="Only the replies of this model; for files that name none, who answered.")
 ]
@@ -271,13 +271,13 @@ TaskOption = Annotated[
     str | None, typer.Option(help="Only the replies to this task; for files that name none, what it is called.")
 ]
 ImportStrategyOption = Annotated[
-    str | None, typer.Option(help="What the way of asking is called. If left out: as the file says, or imported.")
+    str | None, typer.Option(help="What the way of asking is called. Default: as the file says, or imported.")
 ]
 MatchOption = Annotated[
     str | None,
     typer.Option(
         "--benchmark",
-        help="The benchmark whose questions were asked, none to take them as they are. If left out: it is found out.",
+        help="The benchmark whose questions were asked, none to take them as they are. Default: it is found out.",
     ),
 ]
 AsOption = Annotated[
@@ -285,24 +285,24 @@ AsOption = Annotated[
     typer.Option("--as", metavar="NAME", help="Take all tasks together under this name, with the factor task."),
 ]
 ScorerOption = Annotated[
-    str | None, typer.Option(help="Whose grade counts, where replies have several. If left out: the first.")
+    str | None, typer.Option(help="Whose grade counts, where replies have several. Default: the first.")
 ]
 ThresholdOption = Annotated[
     float | None,
-    typer.Option(help="From which value on a grade that is a number counts as right. If left out: from 1 on."),
+    typer.Option(help="From which value on a grade that is a number counts as right. Default: from 1 on."),
 ]
 CountsOption = Annotated[
     str | None,
     typer.Option(
-        help="Whose reading of the replies counts: tomserve or tool. If left out: tomserve for questions of one of its "
+        help="Whose reading of the replies counts: tomserve or tool. Default: tomserve for questions of one of its "
         "benchmarks, tool for all others."
     ),
 ]
 FactorOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="What the file tells of questions that becomes a factor. If left out: all that has 2 to 100 values, "
-        "which recur. Repeatable."
+        help="What the file tells of questions that becomes a factor. Default: all that has 2 to 100 values, which "
+        "recur. Repeatable."
     ),
 ]
 ClusterOption = Annotated[
@@ -611,7 +611,7 @@ def export_batch(
     ] = None,
     questions: Questions,
     run: Annotated[
-        str | None, typer.Option(help="Name of the run that takes the results. If left out: <benchmark>-<model>.")
+        str | None, typer.Option(help="Name of the run that takes the results. Default: <benchmark>-<model>.")
     ] = None,
     sampling: Sampling,
     variants: VariantsOption = None,

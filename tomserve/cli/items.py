@@ -36,7 +36,7 @@ VerifierOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL|MODEL",
-        help="Model that answers originals and rewritings, so that the same answer proves them alike. If left out: the "
+        help="Model that answers originals and rewritings, so that the same answer proves them alike. Default: the "
         "rewriter.",
     ),
 ]
@@ -66,7 +66,7 @@ def items(
     rewriter_model: RewriterModelOption = None,
     verifier: VerifierOption = None,
     out: Annotated[
-        Path | None, typer.Option(parser=parse_file, help="File to write. If left out: standard output.")
+        Path | None, typer.Option(parser=parse_file, help="File to write. Default: standard output.")
     ] = None,
 ) -> int:
     """Export the items of a benchmark as JSONL.

@@ -27,9 +27,7 @@ def merge(
     ],
     into: Annotated[
         str | None,
-        typer.Option(
-            metavar="RUN", help="Run to make of them. If left out: the one that the evaluation was named after."
-        ),
+        typer.Option(metavar="RUN", help="Run to make of them. Default: the one that the evaluation was named after."),
     ] = None,
     quiet: QuietOption = False,
 ) -> None:

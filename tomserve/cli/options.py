@@ -67,7 +67,7 @@ HeaderOption = Annotated[
         metavar="NAME=VARIABLE",
         callback=_send,
         help="Send this header with the value of that environment variable, such as api-key=AZURE_KEY, with every "
-        "request; repeat it for several. OPENAI_API_KEY is not sent then.",
+        "request; repeatable. OPENAI_API_KEY is not sent then.",
     ),
 ]
 """What every command takes that is given the address of an endpoint, by `with_content`."""
@@ -148,17 +148,17 @@ PathOption = Annotated[
 ]
 GoldOption = Annotated[
     str | None,
-    typer.Option("--gold", help="Which of the benchmark's sets of right answers counts, where it has several."),
+    typer.Option("--gold", help="Set of gold answers to score by, where the benchmark has several."),
 ]
 BenchmarkOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own false-belief tasks."
+        help="Name of a benchmark, or a FILE.py that declares one. Default: tomserve's own false-belief tasks."
     ),
 ]
 StrategyOption = Annotated[
     list[str] | None,
-    typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
+    typer.Option(help="Prompting strategy; repeatable. Default: the benchmark's."),
 ]
 OwnBenchmarkOption = Annotated[
     str | None,
@@ -171,31 +171,30 @@ OwnStrategyOption = Annotated[
 WhereOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Only questions with this factor=value, or with one of several values with commas between them; repeat it "
-        "for several conditions, or say all for every question. If left out: those that the benchmark asks by default, "
-        "which mostly are all."
+        help="Only questions with this factor=value, or one of several values separated by commas; repeatable; all "
+        "for every question. Default: the benchmark's, mostly all."
     ),
 ]
 LimitOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Ask at most this many questions: whole stories, spread evenly over the design."),
+    typer.Option(min=1, help="Maximum number of questions, drawn as whole stories evenly over the design."),
 ]
 RevisionOption = Annotated[
     str | None,
-    typer.Option(help="Revision of the model's weights, to be recorded where the server does not tell it."),
+    typer.Option(help="Revision of the model's weights, recorded where the server does not report it."),
 ]
 MaxTokensOption = Annotated[
     int | None,
-    typer.Option(min=1, max=2**31, help="Most tokens that one reply may have. If left out: the strategy's number."),
+    typer.Option(min=1, max=2**31, help="Maximum tokens of a reply. Default: the strategy's."),
 ]
 ThinkingOption = Annotated[
     str | None,
-    typer.Option(help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."),
+    typer.Option(help="Thinking of a reasoning model: on, off, or a budget in tokens. Default: the preset's."),
 ]
 EffortOption = Annotated[
     str | None,
     typer.Option(
-        metavar="WORD", help="How much a hosted reasoning model is to think, as its provider says: low, medium, high."
+        metavar="WORD", help="Reasoning effort of a hosted model, in its provider's terms: low, medium, high."
     ),
 ]
 
@@ -217,7 +216,7 @@ ExtraBodyOption = Annotated[
     typer.Option(
         parser=_read_object,
         metavar="JSON",
-        help="Further fields of every request, as a JSON object; they are recorded and shape what is asked.",
+        help="Extra fields of every request, as a JSON object; they are recorded.",
     ),
 ]
 SchemaOption = Annotated[
@@ -225,132 +224,126 @@ SchemaOption = Annotated[
     typer.Option(
         "--schema",
         metavar="on|auto|off",
-        help="Hold replies to their JSON schema: always, as far as the server can, or never.",
+        help="Constrain replies to their JSON schema: always, where the server supports it, or never.",
     ),
 ]
-TemperatureOption = Annotated[
-    float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
+TemperatureOption = Annotated[float, typer.Option(min=0, max=2, help="Sampling temperature; 0 is greedy decoding.")]
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample; each further sample adds 1.")
 ]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample; the next has the next.")]
 RepeatsOption = Annotated[
     int,
     typer.Option(
-        min=1, max=1000, help="Samples of each question, of which the majority is scored; needs a temperature."
+        min=1, max=1000, help="Samples of each question, scored by majority vote; needs a temperature above 0."
     ),
 ]
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of the model or of its preset. If left out: the model that the server offers, else `reference`."
+        help="Name of the model or of its preset. Default: the model that the server offers, else `reference`."
     ),
 ]
 BaseUrlOption = Annotated[
     list[str] | None,
-    typer.Option(help="Address of an endpoint, such as http://host:8000/v1. Repeat it to use several side by side."),
+    typer.Option(help="Address of an endpoint, such as http://host:8000/v1. Repeatable, to use several in parallel."),
 ]
 TransportOption = Annotated[
     str,
-    typer.Option(help="Library that sends requests: httptools, or openai (OpenAI's own, for hosted providers)."),
+    typer.Option(help="HTTP client: httptools, or openai (OpenAI's own, for hosted providers)."),
 ]
 ConcurrencyOption = Annotated[
     int | None,
-    typer.Option(min=1, max=65536, help="Requests that are out at once. If left out: found while running."),
+    typer.Option(min=1, max=65536, help="Concurrent requests. Default: found during the run."),
 ]
 AgainOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="STATUS",
-        help="Ask questions again that ended with this status, such as refusal or http_400, although it is final; "
-        "repeat it for several.",
+        help="Repeat questions that ended with this final status, such as refusal or http_400; repeatable.",
     ),
 ]
 AcceptChangeOption = Annotated[
     bool,
     typer.Option(
         "--accept-change",
-        help="Go on with a run although its server or model has changed. The change is recorded in the run.",
+        help="Continue a run although its server or model has changed; the change is recorded.",
     ),
 ]
 SetupOption = Annotated[
     bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
 ]
-ReportOption = Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")]
+ReportOption = Annotated[bool, typer.Option(help="Write report.html into the run's folder at the end.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")]
 NoiseCheckOption = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
-        help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
+        help="Share of the questions, from 0 to 1, to repeat in other batches, which measures the noise floor.",
     ),
 ]
 VariantsOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KINDS",
-        help="Variants of each question to ask as well, in which something changes that should not matter: all, or "
-        "some of again, object, person, condensed, choices, paraphrase and order, with commas between them.",
+        help="Variants of each question to ask as well, with changes that should not matter: all, or a list of again, "
+        "object, person, condensed, choices, paraphrase and order, separated by commas.",
     ),
 ]
-StudyOption = Annotated[
-    str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
-]
+StudyOption = Annotated[str | None, typer.Option(help="Name or path of a study. Default: the study of the benchmark.")]
 IntervalsOption = Annotated[
     str | None,
     typer.Option(
-        help="How intervals are computed: recommended, published or, in the study accuracy, effective. If left out: "
-        "the study's first."
+        help="Kind of confidence intervals: recommended, published or, in the study accuracy, effective. Default: the "
+        "study's default."
     ),
 ]
 ByOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FACTOR[,FACTOR]",
-        help="Count by the values of this factor as well, or of several that are crossed (kind,order); repeat it for "
-        "further ones.",
+        help="Break results down by this factor, or by several crossed ones (kind,order); repeatable.",
     ),
 ]
-LabelOption = Annotated[
-    list[str] | None, typer.Option(help="RUN=NAME: call the model of that run so; repeat it for several.")
-]
+LabelOption = Annotated[list[str] | None, typer.Option(help="RUN=NAME: rename the model of a run; repeatable.")]
 LayersOption = Annotated[
-    str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
+    str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. Default: all of them.")
 ]
 AlphasOption = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. If left out: nine for "
-        "each layer, from where nothing flips to where everything does.",
+        help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. Default: nine for each layer, "
+        "from where nothing flips to where everything does.",
     ),
 ]
 FewestOption = Annotated[
     int | None,
-    typer.Option(min=2, help="How many questions must be answered by the false belief, at least. If left out: 50."),
+    typer.Option(min=2, help="How many questions must be answered by the false belief, at least. Default: 50."),
 ]
 DeviceOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Where weights are measured: cpu, cuda, cuda:1, or auto to spread a model over all GPUs. If left out: "
-        "a GPU where there is one.",
+        help="Where weights are measured: cpu, cuda, cuda:1, or auto to spread a model over all GPUs. Default: a GPU "
+        "where there is one.",
     ),
 ]
 DtypeOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Numbers of the weights: float32, bfloat16 or float16. If left out: float32, on a GPU bfloat16.",
+        help="Numbers of the weights: float32, bfloat16 or float16. Default: float32, on a GPU bfloat16.",
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Print all tables with their notes, and every warning.")]
 """Whether the whole result is printed instead of a screen of it."""
 
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress, but only warnings, results and paths.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only warnings, results and paths.")]
 RunArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="RUN",
-        help="Names of runs, such as mine or pilot/mine, or paths such as ./mine. If left out: the newest run.",
+        help="Names of runs, such as mine or pilot/mine, or paths such as ./mine. Default: the newest run.",
     ),
 ]
 
@@ -359,7 +352,7 @@ SourcesArgument = Annotated[
     typer.Argument(
         metavar="RUN",
         help="Names of runs, such as mine or pilot/mine, or paths such as ./mine; of the parts of an evaluation "
-        "mine.parts. If left out: the newest run.",
+        "mine.parts. Default: the newest run.",
     ),
 ]
 

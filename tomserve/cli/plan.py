@@ -23,7 +23,7 @@ def plan(
     benchmark: BenchmarkOption = None,
     path: PathOption = None,
     strategy: StrategyOption = None,
-    models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
+    models: Annotated[int, typer.Option(min=1, help="Number of models.")] = 1,
     requests: Annotated[
         int | None,
         typer.Option(metavar="N", help="Plan an evaluation of so many requests on a cluster, rather than a study."),
@@ -33,18 +33,18 @@ def plan(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Preset of the model, for a rough guess of a node's speed.")] = None,
     gpus: Annotated[
-        str | None, typer.Option(help="GPUs of one node, such as 4xA100-80GB. If left out: 8xA100-80GB.")
+        str | None, typer.Option(help="GPUs of one node, such as 4xA100-80GB. Default: 8xA100-80GB.")
     ] = None,
     prompt_tokens: Annotated[
-        float | None, typer.Option(metavar="N", help="Tokens of a prompt. If left out: measured on the benchmark.")
+        float | None, typer.Option(metavar="N", help="Tokens of a prompt. Default: measured on the benchmark.")
     ] = None,
     reply_tokens: Annotated[
         float | None,
-        typer.Option(metavar="N", help="Tokens of a reply. If left out: a quarter of those that it may have."),
+        typer.Option(metavar="N", help="Tokens of a reply. Default: a quarter of those that it may have."),
     ] = None,
     shared: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Share of the prompt tokens in a prefix cache. If left out: measured."),
+        typer.Option(metavar="SHARE", help="Share of the prompt tokens in a prefix cache. Default: measured."),
     ] = None,
     tokens_a_second: Annotated[
         float | None,
@@ -52,7 +52,7 @@ def plan(
     ] = None,
     gpu_tflops: Annotated[
         float | None,
-        typer.Option(metavar="N", help="Operations a second (10^12) of one GPU. If left out: 30% of its peak."),
+        typer.Option(metavar="N", help="Operations a second (10^12) of one GPU. Default: 30% of its peak."),
     ] = None,
     parameters: Annotated[
         float | None,
@@ -61,36 +61,34 @@ def plan(
         ),
     ] = None,
     reply_weight: Annotated[
-        float | None, typer.Option(metavar="N", help="Prompt tokens that a reply token costs. If left out: 4.")
+        float | None, typer.Option(metavar="N", help="Prompt tokens that a reply token costs. Default: 4.")
     ] = None,
     start_minutes: Annotated[
-        float | None, typer.Option(metavar="N", help="Minutes until the server of a node answers. If left out: 10.")
+        float | None, typer.Option(metavar="N", help="Minutes until the server of a node answers. Default: 10.")
     ] = None,
     lost: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Share that is asked twice as nodes fail. If left out: 0.05.")
+        float | None, typer.Option(metavar="SHARE", help="Share that is asked twice as nodes fail. Default: 0.05.")
     ] = None,
     part_rows: Annotated[
-        int | None, typer.Option(metavar="N", help="Most requests in one part. If left out: 500000.")
+        int | None, typer.Option(metavar="N", help="Most requests in one part. Default: 500000.")
     ] = None,
     part_hours: Annotated[
-        float | None, typer.Option(metavar="N", help="Most hours that one part takes. If left out: 4.")
+        float | None, typer.Option(metavar="N", help="Most hours that one part takes. Default: 4.")
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="Form of the plan for a cluster: table or json.")] = "table",
+    form: Annotated[str, typer.Option("--format", help="Format of the plan for a cluster: table or json.")] = "table",
     repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question, as for eval.")] = 1,
     power: Annotated[
-        float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
+        float, typer.Option(min=0.01, max=0.999, help="Power: the probability of finding a true effect.")
     ] = 0.8,
     alpha: Annotated[
         float,
-        typer.Option(
-            min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
-        ),
+        typer.Option(min=1e-6, max=0.5, help="Significance level of the tests."),
     ] = 0.05,
     margin: Annotated[
         float | None,
         typer.Option(
-            help="The largest difference that does not matter, such as 0.02 for two points: how much it takes to show "
-            "that one of two models is not worse by as much (see compare)."
+            help="Margin, such as 0.02 for two points: the sample size for a test of non-inferiority of one of two "
+            "models (see compare)."
         ),
     ] = None,
     like: Annotated[
@@ -112,10 +110,10 @@ def plan(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="FACTOR=VALUE: plan for the questions that meet this condition; repeat it for several."),
+        typer.Option(help="FACTOR=VALUE: plan for the questions that meet this condition; repeatable."),
     ] = None,
 ) -> None:
-    """Tell what a study would cost and which effects it could find.
+    """Estimate the cost and the statistical power of a study.
 
     It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model. With
     --people it estimates the power of a study with people, and how many people and stories it takes. With --requests or

@@ -21,8 +21,8 @@ def runs(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Name or path of the run to show. If left out: list all. With --unread or --failed also a score "
-            "table, with --unread also a file of replies with --items or --benchmark; if left out then: the newest run."
+            help="Name or path of the run to show. Default: list all. With --unread or --failed also a score table, "
+            "with --unread also a file of replies with --items or --benchmark; if left out then: the newest run."
         ),
     ] = None,
     unread: Annotated[
@@ -75,7 +75,7 @@ def seal(
     key: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="SSH key to sign the seal with, such as ~/.ssh/id_ed25519. If left out: no signature."
+            metavar="FILE", help="SSH key to sign the seal with, such as ~/.ssh/id_ed25519. Default: no signature."
         ),
     ] = None,
 ) -> None:
@@ -101,14 +101,14 @@ def verify(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="SSH keys that may have signed the runs: a file of allowed signers, or a public key (.pub). If left "
-            "out: tell only which key it was.",
+            help="SSH keys that may have signed the runs: a file of allowed signers, or a public key (.pub). Default: "
+            "tell only which key it was.",
         ),
     ] = None,
     path: PathOption = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(metavar="FOLDER", help="Folder of a strategy of your own that the runs used; may be repeated."),
+        typer.Option(metavar="FOLDER", help="Folder of a strategy of your own that the runs used; repeatable."),
     ] = None,
 ) -> int:
     """Check that runs fit together: make rows, prompts, questions, scores and report again, and compare.

@@ -199,8 +199,8 @@ def _of_parts(gap: missing_data.Gaps, folder: Path) -> missing_data.Gaps:
     if gap.answered < wanted:
         name = folder.name.removesuffix(PARTS_ENDING)
         warn(
-            f"{folder} is incomplete: {wanted - gap.answered:,} of {wanted:,} answers were not asked for yet, and "
-            f"those that are there may not be typical. `tomserve work {name}` asks them."
+            f"{folder} is incomplete: {wanted - gap.answered:,} of {wanted:,} answers have not been asked yet, and "
+            f"the results so far may not be representative. `tomserve work {name}` asks them."
         )
     return replace(gap, wanted=None)
 

@@ -28,14 +28,14 @@ def serve(
     gpus: Annotated[
         str | None,
         typer.Option(
-            help="GPUs to plan for, such as 8xA100-80GB, or 2x8xA100-80GB for two machines. If left out: those of "
-            "this machine."
+            help="GPUs to plan for, such as 8xA100-80GB, or 2x8xA100-80GB for two machines. Default: those of this "
+            "machine."
         ),
     ] = None,
     backend: Annotated[
         str | None,
         typer.Option(
-            help="How vLLM connects several machines: mp, by its own processes, or ray. If left out: mp. It goes with "
+            help="How vLLM connects several machines: mp, by its own processes, or ray. Default: mp. It goes with "
             "--dry-run."
         ),
     ] = None,
@@ -88,7 +88,7 @@ def serve(
 def setup(
     engine: Annotated[
         str | None,
-        typer.Option(help="Which vLLM to install: cpu or cuda. If left out: cuda where a GPU is found, else cpu."),
+        typer.Option(help="Which vLLM to install: cpu or cuda. Default: cuda where a GPU is found, else cpu."),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree to all that would be asked, as where no terminal is at hand.")
@@ -117,13 +117,13 @@ def doctor(
     *,
     base_url: Annotated[
         list[str] | None,
-        typer.Option(help="Address of an endpoint to try as well, by eight questions; repeat it for several."),
+        typer.Option(help="Address of an endpoint to try as well, by eight questions; repeatable."),
     ] = None,
     model: ModelOption = None,
     questions: Questions,
     sampling: Sampling,
 ) -> int:
-    """Tell what is installed, reachable and usable here, and how an endpoint wants to be asked.
+    """Check what is installed, reachable and usable, and what an endpoint supports.
 
     What is not is named together with what to do about it. The exit code is 1 where something failed, or where an
     evaluation of an endpoint could not be run.

@@ -42,13 +42,13 @@ def shard(
     config: ConfigOption = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Name of the run that the parts will make together. If left out: <benchmark>-<model>."),
+        typer.Option(help="Name of the run that the parts will make together. Default: <benchmark>-<model>."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the model or of its preset, which need not be served yet.")
     ] = None,
     base_url: Annotated[
-        list[str] | None, typer.Option(help="Address of an endpoint that serves the model. Repeat it for several.")
+        list[str] | None, typer.Option(help="Address of an endpoint that serves the model. Repeatable.")
     ] = None,
     questions: Questions,
     sampling: Sampling,
@@ -56,7 +56,7 @@ def shard(
     variants: VariantsOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """Divide an evaluation into parts, which any number of machines can ask.
+    """Divide an evaluation into parts that any number of machines can run.
 
     The parts are even in tokens, and prompts with a common beginning stay together. Nothing is asked yet:
     `tomserve work` asks the parts, and `tomserve merge` makes one run of them.
@@ -86,15 +86,15 @@ def work(
         typer.Option(
             min=0,
             metavar="N",
-            help="Number of a part to ask, from 0; repeat it for several. If left out: one after "
-            "the other of those that are not complete and that nobody else asks.",
+            help="Number of a part to ask, from 0; repeatable. Default: one after the other of those that are not "
+            "complete and that nobody else asks.",
         ),
     ] = None,
     base_url: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address of an endpoint; repeat it for several. If left out: those of `tomserve shard`, else a server "
-            "on this machine, which is started where none runs."
+            help="Address of an endpoint; repeatable. Default: those of `tomserve shard`, else a server on this "
+            "machine, which is started where none runs."
         ),
     ] = None,
     benchmark: OwnBenchmarkOption = None,
@@ -105,13 +105,14 @@ def work(
     timeout: Annotated[
         float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=65536, help="Requests that are out at once.")] = None,
-    transport: Annotated[str | None, typer.Option(help="Library that sends requests: httptools, or openai.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=65536, help="Concurrent requests.")] = None,
+    transport: Annotated[str | None, typer.Option(help="HTTP client: httptools, or openai.")] = None,
     hedge: Annotated[
-        float | None, typer.Option(min=1, help="Seconds after which a question is also put to another endpoint.")
+        float | None,
+        typer.Option(min=1, help="Seconds after which an unanswered request is also sent to another endpoint."),
     ] = None,
     patience: Annotated[
-        float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for a server that still loads.")
+        float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for a server that is loading.")
     ] = None,
     gpu_share: Annotated[
         float,
@@ -124,22 +125,22 @@ def work(
         ),
     ] = 1.0,
     accept_change: Annotated[
-        bool, typer.Option("--accept-change", help="Go on with a part although its server or model has changed.")
+        bool, typer.Option("--accept-change", help="Continue a part although its server or model has changed.")
     ] = False,
     setup: SetupOption = False,
     to: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Store to copy each part to once it is complete, such as s3://bucket/mine.parts. If left out: none.",
+            help="Store to copy each part to once it is complete, such as s3://bucket/mine.parts. Default: none.",
         ),
     ] = None,
     quiet: QuietOption = False,
 ) -> int:
-    """Ask parts of an evaluation that `tomserve shard` has divided.
+    """Run parts of an evaluation divided by `tomserve shard`.
 
-    Where no server of the model runs, one is started, kept for all parts, and stopped at the end. If the command is
-    interrupted, repeat it: it goes on where it was. The exit code is 0 where the parts are complete, and 1 where
+    Where no server of the model runs, one is started, kept for all parts, and stopped at the end. If interrupted,
+    repeat the command: it resumes where it stopped. The exit code is 0 where the parts are complete, and 1 where
     requests failed that may be sent again.
     """
     from tomserve import benchmarks

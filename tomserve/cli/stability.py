@@ -31,12 +31,11 @@ def stability(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Ask a benchmark's questions and variants of them, and count how often the answer stays the same.
+    """Measure how often the answer stays the same under changes that should not matter.
 
-    A variant changes what should not matter: an object, the person, the length, the order of the choices, the wording,
-    or the order of sentences; "again" sends the same prompt among other requests, as the noise floor. This is `tomserve
-    eval --variants all` (or the kinds given by --variants), in the same run, of which the tables of stability are
-    printed with the reasons why variants were left out. Interrupted, it goes on where it was.
+    A variant changes an object, the person, the length, the order of the choices, the wording, or the order of
+    sentences; "again" repeats the prompt among other requests, as the noise floor. This is `tomserve eval --variants
+    all` (or the kinds of --variants), in the same run. If interrupted, repeat the command: it resumes where it stopped.
     """
     chosen, experiment = make_options(config, questions, sampling, variants=variants, **options)
     chosen = replace(chosen, variants=chosen.variants or ("all",))

@@ -62,7 +62,7 @@ def ray(
         ),
     ] = None,
     cpus_per_part: Annotated[
-        float | None, typer.Option(min=0, metavar="N", help="Cores that a part takes. If left out: 4 a GPU, else 1.")
+        float | None, typer.Option(min=0, metavar="N", help="Cores that a part takes. Default: 4 a GPU, else 1.")
     ] = None,
     max_restarts: Annotated[
         int,
@@ -241,7 +241,7 @@ def slurm(
     ] = None,
     cpus: Annotated[
         int | None,
-        typer.Option(min=1, max=4096, metavar="N", help="Cores of each task. If left out: 4 a GPU, without GPUs 2."),
+        typer.Option(min=1, max=4096, metavar="N", help="Cores of each task. Default: 4 a GPU, without GPUs 2."),
     ] = None,
     mem: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of each node of a task, such as 64G.")] = None,
     time: Annotated[
@@ -266,10 +266,10 @@ def slurm(
     ] = 3,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(metavar="WORD", help="A further word for sbatch, such as --constraint=a100; may be repeated."),
+        typer.Option(metavar="WORD", help="A further word for sbatch, such as --constraint=a100; repeatable."),
     ] = None,
     template: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Template of the batch script. If left out: {TEMPLATE}.")
+        Path | None, typer.Option(metavar="FILE", help=f"Template of the batch script. Default: {TEMPLATE}.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script and the command; hand over nothing.")] = (
         False

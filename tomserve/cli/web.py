@@ -40,8 +40,8 @@ def web(
         list[str] | None,
         typer.Option(
             metavar="NAME[=URL]",
-            help="Environment variable whose API key experiments may name, and where it may be sent; repeat it for "
-            "several. If left out: TOMSERVE_API_KEY and OPENAI_API_KEY, and none with --auth.",
+            help="Environment variable whose API key experiments may name, and where it may be sent; repeatable. "
+            "Default: TOMSERVE_API_KEY and OPENAI_API_KEY, and none with --auth.",
         ),
     ] = None,
     rebuild: Annotated[
@@ -53,7 +53,7 @@ def web(
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option(metavar="ROLE", help="With --add-user: reader, who only looks, or runner. If left out: reader."),
+        typer.Option(metavar="ROLE", help="With --add-user: reader, who only looks, or runner. Default: reader."),
     ] = None,
     remove_user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Remove somebody, whose sessions end at once, and end.")

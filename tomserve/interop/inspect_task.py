@@ -225,7 +225,7 @@ def perturbed(strategy: str = "", limit: int | None = None, where: Conditions = 
 
 @task
 def perturbed_2(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
-    """The second edition of the perturbed false-belief tasks, on which simple rules come less far."""
+    """The second edition of the perturbed false-belief tasks, on which shortcut baselines come less far."""
     return evaluation(_task_name(perturbed_2), strategy=strategy, limit=limit, where=where)
 
 

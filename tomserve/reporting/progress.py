@@ -94,6 +94,7 @@ class RunProgress:
 
     def __enter__(self) -> RunProgress:
         if self._live:
+            self._live.more = self._more()
             self._live.start()
         return self
 
@@ -138,7 +139,7 @@ class RunProgress:
     def _more(self) -> str:
         now = self.now
         begun = [f"{self.rate:.1f}/s"] if self.written else ["waiting for the first reply"]
-        parts = [*begun, f"{now.in_flight} in flight"]
+        parts = [*begun, *([f"{now.in_flight} in flight"] if now.in_flight or self.written else [])]
         if now.queue is not None:
             parts.append(f"queue {now.queue}")
         if now.cached is not None:

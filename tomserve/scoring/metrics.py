@@ -315,7 +315,7 @@ ORIGINAL_ITEM: dict[str, Kind] = {
 """Columns of the item that a score table has only where some items are variants.
 
 original_item: the id of the original, null for a question that is no variant. original_rules_same,
-original_rules_other: the columns of rules that follow nobody's belief and answer the variant as they answer the
+original_rules_other: the columns of shortcut baselines that answer the variant as they answer the
 original, or otherwise; null for what is no variant."""
 
 ORIGINAL_REPLY: dict[str, Kind] = {"original_answer": pl.String, "original_place": pl.Int64}

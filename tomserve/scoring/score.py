@@ -196,8 +196,8 @@ def noise_fields(
 
 
 def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
-    """The values of the columns that belong to the item, whatever was answered: its names, the floors, which simple
-    rules answer it right, its design factors, and what its benchmark adds."""
+    """The values of the columns that belong to the item, whatever was answered: its names, the floors, which shortcut
+    baselines answer it right, its design factors, and what its benchmark adds."""
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     for compute in _OF_ITEMS:
         fields.update(compute(item, NO_REPLY))

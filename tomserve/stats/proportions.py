@@ -168,7 +168,7 @@ def inverted_ratio(t: npt.ArrayLike, c: npt.ArrayLike, level: float = 0.95) -> I
 def fieller(t: float, c: float, covariance: npt.ArrayLike, quantile: float, df: int) -> Interval:
     """Ratio t / c of two estimates of at least zero by Fieller's method (J R Stat Soc B 16:175, 1954). covariance: [2,
     2]. quantile: of t with df. Of a set in two parts the one with the estimate, or, where 1 lies in the other,
-    everything; without an upper end where the control is not clearly above zero; `ratio_from_difference` without
+    everything; without an upper end where the control is not significantly above zero; `ratio_from_difference` without
     variance."""
     (vt, cov), (_, vc) = np.asarray(covariance, dtype=float)
     q2, error = quantile**2, math.sqrt(max(0.0, vt - 2 * cov + vc))

@@ -1,4 +1,4 @@
-"""Shortcut baselines: what simple rules that follow nobody's belief score on the very questions that a model was asked.
+"""Shortcut baselines: what simple rules score on the very questions that a model was asked.
 Beside an accuracy stands the one with the most right answers on the same rows, of several the plainest.
 
 >>> counts = {"rule_first_choice": 3, "said rule_first_choice": 8, "total": 8}
@@ -105,7 +105,7 @@ def _drop_undefined(value: Any) -> Any:
 
 TABLE = "baselines"  # Name of the table of all rules
 NOTE = (
-    "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
+    "What shortcut baselines score on the questions that the model was asked. right: how many of the "
     "questions (total) the rule answers right; said: of how many it says anything. The kinds: "
     + "; ".join(KINDS.values())
     + "."
@@ -116,17 +116,17 @@ ABOUT_EFFECTIVE = (
 )
 # What the columns of RULE_COLUMNS mean, for the notes of a table that has them.
 ABOUT = (
-    "best_rule is the rule that follows nobody's belief and has the most of the same questions right, "
+    "best_rule is the shortcut baseline that has most of the same questions right, "
     "best_rule_accuracy its share of right answers. It is chosen on these questions, which favours the rule. over_rule "
     "is the model's share minus the rule's on the same questions, with its 95% interval and p over the same units as "
     "the accuracy's interval, both shares as means over these units (best_rule_estimate is the rule's): whoever is not "
-    "clearly above the rule has shown nothing that the rule could not do."
+    "significantly above the baseline has shown nothing that the baseline could not do."
 )
 
 # The warning where a score table has no rules, as one that an older version made.
 MISSING = (
-    "no baselines: the score table has no columns rule_..., so that no accuracy can be compared with what simple rules "
-    "score. Score the run again with this version (tomserve score RUN)"
+    "no baselines: the score table has no columns rule_..., so that no accuracy can be compared with "
+    "shortcut baselines. Score the run again with this version (tomserve score RUN)"
 )
 
 
@@ -236,20 +236,20 @@ def records_by(rows: pl.DataFrame, kinds: RuleKinds, key: str) -> Iterator[Recor
 
 
 def place_against_rule(row: Mapping[str, Any]) -> int | None:
-    """1 where the accuracy of a row is clearly above its best rule's, -1 below, 0 not told apart; None without an
+    """1 where the accuracy of a row is significantly above its best rule's, -1 below, 0 not told apart; None without an
     interval."""
     return side_of(row.get("over_rule_low"), row.get("over_rule_high"))
 
 
-_PLACES = {1: "clearly above", 0: "not told apart from", -1: "clearly below"}
+_PLACES = {1: "significantly above", 0: "no significant difference from", -1: "significantly below"}
 
 
 def compare_with_rule(row: Mapping[str, Any]) -> str:
-    """How the accuracy of a row compares with its best rule's, as a clause such as: clearly above the rule "always
-    reality" (90%; difference +5 [+1, +9] points). Empty where the row has no rule."""
+    """How the accuracy of a row compares with its best rule's, as a clause such as: significantly above the baseline
+    "always reality" (90%; difference +5 [+1, +9] points). Empty where the row has no rule."""
     if row.get("best_rule") is None or (share := finite_or_none(row.get("best_rule_accuracy"))) is None:
         return ""
-    rule = f'the rule "{row["best_rule"]}" ({percent(share)}'
+    rule = f'the baseline "{row["best_rule"]}" ({percent(share)}'
     if (where := place_against_rule(row)) is None:
         accuracy = finite_or_none(row.get("accuracy"))
         side = "beside" if accuracy is None else "above" if accuracy > share else "below" if accuracy < share else "as"
@@ -267,8 +267,8 @@ def _means(row: Mapping[str, Any]) -> str:
         return ""
     if abs((accuracy - share) - (own - rule)) < 0.005:
         return ""
-    unit = "stage" if row.get("target") == NEW else "story"
-    return f", {percent(own)} against {percent(rule)} where every {unit} counts once"
+    unit = "stages" if row.get("target") == NEW else "stories"
+    return f", {percent(own)} against {percent(rule)} with {unit} weighted equally"
 
 
 def best_of_kinds(frame: pl.DataFrame) -> str:
@@ -278,14 +278,14 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
         return ""
     best = frame.unique(["kind"], keep="first", maintain_order=True)
     ranked = sorted(best.iter_rows(named=True), key=lambda row: ORDER.get(row["kind"], len(ORDER)))
-    listed = [f'{percent(row["accuracy"])} by "{row["rule"]}" ({_SHORT.get(row["kind"], "?")})' for row in ranked]
-    return f"Rules that follow nobody's belief have right, at best: {', '.join(listed)}"
+    listed = [f'{percent(row["accuracy"])} "{row["rule"]}" ({_SHORT.get(row["kind"], "?")})' for row in ranked]
+    return f"Best shortcut baselines: {', '.join(listed)}"
 
 
 _SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
 # What the mark of `mark_best_rule` means, for a figure's caption.
 MARK = (
-    "The upright stroke is the best rule that follows nobody's belief (such as always reality, or the label mentioned "
+    "The upright stroke is the best shortcut baseline (such as always reality, or the label mentioned "
     "last), chosen on the same questions."
 )
 
@@ -319,14 +319,14 @@ def with_column(
 
 
 READING_COUNTED = (
-    "The rule is a way to answer without following anybody's belief, here the one that has the most of the same "
-    "questions right."
+    "A shortcut baseline answers without tracking what anybody believes; shown is the one with the highest accuracy on "
+    "the same questions."
 )
 # What a reader of the terminal must know of the comparison with rules; the first where only questions were counted.
 READING = (
-    f"{READING_COUNTED} Where the interval of the difference (model minus rule) does not lie wholly above 0, the model "
-    "has not been shown to do more than the rule. From here on shares are means over stages, tasks or stories, and may "
-    "differ a little from shares of questions."
+    f"{READING_COUNTED} Where the interval of the difference (model minus baseline) does not lie wholly above 0, the "
+    "model has not been shown to do more than the baseline. Shares in the tables below are means over stages, tasks or "
+    "stories, and may differ a little from shares of questions."
 )
 
 
@@ -340,11 +340,11 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
         paired = "over_rule" in part.columns
         share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
-        columns = [cell_of(share, "right"), pl.col("best_rule").alias("best simple rule"), cell_of(rule, "rule's")]
+        columns = [cell_of(share, "accuracy"), pl.col("best_rule").alias("best baseline"), cell_of(rule, "its own")]
         if paired:
             ends = map(cell_of, ("over_rule", "over_rule_low", "over_rule_high"))
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
-        title = f"{model}: is it above the best rule that follows nobody's belief?"
+        title = f"{model}: accuracy against the best shortcut baseline"
         found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,), READING if paired else READING_COUNTED))
     return found
 

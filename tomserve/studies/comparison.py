@@ -484,9 +484,9 @@ def comparison_verdicts(comparison: Comparison) -> list[str]:
 
 
 _MORE = {
-    1: "B is clearly right more often than A",
-    0: "No clear difference",
-    -1: "B is clearly right less often than A",
+    1: "B is significantly more accurate than A",
+    0: "No significant difference",
+    -1: "B is significantly less accurate than A",
 }
 
 
@@ -577,7 +577,7 @@ def _population(row: Row) -> str:
 
 # What the tables are called before a reader, by their names.
 TITLES = {
-    "effects": "how much more of the questions B has right than A",
+    "effects": "accuracy of B minus A",
     people.TABLE: "with every person's answer counted",
     comparison_tables.MARGINS: "is B as good as A, up to the margin?",
     comparison_tables.GRADE_TABLE: "grades that are more than right or wrong",
@@ -607,7 +607,8 @@ def comparison_summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
         frames[f"{TITLES[people.TABLE]}. {people.COMPARISON_NOTE}"] = comparison.people.drop("method")
     frames |= {TITLES[name]: frame for name, frame in further_excerpts(comparison).items()}
     if not comparison.flips.is_empty():
-        title = f"questions that only B (gained) or only A (lost) has right{_first(comparison.flips.height)}"
+        title = "flips: questions that only B (gained) or only A (lost) answers correctly"
+        title += _first(comparison.flips.height)
         frames[title] = comparison.flips.select(*strategy, "flip", "item", "answer_a", "answer_b").head(FLIPS_SHOWN)
     rows: list[dict[str, str]] = []
     for name, a, b in comparison.differences[:FLIPS_SHOWN]:

@@ -116,7 +116,7 @@ class Gaps:
 
     @property
     def missing(self) -> int:
-        """How many answers were not asked for yet."""
+        """How many answers have not been asked yet."""
         return max(0, (self.wanted or 0) - self.answered)
 
     @property
@@ -204,13 +204,13 @@ class Gaps:
             pairs = _share_text(self.missing, self.wanted or 0, "pairs of a question and a strategy")
             return f": {pairs} have no row; strategies are compared on the questions that both were asked."
         if self.missing:
-            told = f"is incomplete: {_share_text(self.missing, self.wanted or 0, 'answers')} were not asked for yet"
+            told = f"is incomplete: {_share_text(self.missing, self.wanted or 0, 'answers')} have not been asked yet"
         elif self.complete is False and not set(self.failed) - FINAL:
             told = "is incomplete: its record says that not everything was asked"
         else:
             return ""
         why = f" It ended early: {self.stopped.rstrip('.')}." if self.stopped else ""
-        return f" {told}, and those that are there may not be typical.{why}{self._again('finish it')}"
+        return f" {told}, and the results so far may not be representative.{why}{self._again('finish it')}"
 
     def _again(self, what: str) -> str:
         if self.tool:
@@ -224,16 +224,16 @@ class Gaps:
         if self.complete is None:
             return (
                 f": {_share_text(self.items, self.expected, 'questions')} were answered. The others have no row and "
-                "count nowhere, so that all numbers are of the answered ones alone, which may not be typical."
+                "count nowhere: all results are of the answered ones alone, which may not be representative."
             )
         if self.tool:
             return (
-                f" has replies to {_share_text(self.items, self.expected, 'questions')} of its benchmark: a sample, "
-                "whose numbers may differ from those of all."
+                f" has replies to {_share_text(self.items, self.expected, 'questions')} of its benchmark; "
+                "results on all of them may differ."
             )
         return (
-            f" asks {_share_text(self.items, self.expected, 'questions')} of its benchmark (--limit): a sample, whose "
-            "numbers may differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
+            f" covers {_share_text(self.items, self.expected, 'questions')} of its benchmark (--limit); results "
+            "on all of them may differ."
         )
 
 

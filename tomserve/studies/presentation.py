@@ -348,8 +348,8 @@ def worst_case(row: Row) -> str:
     """What failures leave possible of a difference (worst_low to worst_high of the row), as a clause."""
     low, high = finite_or_none(row.get("worst_low")), finite_or_none(row.get("worst_high"))
     if low is None or high is None:
-        return "what its failures hide is unknown"
-    return f"had they all been answered, it could lie anywhere from {signed_points(low)} to {signed_points(high)}"
+        return "bounds unknown"
+    return f"bounds if all failed answers are counted: {signed_points(low)} to {signed_points(high)}"
 
 
 def _noise(row: Row, effect: float) -> str:
@@ -380,7 +380,7 @@ def signed_points(share: object) -> str:
 
 
 def sign(row: Row) -> int:
-    """1 where a difference is clearly above zero, -1 below, else 0: its interval does not hold zero and, where
+    """1 where a difference is significantly above zero, -1 below, else 0: its interval does not hold zero and, where
     measured, it is larger than noise_high."""
     effect, noise = finite_or_none(row.get("risk_difference")), finite_or_none(row.get("noise_high"))
     if noise is not None and effect is not None and abs(effect) <= noise:

@@ -79,7 +79,7 @@ from tomserve.studies.presentation import (
 if TYPE_CHECKING:  # it reads tables of measurements and manifests, which few commands need
     from tomserve.studies.comparability import Conditions
 
-HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}  # What the sign of an effect says of a strategy
+HELPS = {1: "helps", -1: "hurts", 0: "no significant effect"}  # What the sign of an effect says of a strategy
 
 
 def has_rows(tables: Tables, name: str, columns: str) -> bool:
@@ -179,7 +179,7 @@ def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFram
         if beside := baselines.compare_with_rule(row):
             compared += f"; {beside}"
         lines.append(
-            f"{readable_name(row['strategy'])}: {counted} right ({percent(row['accuracy'])}{interval(row)}){compared}"
+            f"{readable_name(row['strategy'])}: {counted} correct ({percent(row['accuracy'])}{interval(row)}){compared}"
         )
     if rules is not None and (sentence := baselines.best_of_kinds(rules)):
         lines.append(sentence)
@@ -214,13 +214,13 @@ def effect_cards(
                 "where the interval does not hold zero."
             )
         grounds.append((who(row["treatment"], row.get("subset", ""), parts or {}), f"{text}."))
-    verdict, tone = "No clear effect", OPEN
+    verdict, tone = "No significant effect", OPEN
     if signs and all(one > 0 for one in signs):
         verdict, tone = "Yes, it helps", GOOD
     elif signs and all(one < 0 for one in signs):
         verdict, tone = "No, it hurts", BAD
     elif any(signs):
-        verdict = "Some strategies help or hurt, others show no clear effect"
+        verdict = "Some strategies help or hurt, others show no significant effect"
         if {1, -1} <= set(signs):
             verdict = "Some strategies help, others hurt"
     control = readable_name(effects["control"][0] if has_rows({"": effects}, "", "control") else BASELINE)
@@ -497,7 +497,7 @@ ABOUT_SHARE = (
     "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over clusters (stories, "
     "scenes, passages), which says what to expect of further ones like these; a failure (no answer, or none that can "
     "be read) counts as wrong. chance is what a blind guess among the choices gets right, best_rule_accuracy what the "
-    "best rule that follows nobody's mind has right of the same questions."
+    "best shortcut baseline has right of the same questions."
 )
 ABOUT_TOGETHER = (
     "all_right is the share of the sets of which every question is right, with its 95% interval over clusters; a "

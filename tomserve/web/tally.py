@@ -54,7 +54,7 @@ class Share(Part):
     failed: int = 0  # requests that got no reply
     unread: int = 0  # replies that could not be read
     chance: float | None = None  # what a guesser scores on these questions
-    rule: str = ""  # the best rule that follows nobody's belief, and its share of right answers
+    rule: str = ""  # the best shortcut baseline, and its share of right answers
     rule_share: float | None = None
     spoiled: str = ""  # why the share cannot be ranked
     people: int = 0  # how many people answered, 0 for a model

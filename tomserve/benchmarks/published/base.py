@@ -40,7 +40,7 @@ NOTES = {
     "items": "Questions by part of the benchmark: how many, about how many stories, with how many choices, and what a "
     "blind guess among them has right.",
     "right": "Where the right answer stands in the order of choices, and which choice is right most often.",
-    "rules": "The share of right answers of rules that follow nobody's belief, on the questions that each has an "
+    "rules": "The share of right answers of shortcut baselines, on the questions that each has an "
     "answer to; empty where those are fewer than one in twenty. Where a rule is above chance, so much of an accuracy "
     "needs no mind.",
     "doubles": "Questions that are asked twice in the same words, questions that are asked twice with different right "
