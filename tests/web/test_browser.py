@@ -96,7 +96,7 @@ def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Serve
             page.keyboard.press(key)
             assert page.evaluate("document.activeElement.textContent") == focused
         page.keyboard.press("x")
-        assert page.locator("input[name=run]:checked").count() == 1
+        assert page.locator("input[name=b]:checked").count() == 1
         page.keyboard.press("?")
         assert page.locator("dialog#keys").evaluate("node => node.open")
         page.keyboard.press("Escape")

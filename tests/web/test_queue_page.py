@@ -45,7 +45,6 @@ def test_buttons_are_forms_that_work_without_scripts(app: FastAPI) -> None:
     web = visitor(app)
     empty = web.get("/queue").text
     assert "Nothing is queued or running." in empty
-    assert "The queue is empty" in empty
     submit(app, "a", "b", "deep/c")
     page = web.get("/queue").text
     assert order(page) == order(web.get("/parts/queue").text) == ["a", "b", "deep/c"]

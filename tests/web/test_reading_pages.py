@@ -119,9 +119,7 @@ def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
     assert f'href="{html.escape(links[0])}"' in one
     assert f'href="{html.escape(links[2])}"' in one
     assert "chain breaks here" in person.get("/answer/example", params={"item": ITEM, "strategy": "cot"}).text
-    missing = person.get("/answer/example?item=none&strategy=cot")
-    assert missing.status_code == 404
-    assert "No such answer" in missing.text
+    assert person.get("/answer/example?item=none&strategy=cot").status_code == 404
 
 
 def test_notes_and_tags_are_kept_and_scores_made_anew(runs: Path, person: TestClient) -> None:
@@ -174,7 +172,7 @@ def test_strategies_and_runs_are_compared_on_a_page(runs: Path, person: TestClie
     table = person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=flips&form=csv")
     assert len(table.text.splitlines()) == 21
     assert person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=x").status_code == 404
-    several = settled(person, "/compare?a=example&b=more/second&b=example&sa=vanilla&sb=cot").text
+    several = settled(person, "/compare?b=example&b=more/second&b=example&sa=vanilla&sb=cot").text
     assert several.count('"n">−5.0<') == 2
     assert 'href="/compare?a=example&amp;b=more%2Fsecond' in several
     assert person.get("/compare/item?a=example&sa=vanilla&sb=cot&item=none").status_code == 404

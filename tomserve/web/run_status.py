@@ -345,8 +345,7 @@ DOWN_FIRST = ("result", "rows", "made")  # columns whose largest value is wanted
 class Overview:
     """Everything of the list of runs.
 
-    failed: the newest that did not end well. models, benchmarks, tags, states, kinds: what there
-    is, each with how many runs have it.
+    failed: the newest that did not end well. choices: by filter what there is, each with how many runs have it.
     """
 
     filters: Filters
@@ -356,11 +355,7 @@ class Overview:
     every: int  # how many runs there are
     failed: tuple[Row, ...]
     moving: bool = False  # whether a run of this page of the list is being worked on or counted
-    models: Counter[str] = field(default_factory=Counter)
-    benchmarks: Counter[str] = field(default_factory=Counter)
-    tags: Counter[str] = field(default_factory=Counter)
-    states: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
+    choices: Mapping[str, Counter[str]] = field(default_factory=dict)
     size: int = 0  # bytes of all runs
     free: int | None = None  # bytes that are free
 
@@ -393,11 +388,12 @@ def overview(register: RunIndex, person: Person, filters: Filters = Filters()) -
         every=len(rows),
         moving=any(row.line.running or (row.countable and row.tally is None) for row in listed),
         failed=tuple(row for row in newest if row.state in ("failed", "broken"))[:NEWEST],
-        models=Counter(line.model for line in lines if line.model),
-        benchmarks=Counter(line.benchmark for line in lines if line.benchmark),
-        tags=Counter(tag for line in lines for tag in line.card.tags),
-        states=Counter(row.state for row in rows),
-        kinds=Counter(line.kind for line in lines if line.kind),
+        choices={
+            **{name: Counter(filter(None, (getattr(line, name) for line in lines))) for name in ("model", "benchmark")},
+            "state": Counter(row.state for row in rows),
+            "kind": Counter(line.kind for line in lines if line.kind),
+            "tag": Counter(tag for line in lines for tag in line.card.tags),
+        },
         size=sum(line.size for line in lines),
         free=free(runs_root()),
     )

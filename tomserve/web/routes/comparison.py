@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import quote, urlencode
 
 import polars as pl
+import pydantic
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
@@ -50,6 +51,13 @@ class ComparisonQuery(BaseModel):
     strategy: LongText = ""
     what: Text = "effects"
     form: Text = "csv"
+
+    @pydantic.model_validator(mode="after")
+    def _take_first(self) -> Self:
+        """Of runs that were selected in a list the first is the one that the others are compared with."""
+        if not self.a and self.b:
+            self.a, *self.b = self.b
+        return self
 
     @property
     def others(self) -> list[str]:

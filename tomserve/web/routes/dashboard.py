@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from typing import Annotated, Any, cast, get_args
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -47,16 +46,6 @@ def servers(request: Request, person: Reader) -> HTMLResponse:
     mask = Redactor(*keys.all_keys())
     found = [(one, mask(one.last_log_line())) for one in registry.believed_records()]
     return render_page(request, "dashboard/servers.html.j2", servers=found)
-
-
-@router.get("/chosen")
-def compare_selection(
-    person: Reader, run: Annotated[list[str] | None, Query(max_length=20)] = None
-) -> RedirectResponse:
-    """From the runs whose boxes were checked to the page that compares them: the first one with all others."""
-    names = list(dict.fromkeys(run or ()))
-    pairs = [("b" if place else "a", name) for place, name in enumerate(names)]
-    return RedirectResponse(f"/compare?{urlencode(pairs)}", 303)
 
 
 ENDED_SHOWN = 20  # so many of the experiments that have ended last are listed

@@ -305,15 +305,12 @@ def show_answer(
     quoted = quote(line.name)
     given = {key.removeprefix("in."): value for key, value in request.query_params.items() if key.startswith("in.")}
     filters = Filters.read(given)
-    shown: dict[str, Any] = {"line": line, "quoted": quoted, "filters": filters, "link": _link}
-    shown["list"] = f"/answers/{quoted}?{filters.query()}"
     try:
         found = answers.answer(line.folder, item, strategy, sample, model)
     except ConfigError as error:
-        status = 404 if isinstance(error, NoSuchAnswerError) else 409
-        return render_page(
-            request, "no-answer.html.j2", status=status, error=without_paths(str(error)), item=item, **shown
-        )
+        raise HTTPException(404 if isinstance(error, NoSuchAnswerError) else 409, without_paths(str(error))) from None
+    shown: dict[str, Any] = {"line": line, "quoted": quoted, "filters": filters, "link": _link}
+    shown["list"] = f"/answers/{quoted}?{filters.query()}"
     before, after = (None, None) if found.place is None else answer_index.neighbours(line.folder, filters, found.place)
     samples = sorted({sample_of(row) for row in found.replies})
     return render_page(

@@ -32,7 +32,7 @@
 
   // A button with data-copy copies the text of the element it names, one with data-from that of an address.
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest?.("[data-copy]");
+    const button = event.target.closest?.("button[data-copy]");
     if (button) {
       const from = button.dataset.copy ? document.querySelector(button.dataset.copy) : null;
       const before = button.dataset.word ?? (button.dataset.word = button.textContent);
