@@ -141,11 +141,8 @@ _BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines of a text that hold anything, with single spaces for white space, without marks of markdown and lists.
-
-    Courtesies at the end and what is struck through are left out. A cross beside words is read as "wrong", the cells of
-    a table's row as "first: second".
-    """
+    """The lines of a text without marks of markdown and lists, courtesies at the end, and what is struck through. A cross
+    beside words is read as "wrong", the cells of a table's row as "first: second"."""
     text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
     if _TICKED.search(text):
         text = _TICKED.sub("", _UNTICKED.sub("", text))
@@ -223,14 +220,14 @@ _TAKEN_BACK = re.compile(
 _HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
 
 
-_NAME = re.compile(r"(?<![\w'\u2019])[A-Z][a-z]+(?:-[A-Z]?[a-z]+)?(?!\w)")
+_NAME = re.compile(r"(?<![\w'\u2019])[A-Z\u00c0-\u00de][^\W\d_A-Z]+(?:-\w+)?(?!\w)")
 _OPENER = re.compile(
     r"\W*(?P<name>[A-Z][a-z]+(?:-[A-Z]?[a-z]+)?)(?=(?:['\u2019]s)?,? (?:\w+ly )?(?:is|was|has|had|would|will"
     r"|did|does|thinks?"
     r"|believes?|knows?|expects?|saw|left|told|\w+s|\w+ed)\b"
     r"|, (?:who|by contrast|however|in turn|on the other)\b)"
 )
-_PRONOUNS = frozenset(("he", "she", "they", "it", "his", "her", "their", "there", "him", "them", "i", "one"))
+_PRONOUNS = frozenset(("he", "she", "they", "it", "his", "her", "their", "there", "him", "them", "i", "one", "person"))
 _NO_NAMES = frozenset(
     WORD.findall(
         "accord according accordingly all also although answer bas based because both but choice conclusion "
@@ -271,6 +268,7 @@ _ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$
 _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
 _COMMON_STEMS = frozenset(map(stem, COMMON))
 
+Texts = Sequence[str]
 Outcome = tuple[str, str] | str | None
 """The rung and the choice; or the reason why a text with choices has no answer; or None where it makes none."""
 
@@ -278,7 +276,7 @@ STATED, ASKED, FITTING, LOOSE, DENIED = 4, 3, 2, 1, -1
 """How well a clause answers a question: it states the answer; it says of whom is asked what is asked; it may leave that
 out; it says no more than that something is so."""
 LONG = 25  # characters that a choice has at most which is a name and no sentence
-LONGEST = 300  # characters before a choice that tell of what it is said; bounded, so that reading takes linear time
+LONGEST = 300  # characters before a choice that tell of what it is said; bounded, so that time is linear
 
 
 def _stems(text: str) -> list[str]:
@@ -297,7 +295,9 @@ class Asked:
         asked = _SENTENCE.split(text.strip())[-1] if text else ""
         words = WORD.findall(asked)
         self.known = text is not None
-        self.names = [stem(one) for one in words[1:] if re.match("[A-Z][a-z]", one) and one.casefold() not in COMMON]
+        self.names = [
+            stem(one) for one in words[1:] if one[0].isupper() and one[1:2].islower() and one.casefold() not in COMMON
+        ]
         self.topic = {stem(one) for one in words if one.casefold() not in COMMON} - set(self.names)
         self.stems = set(map(stem, words)) | _COMMON_STEMS
         self.things = (self.stems - _COMMON_STEMS) | {"object", "item", "thing", "content", "location", "place", "one"}
@@ -348,7 +348,7 @@ class Asked:
             if self.depth == 1 and not people and _PASSIVE.search(lead):
                 return ASKED
             if people and self.names[0] not in people and not pronoun:
-                return 0
+                return LOOSE if people == set(self.names[-1:]) else 0
             if _in_order(self.names, told) and (own or pronoun):
                 return ASKED
             if own <= people:
@@ -361,8 +361,7 @@ class Asked:
         return ASKED if self.topic and self.topic <= {*told, *_stems(rest)} else FITTING
 
     def restates(self, head: str) -> bool:
-        """Whether a heading or a question in a reply asks for the same ("Emotion", "Ann's belief", "So what does she
-        think?"): it may leave out words of the question, but adds none."""
+        """Whether a heading or a question in a reply asks for the same; it may leave out words, but adds none."""
         people, told = self.people(head), _stems(head)
         if people - set(self.names) or (people and not _in_order(self.names, told)):
             return False
@@ -432,8 +431,7 @@ def _as_stated(text: str, choices: Sequence[str], asked: Asked, place: int = 0) 
 
 
 def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: bool = False) -> Iterator[Assertion]:
-    """What the clauses of one sentence assert, once for each rank. stated: whether it stands in a form, so that its
-    first clause with a choice states it."""
+    """What the clauses of a sentence assert, once for each rank. stated: whether the first with a choice states it."""
     named = _without_letters(find_mentions(sentence, choices))
     if not named or SUPPOSED.search(sentence) or sentence.rstrip("\"'\u201d) ").endswith("?"):
         return
@@ -487,8 +485,7 @@ _SUBJECT = re.compile(
 
 
 def _clauses(sentence: str, named: Sequence[Mention]) -> Iterator[tuple[str, int, int, list[Mention]]]:
-    """The clauses of a sentence: what kind each is, where it starts and ends, and the choices in it, of which none is
-    divided."""
+    """Kind, start and end of each clause of a sentence, and the choices in it, of which none is divided."""
     starts = [one.start for one in named]
     kind, start, taken = "main", 0, 0
     for one in BOUNDARY.finditer(sentence):
@@ -536,14 +533,14 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
         begins = _leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices)
         whole = whole and begins is None
     if not whole:
-        agreed = _agreed([one for one in assertions if one.place < len(said) - 1], said, ASKED)
+        agreed = _agreed([one for one in assertions if one.place < len(said) - 1], said, choices, ASKED)
         label = begins or (agreed.choice if agreed is not None else None)
         return None if label is None else ("first" if begins else "echoed", label)
     last = _ending(_before_heading(lines, choices), choices, asked)
     by_rung = {"first": begins, "last": last}
-    if (agreed := _agreed(assertions, said, ASKED)) is not None:
+    if (agreed := _agreed(assertions, said, choices, ASKED)) is not None:
         by_rung["concluded" if agreed.decides else "echoed"] = agreed.choice
-    elif begins is None and last is None and (agreed := _agreed(assertions, said, FITTING)) is not None:
+    elif begins is None and last is None and (agreed := _agreed(assertions, said, choices, FITTING)) is not None:
         by_rung["settled"] = agreed.choice
     found = {rung: label for rung, label in by_rung.items() if label is not None}
     if found:
@@ -566,7 +563,7 @@ def _split(lines: Sequence[str], choices: Sequence[str]) -> list[str]:
     return [one for part in parts for one in part.split("; ") if one]
 
 
-def _agreed(assertions: Sequence[Assertion], said: Sequence[str], rank: int) -> Assertion | None:
+def _agreed(assertions: Sequence[Assertion], said: Texts, choices: Texts, rank: int) -> Assertion | None:
     """The last assertion of a rank, if all are of the same choice, or it turns from the others or concludes, and what
     follows asserts no other choice."""
     last = next((one for one in reversed(assertions) if one.rank == rank), None)
@@ -575,8 +572,11 @@ def _agreed(assertions: Sequence[Assertion], said: Sequence[str], rank: int) -> 
     ):
         return None
     others = [one.place for one in assertions if one.rank == rank and one.choice not in (last.choice, None)]
-    turns = not others or last.decides or any(TURN.search(one) for one in said[others[-1] + 1 : last.place + 1])
-    return last if turns else None
+    between = said[others[-1] + 1 : last.place + 1] if others and rank == ASKED else ()
+    turns = last.decides or any(
+        TURN.search(remove_choices(one, 0, len(one), find_mentions(one, choices))) for one in between
+    )
+    return last if turns or not others else None
 
 
 def _sole(text: str, said: Sequence[str], assertions: Sequence[Assertion], choices: Sequence[str]) -> Outcome:
@@ -641,9 +641,8 @@ _CLAUSE_END = re.compile(
 
 
 def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
-    """The choice with which a line begins, None where it asks ("B?"), offers two ("A or B"), or takes it back. A letter
-    alone has to be the whole line ("A. First, ..." is a list); words have to end a clause or be followed by a reason
-    ("blue_box because ..."), not to go on as a subject."""
+    """The choice with which a line begins, as the whole line or clause, or before a reason ("blue_box because ..."); None
+    where it asks, offers two, or takes it back."""
     named = find_mentions(line, choices)
     if not named or line[: named[0].start].strip(_MARKS + "-:,").casefold() not in _LEADS:
         return None
@@ -658,19 +657,19 @@ def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
 
 
 def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
-    """The choice with which the first or the last line begins, unless the line beside it begins in the same way with
-    another one, as in a list of the choices."""
+    """The choice with which the first or last line begins, if the line beside it does not list another one."""
     label = _leading_choice(lines[place], choices)
     other = None if label is None or len(lines) < 2 else _leading_choice(lines[beside], choices)
     if other in (None, label):
         return label
+    if abs(ord(lines[place].lstrip(_MARKS)[0]) - ord(lines[beside].lstrip(_MARKS)[0])) == 1:
+        return None  # "A. ..." and "B. ..."
     shapes = {by if (by := find_mentions(lines[one], choices)[0].by) != AGAINST else BOTH for one in (place, beside)}
     return None if len(shapes) == 1 else label
 
 
 def _ending(lines: Sequence[str], choices: Sequence[str], asked: Asked) -> str | None:
-    """The choice with which the last line begins, or that its last sentence is ("Mustard, then.", "So: mustard.",
-    "I'm confident: option J.")."""
+    """The choice with which the last line begins, or that its last sentence is ("So: mustard.", "I say: option J.")."""
     if (label := _edge(lines, -1, -2, choices)) is not None or _leading_choice(lines[-1], choices) is not None:
         return label
     last = _SENTENCE.split(lines[-1])[-1]
