@@ -8,7 +8,8 @@ import pytest
 from tests.helpers.score_tables import scores
 from tomserve.reporting.overview import LINES, MORE, accuracy_bar, print_overview, show_overview
 from tomserve.reporting.table_layout import Terminal
-from tomserve.studies import Excerpt, analyze, compute, overall_accuracy
+from tomserve.studies import Card, Excerpt, Study, Verdict, analyze, compute, overall_accuracy
+from tomserve.studies.presentation import Mark
 
 
 def shown(print_it, width: int = 80) -> list[str]:
@@ -64,6 +65,17 @@ def test_the_row_of_all_questions_is_found_among_those_of_classes() -> None:
     assert whole["strategy"].to_list() == ["vanilla", "cot"]
     assert set(whole["subset"]) == {"all"}
     assert overall_accuracy({"headline": pl.DataFrame({"net": [0.5]})}).is_empty()
+
+
+def test_shares_of_a_measurement_have_bars_and_no_columns_of_answers() -> None:
+    marks = (Mark("behaviour", 0.5, 0.25, 0.75), Mark("stability", 1.0, None, None))
+    card = Card("How far?", "So far", "open", (), marks=marks)
+    made = lambda rows, way: {"layers": pl.DataFrame({"layer": ["b"]})}  # noqa: E731
+    study = Study(name="mine", tables=made, verdicts=lambda tables, context: [Verdict("m", ("score .5",), (card,))])
+    lines = shown(lambda screen: show_overview(compute(scores(), study), screen))
+    assert [line.split()[0] for line in lines[:3]] == ["m", "behaviour", "stability"]
+    assert (lines[1].split()[-3:], lines[2].split()[-1]) == (["50%", "[25,", "75]"], "100%")
+    assert lines[3:5] == ["- m: score .5", "- How far? So far."]
 
 
 def test_a_bar_without_interval_or_baseline() -> None:

@@ -35,10 +35,21 @@ def show_overview(analysis: Analysis, console: Console) -> None:
     except ContentError as error:
         verdicts, said = (), [f"The verdicts are in the report only: {error}"]
     shares = overall_accuracy(analysis.tables)
+    tables = _own_tables(analysis, shares.height, len(verdicts))
     if verdicts:
-        said = [] if shares.height else [f"{one.model}: {line}" for one in verdicts for line in one.lead]
-        said = [*said[:_SENTENCES], *_answers(verdicts)]
-    print_overview(shares, said, _own_tables(analysis, shares.height, len(verdicts)), console)
+        said = [f"{one.model}: {line}" for one in verdicts if not one.marks for line in one.lead]
+        said = [*(said[:_SENTENCES] if shares.is_empty() else []), *_answers(verdicts)]
+    print_overview(_marked(verdicts) if shares.is_empty() else shares, said, tables, console)
+
+
+def _marked(verdicts: Sequence[Verdict]) -> pl.DataFrame:
+    """The shares that verdicts are about, of a study without a table of accuracy, in the columns of one."""
+    rows = [
+        {"model": one.model, "strategy": mark.name, "accuracy": mark.value, "ci_low": mark.low, "ci_high": mark.high}
+        for one in verdicts
+        for mark in one.marks or next((card.marks for card in one.cards if card.marks and not card.signed), ())
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def print_overview(
@@ -133,7 +144,7 @@ def _without_constant(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def bar_lines(shares: pl.DataFrame, width: int) -> list[Text]:
-    """A line for each row of overall_accuracy below a line with headings; none without rows.
+    """A line for each row of overall_accuracy, or of other shares, below a line with headings; none without rows.
 
     A bar is filled up to the accuracy, its interval is shaded, and the tick is the best shortcut baseline.
     """
@@ -152,6 +163,7 @@ def bar_lines(shares: pl.DataFrame, width: int) -> list[Text]:
     wide = max(map(len, [*names, title]))
     bar = max(_BAR[0], min(_BAR[-1], width - wide - _NUMBERS))
     numbers = f"{'accuracy [95%]':14}  {'baseline │':>10}  {'unread':>6}  {'failed':>6}"
+    numbers = numbers if "unread" in shares.columns else "share [95%]"
     lines = [Text(f"{title:{wide}}  0%{'100%':>{bar - 2}}  {numbers}", style="bold")]
     for name, row in zip(names, rows, strict=True):
         accuracy = percent(row["accuracy"])
@@ -161,7 +173,7 @@ def bar_lines(shares: pl.DataFrame, width: int) -> list[Text]:
         baseline = "" if best is None else percent(best)
         missing = [_missing(row, column) for column in ("unread", "failed")]
         beside = f"  {accuracy:14}  {baseline:>8}    {missing[0]:>6}  {missing[1]:>6}"
-        lines.append(Text(f"{name:{wide}}  ") + accuracy_bar(row, bar) + Text(beside))
+        lines.append(Text(f"{name:{wide}}  ") + accuracy_bar(row, bar) + Text(beside.rstrip()))
     return lines
 
 

@@ -351,8 +351,8 @@ def load_checkpoint(
     device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for bfloat16 on a GPU, and on a
     CPU that multiplies in it where the weights are stored so, else float32. device_map: as transformers takes it;
     "auto" by default where one GPU cannot hold the model. batch: how many prompts are run at a time. Under torchrun the
-    model is split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the device
-    or accelerate is missing, or the memory does not suffice.
+    model is split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the
+    device or accelerate is missing, or the memory does not suffice.
     """
     device = _device(device)
     chosen = dtype or ("bfloat16" if device != "cpu" or _halves(checkpoint) else "float32")
