@@ -105,7 +105,6 @@ def test_help_imports_none_of_the_heavy_parts() -> None:
     assert done.returncode == 0, done.stderr
     for command in ("eval", "serve", "score", "analyze", "report", "compare", "plan", "items", "runs", "doctor"):
         assert re.search(rf"[ ,]{command}\b", done.stdout)
-    assert len(done.stdout.splitlines()) < 24, "it fits a screen with the prompt"
 
 
 def test_the_core_never_depends_on_torch_or_vllm() -> None:

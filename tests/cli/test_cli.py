@@ -94,16 +94,19 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
 
 
 def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    line = re.search(r"```json\n(.*?)\n```", (ROOT / "README.md").read_text())[1]
-    (tmp_path / "own.jsonl").write_text(line + "\n")
+    page = (ROOT / "docs/how-to/items.md").read_text()
+    (tmp_path / "own.jsonl").write_text(re.search(r":caption: mine.jsonl\n\n(.*?\n)```", page, re.S)[1])
     done = passes(cli("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "own.jsonl"))
     assert "tiny" in done.out
 
 
 def test_a_bare_command_prints_its_help(cli) -> None:
     done = refuses(cli())
-    named = re.findall(r"^  ([a-z]\S*) {2,}\S", done.err, re.MULTILINE)
+    described = re.findall(r"^  ([a-z]\S*) {2,}\S", done.err, re.MULTILINE)
+    listed = re.findall(r"^  [A-Z][a-z ]+ {2}(.+)$", done.err, re.MULTILINE)
+    named = [*described, *(name for line in listed for name in line.split(", "))]
     assert sorted(named) == sorted(typer.main.get_group(build_app()).commands), "each command once, in some section"
+    assert len(done.err.splitlines()) < 24, "it fits a screen with the prompt"
     assert max(map(len, done.err.splitlines())) <= 80
     assert "..." not in done.err.replace("[ARGS]...", "")
 
