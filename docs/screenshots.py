@@ -1,4 +1,4 @@
-"""Makes the pictures of the workbench in docs/workbench: `python docs/screenshots.py` (needs Chromium and playwright).
+"""Makes docs/report.png and the pictures in docs/workbench: `python docs/screenshots.py` (needs Chromium, playwright).
 
 It makes a few small runs beside the committed ones, on an endpoint that answers by chance, and looks at the pages of a
 workbench that listens on this machine for as long as that takes.
@@ -73,6 +73,7 @@ def main() -> None:
 
         from tests.conftest import running
         from tests.helpers.browsing import Started
+        from tomserve.reporting.html.report import write_report
         from tomserve.web.client import Workbench
 
         with running() as endpoint:
@@ -87,6 +88,11 @@ def main() -> None:
                     chromium = player.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
                     page = chromium.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
                     page.set_default_timeout(180_000)
+                    page.set_viewport_size({"width": 1280, "height": 800})
+                    page.goto(write_report(["example"], Path(folder) / "report.html").as_uri())
+                    page.wait_for_selector("html[data-ready]", state="attached")
+                    page.screenshot(path=HERE / "report.png")
+                    page.set_viewport_size({"width": 1280, "height": 860})
                     page.goto(started.address)
                     for name, address in PAGES.items():
                         page.goto(started.base + address)

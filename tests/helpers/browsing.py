@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import uvicorn
 from fastapi import FastAPI
 
@@ -23,6 +24,19 @@ from tomserve.web.settings import Settings
 
 PATIENCE = 120_000
 """Milliseconds that anything on a page may take to come, on a machine that does much else."""
+
+
+def axe_findings(page: Any) -> list[str]:
+    """What axe has to say against the page: each broken rule, and where first."""
+    page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+    # Addresses of items (#item=...) are no parts of the page, for which that rule takes them. A picture is one image,
+    # and the rows of a table are alike.
+    return list(
+        page.evaluate(
+            """async () => (await axe.run({ exclude: ["svg > *", "tbody tr:nth-child(n+4)"] }, { rules: { 'skip-link': { enabled: false } } })).violations
+                .map((found) => `${found.id}: ${found.nodes[0].target} ${found.nodes[0].failureSummary}`)"""
+        )
+    )
 
 
 class Served:

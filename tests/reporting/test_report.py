@@ -119,6 +119,12 @@ def test_every_table_is_there_with_its_note_and_intervals_and_labels_are_handed_
         report_html([str(example)], intervals="x")
 
 
+def test_a_table_too_long_for_a_paper_is_copied_as_csv_alone() -> None:
+    tables = {name: pl.DataFrame({"n": range(rows)}) for name, rows in (("short", 100), ("long", 101))}
+    copies = page_module.copyable_tables(tables, {})
+    assert {name: set(forms) for name, forms in copies.items()} == {"short": {"latex", "csv"}, "long": {"csv"}}
+
+
 def tea(folder: Path, *items: Item, model: str = "tiny", **more: Any) -> Path:
     answer = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
     return run_folder(folder, {"vanilla": answer}, list(items), model, **more)

@@ -1,13 +1,13 @@
 """The HTML report in a real browser, in depth: Debian's chromium, from disk, with the network watched."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import pytest
 
+from tests.helpers.browsing import axe_findings
 from tests.helpers.reports import PAYLOADS, data_of
 
 pytestmark = pytest.mark.system
@@ -73,25 +73,16 @@ def test_keyboard_alone_suffices(visit: Any, pair: Path) -> None:
     assert page.evaluate("document.activeElement === document.querySelector('#answers tbody a')")
 
 
-def test_names_and_roles_for_a_screen_reader(visit: Any, pair: Path) -> None:
-    page = visit(pair).page
-    for role, count in (("banner", 1), ("navigation", 1), ("main", 1), ("contentinfo", 1), ("status", 1)):
-        assert page.get_by_role(role).count() >= count, role
-    levels = page.eval_on_selector_all(
-        "h1, h2, h3, h4", "all => all.filter(one => one.checkVisibility()).map(one => Number(one.tagName[1]))"
-    )
-    assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in pairwise(levels))
-    unnamed = page.eval_on_selector_all(
-        "button, select, input, [role=img], [role=region]",
-        "all => all.filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length)).length",
-    )
-    assert unnamed == 0
-    assert page.locator("#count").get_attribute("aria-live") == "polite"
-    long = page.eval_on_selector_all(
-        "svg[role=img]", "all => all.filter(one => one.getAttribute('aria-label').length < 60)"
-    )
-    assert not long  # each tells its numbers
+@pytest.mark.parametrize(("kind", "scheme"), [("hitom_run", "light"), ("varied_run", "dark")])
+def test_it_passes_axe_whatever_is_unfolded(visit: Any, small: Any, kind: str, scheme: str) -> None:
+    page = visit(small(kind), color_scheme=scheme).page
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert axe_findings(page) == []
+    page.locator("#answers tbody a").first.click()
+    page.wait_for_selector("dialog[open]")
+    assert axe_findings(page) == []
+    for label in page.eval_on_selector_all("svg[role=img]", "all => all.map((one) => one.ariaLabel)"):
+        assert len(label) >= 60, label  # it tells its numbers
 
 
 def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:

@@ -38,7 +38,10 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
         verdicts=tuple(analysis.verdicts_with(context)),
         lead=shown.lead,
         sections=shown.sections,
-        tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
+        tables=tuple(
+            pages.page_table(name, frame, analysis.notes.get(name, ""), study.layouts.get(name))
+            for name, frame in tables.items()
+        ),
         failures=(),
         provenance=tuple((source.run, tuple(_provenance(source))) for source in sources),
         canaries=(),

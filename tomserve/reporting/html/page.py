@@ -35,6 +35,7 @@ from tomserve.studies.presentation import (
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000  # how many rows of a table a page shows, and offers to copy
+PRINTED = 100  # of so many rows at most a table without a layout is offered as LaTeX, which is long in the making
 # What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
 # has right, the course of beliefs as a story goes on, and another answer to the same question
 TERMS = ("vanilla", "chance", "chain", "flip")
@@ -54,6 +55,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     empty: tuple[str, ...]  # the columns that hold nothing and are left out
     total: int  # rows of the whole table, of which MOST are shown
+    forms: tuple[str, ...]  # in which it can be copied
 
 
 class Alert(NamedTuple):
@@ -174,14 +176,18 @@ def headlines(verdicts: Sequence[Verdict]) -> tuple[str, list[Headline]]:
     return question, [Headline(*key, tuple(models)) for key, models in found.items()]
 
 
-def page_table(name: str, frame: pl.DataFrame, note: str) -> Table:
+def page_table(name: str, frame: pl.DataFrame, note: str, layout: Layout | None = None) -> Table:
     """A table for the page: numbers with three decimals, a dash for what is undefined. name: of the table. note: what a
-    reader must know of it."""
+    reader must know of it. layout: how it is laid out on paper."""
     empty = tuple(column for column in frame.columns if frame.height and frame[column].null_count() == frame.height)
     kept = frame.drop(empty)
     columns = tuple((column, kind.is_numeric()) for column, kind in kept.schema.items())
     rows = tuple(tuple(_cell(value) for value in row) for row in kept.head(MOST).iter_rows())
-    return Table(name, note, columns, rows, empty, frame.height)
+    return Table(name, note, columns, rows, empty, frame.height, _forms(frame, layout))
+
+
+def _forms(frame: pl.DataFrame, layout: Layout | None) -> tuple[str, ...]:
+    return ("latex", "csv") if layout is not None or frame.height <= PRINTED else ("csv",)
 
 
 def _cell(value: object) -> str:
@@ -195,10 +201,11 @@ def _cell(value: object) -> str:
 
 
 def copyable_tables(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) -> dict[str, dict[str, str]]:
-    """The rows that are shown of each table as LaTeX and as CSV, for the buttons that copy them."""
-    forms = ("latex", "csv")
+    """The rows that are shown of each table in the forms of its buttons, which copy them."""
     return {
-        name: {form: tables.render(frame.head(MOST), form, layouts.get(name)) for form in forms}
+        name: {
+            form: tables.render(frame.head(MOST), form, layouts.get(name)) for form in _forms(frame, layouts.get(name))
+        }
         for name, frame in frames.items()
     }
 

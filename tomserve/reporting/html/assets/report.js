@@ -18,7 +18,7 @@
   }
 
   openLinked();
-  const closed = () => [...document.querySelectorAll("main details:not([open])")];
+  const closed = () => [...document.querySelectorAll("details:not([open])")];
   let opened = [];
   addEventListener("beforeprint", () => { opened = closed(); for (const one of opened) one.open = true; });
   addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
