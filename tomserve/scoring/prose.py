@@ -4,18 +4,19 @@ A clause asserts the choices that it names, excludes them ("and no", "not in", "
 ("because"), and what is supposed, asked or doubted. What it asserts ranks by how well it answers, from STATED to LOOSE;
 past states, who moved or saw what, labels, and what others think have no rank.
 
-| rung      | the text                                                                                       |
-|-----------|--------------------------------------------------------------------------------------------------|
-| stated    | states its answer, each time the same, or another in the end after taking those before back     |
-| first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), then explains it  |
-| last      | ends with one, in a line or sentence of its own, or at the beginning of the last line            |
-| concluded | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")          |
-| echoed    | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")             |
-| settled   | asserts one in clauses that may answer the question ("she would look in the blue box")           |
-| sole      | asserts one choice and no other, without doubt, in whatever words                                |
+| rung      | read | wrong | the text                                                                                 |
+|-----------|------|-------|------------------------------------------------------------------------------------------|
+| stated    |  194 |     2 | states its answer, each time the same, or another in the end after taking back others    |
+| first     |  112 |     2 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
+| last      |  112 |     1 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
+| concluded |   76 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
+| echoed    |  199 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
+| settled   |   73 |     7 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
+| sole      |   89 |     4 | asserts one choice and no other, without doubt, in whatever words                        |
 
-What is stated decides; of the others those above "settled" have to agree. Of a text that breaks off in the middle its
-beginning is read, and whole sentences that state or echo. Other words for not knowing name a choice like "unknown".
+(Of 903 replies of bench/ that are read, by `bench/reading.py`.) What is stated decides; of the others those above
+"settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences that state
+or echo. Other words for not knowing name a choice like "unknown".
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ _BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines of a text without marks of markdown and lists, courtesies at the end, and what is struck through. A cross
+    """The lines of a text without marks of markdown and lists, courtesies at its end, and what is struck out. A cross
     beside words is read as "wrong", the cells of a table's row as "first: second"."""
     text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
     if _TICKED.search(text):
@@ -641,8 +642,8 @@ _CLAUSE_END = re.compile(
 
 
 def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
-    """The choice with which a line begins, as the whole line or clause, or before a reason ("blue_box because ..."); None
-    where it asks, offers two, or takes it back."""
+    """The choice with which a line begins, as the whole line or clause, or before a reason ("blue_box because ...").
+    None where it asks, offers two, or takes it back."""
     named = find_mentions(line, choices)
     if not named or line[: named[0].start].strip(_MARKS + "-:,").casefold() not in _LEADS:
         return None
