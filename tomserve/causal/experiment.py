@@ -284,8 +284,9 @@ def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -
     found = find_setup(settings, on)
     sample = [item for case in found.cases[:: max(1, len(found.cases) // 50)] for item in tellings(case)]
     tokens = measure_prompts(sample, Strategy.load(settings.strategy)).tokens / len(sample)
-    text, why = describe_power(len(found.cases))
-    power = Figure("power", found_share(len(found.cases), 1.0, 1.0), "", text, why, ("--limit", "--where"))
+    parted = sum(case.parted is not None for case in found.cases)
+    text, why = describe_power(parted)
+    power = Figure("power", found_share(parted, 1.0, 1.0), "", text, why, ("--limit", "--where"))
     return [*estimate_setup(found, settings, tokens, describe_machine(on, gpus)), power]
 
 
