@@ -210,14 +210,14 @@ def _own(tables: Tables, name: str, row: Row) -> list[Row]:
 def _cards(row: Row, tables: Tables, *, several: bool) -> list[Card]:
     where = f" ({readable_name(row['benchmark'])})" if several and row["benchmark"] else ""
     return [
-        _cause(row, where),
+        _cause(row, _own(tables, "true_pairs", row), where),
         _specific(row, _own(tables, "controls", row), where),
         _transfers(row, _own(tables, "transfer", row), where),
         _readable(row, _own(tables, "probes", row), where),
     ]
 
 
-def _cause(row: Row, where: str) -> Card:
+def _cause(row: Row, second: list[Row], where: str) -> Card:
     said, why = outcome(row)
     grounds = [("why", why)]
     if finite_or_none(row.get("net")) is not None:
@@ -238,6 +238,7 @@ def _cause(row: Row, where: str) -> Card:
             f"the map has over its largest control is {percent(max(0.0, share))} of that."
         )
         grounds.append(("ceiling", text))
+    grounds += [("with true-belief pairs", _second_clause(one)) for one in second]
     if (net := finite_or_none(row.get("published_net"))) is not None:
         grounds.append(("as published", _published_clause(row, net)))
     return Card(
@@ -249,6 +250,17 @@ def _cause(row: Row, where: str) -> Card:
         mark_of("net effect", row, "net", ("net_low", "net_high"), "control_net"),
         signed=True,
     )
+
+
+def _second_clause(one: Row) -> str:
+    text = (
+        f"A map that was fitted on pairs of true beliefs, too, has a net effect of {signed_interval(one, 'net')} "
+        f"points, {signed_interval(one, 'adjusted')} above its largest control; aimed at another item's target it has "
+        f"{signed_interval(one, t.SHUFFLED_TARGET)}."
+    )
+    if (finite_or_none(one[f"{t.SHUFFLED_TARGET}_low"]) or 0.0) > 0 and not (one["adjusted_low"] or 0.0) > 0:
+        text += " So it may be a pointer to the present state of a story, which says nothing of labels."
+    return text
 
 
 def _published_clause(row: Row, net: float) -> str:
@@ -552,6 +564,7 @@ MADE: Mapping[str, Callable[[t.Outcomes], Iterator[t.Record]]] = {
     "readings": causal_tables.readings,
     "references": causal_tables.references,
     "transfer": causal_tables.transfer,
+    "true_pairs": causal_tables.true_pairs,
     "probes": causal_tables.probes,
     "fits": causal_tables.fits,
     "cells": causal_tables.cells,

@@ -515,7 +515,7 @@ _SHOWN = (
 
 def transfer(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `transfer`: a map that was fitted on one family of stories, tried on the eligible items of another."""
-    fitted = set(found.moves["fitted"].drop_nulls().unique()) - {t.HELD_OUT, t.IN_SAMPLE}
+    fitted = set(found.moves["fitted"].drop_nulls().unique()) - {t.HELD_OUT, t.TRUE_PAIRS, t.IN_SAMPLE}
     eligible = found.select()
     for source in sorted(fitted):
         for family in sorted(set(eligible["family"]) - {source}):
@@ -536,6 +536,27 @@ def transfer(found: t.Outcomes) -> Iterator[t.Record]:
                     **{"scenarios": items["cluster"].n_unique(), **_cell_columns(best)},
                     **interval("within", within.net if within else None),
                 }
+
+
+def true_pairs(found: t.Outcomes) -> Iterator[t.Record]:
+    """The table `true_pairs`: a map that was fitted on pairs of true beliefs, too, beside its own controls."""
+    items = found.select()
+    of, every = (
+        t.number_scenarios(items),
+        {
+            name: t.net_effects(found, name, t.STRICT, t.TRUE_PAIRS, items=items)
+            for name in (t.PPT, t.SHUFFLED_TARGET, t.SHUFFLED_PAIRS, t.IDENTITY)
+        },
+    )
+    own = every.pop(t.PPT)
+    best = cell_effect(own, every, of, draws=FEWER, splits=8)
+    if best is None:
+        return
+    adjusted, p = agree(best.adjusted, over_cells(own, every, of).get("p_over_controls"), best.scenarios)
+    yield {
+        **{**found.arm, "items": best.items, **_cell_columns(replace(best, adjusted=adjusted))},
+        **{"p_over_controls": p, **interval(t.SHUFFLED_TARGET, best.controls[t.SHUFFLED_TARGET])},
+    }
 
 
 ALL = "all"  # all tellings whose states were probed: the false-belief story and its true-belief twin

@@ -71,7 +71,7 @@ def measured(shared: Path) -> Path:
 @pytest.fixture(scope="module")
 def few(shared: Path) -> Path:
     """The same of a few cases, at the strengths that each layer needs."""
-    return measure(settings_of("map", shared, FEW, alphas=None), shared / "few").folder
+    return measure(settings_of("map", shared, FEW, alphas=None, true_pairs=True), shared / "few").folder
 
 
 def same_tables(one: Path, other: Path) -> None:
@@ -149,10 +149,10 @@ def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(shared: Path
 
 def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(few: Path, shared: Path) -> None:
     before = (few / "scores.parquet").read_bytes()
-    assert not measure(settings_of("map", shared, FEW, alphas=None), few).measured
+    assert not measure(settings_of("map", shared, FEW, alphas=None, true_pairs=True), few).measured
     assert (few / "scores.parquet").read_bytes() == before
     with pytest.raises(RunMismatchError, match=r"alphas of this run is .*use --run NEW"):
-        measure(settings_of("map", shared, FEW, alphas=(0.5,)), few)
+        measure(settings_of("map", shared, FEW, alphas=(0.5,), true_pairs=True), few)
 
 
 def test_parts_of_the_same_cases_in_another_order_are_not_gone_on_with(
@@ -216,7 +216,7 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
 
     monkeypatch.setattr(interventions.Interventions, "groups", one_by_one)
     monkeypatch.setattr(interventions, "_write", interrupted)
-    settings = settings_of("map", shared, FEW, alphas=None)
+    settings = settings_of("map", shared, FEW, alphas=None, true_pairs=True)
     with pytest.raises(KeyboardInterrupt):
         measure(settings, tmp_path / "run")
     stops.clear()

@@ -11,7 +11,7 @@ import pytest
 from tomserve.causal import table
 from tomserve.causal.projection import assign_folds
 from tomserve.causal.steering import PUBLISHED_ALPHAS, TRANSFER_LEAST, FitRow, LayerStates, Step, scale_to_norms, steps
-from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT, TO_FALSE, TO_TRUE
+from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT, TO_FALSE, TO_TRUE, TRUE_PAIRS
 
 ALPHAS = (1e-3, 0.1, 10.0)
 N, D = 90, 24
@@ -122,6 +122,21 @@ def test_nothing_of_an_item_enters_its_own_map(layer: LayerStates, held: np.ndar
         assert not np.isclose(before[~inside], after[~inside]).all(), name
     replaced = [the(one, table.REPLACE, TO_TRUE, 1e-2, IN_SAMPLE) for one in (made, again)]
     assert not np.isclose(*replaced).all()
+
+
+def test_a_pointer_shows_in_the_map_of_true_pairs_alone_and_any_target_does_as_much() -> None:
+    """What others and you hold is which state counts, the first or the present one, by two codes."""
+    rng, n = np.random.default_rng(3), 60
+    theirs, yours = np.split(np.linalg.qr(rng.normal(size=(D, 4)))[0].T, 2)
+    first, now = (lambda code, at=at: code[at] + 0.1 * rng.normal(size=(n, D)) for at in (0, 1))
+    layer = LayerStates(first(theirs), first(yours), now(yours), now(theirs), np.arange(n), ("all",) * n)
+    made = steps(layer, assign_folds(layer.clusters, 5, 0), (0.1,), 0, (0.1,))[0]
+
+    def reads(name: str, fitted: str) -> float:
+        return float(np.median(the(made, name, TO_TRUE, 0.1, fitted) @ theirs[1]))
+
+    assert reads(PPT, TRUE_PAIRS) > 0.6 > 0.2 > reads(PPT, HELD_OUT)
+    assert reads(table.SHUFFLED_TARGET, TRUE_PAIRS) == pytest.approx(reads(PPT, TRUE_PAIRS), rel=0.1)
 
 
 def test_what_is_published_replaces_the_state_by_a_map_of_all_items_with_the_printed_penalty(

@@ -67,6 +67,7 @@ class Workload:
     layers: int  # that are moved
     alphas: int  # strengths
     other_families: int  # of stories, from which maps are carried over to a case
+    true_pairs: bool = False  # whether maps of true-belief pairs are tried, too
 
     @property
     def prompts(self) -> int:
@@ -76,7 +77,7 @@ class Workload:
     @property
     def cells(self) -> int:
         """How many steps an item makes in a layer, and each order of its choices."""
-        return count_cells(self.alphas, self.other_families)
+        return count_cells(self.alphas, self.other_families, self.true_pairs)
 
     @property
     def reruns(self) -> int:
@@ -305,7 +306,7 @@ def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
 def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> list[Figure]:
     """What the measurement takes where prompts have so many tokens on average."""
     layers = len(settings.selected_layers(found.checkpoint.layers))
-    work = Workload(len(found.cases), tokens, layers, settings.strengths, found.other_families)
+    work = Workload(len(found.cases), tokens, layers, settings.strengths, found.other_families, settings.true_pairs)
     return estimate_cost(found.checkpoint, work, on)
 
 
@@ -381,7 +382,9 @@ def run_experiment(
     count = check_eligible(asked, states, settings)
     listener.note(f"{count} of {len(asked.cases)} false-belief questions are eligible")
     folds = assign_folds(asked.clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
-    moves = interventions.Interventions(asked, states, folds, settings.alphas, settings.seed, on.for_steps)
+    moves = interventions.Interventions(
+        asked, states, folds, settings.alphas, settings.seed, on.for_steps, settings.true_pairs
+    )
     listener.phase("re-runs", interventions.count_reruns(moves, len(layers)))
     parts = list(
         interventions.run_interventions(
@@ -489,4 +492,6 @@ def command_of(settings: Settings) -> str:
     ):
         if value != usual:
             parts += [f"--{name}", str(value)]
+    if settings.true_pairs:
+        parts.append("--true-pairs")
     return " ".join(parts)

@@ -27,12 +27,22 @@ from tomserve.causal.activations import ActivationCache, Answers, Backend, Float
 from tomserve.causal.projection import probe
 from tomserve.causal.prompts import ORDERS, PromptSet, find_eligible, read_answers, select_answer
 from tomserve.causal.settings import STRENGTHS
-from tomserve.causal.steering import PUBLISHED_ALPHAS, TRANSFER_LEAST, FitRow, LayerStates, Pilot, Step, steps
+from tomserve.causal.steering import (
+    PUBLISHED_ALPHAS,
+    TRANSFER_LEAST,
+    FitRow,
+    LayerStates,
+    Pilot,
+    Step,
+    Strengths,
+    steps,
+)
 from tomserve.causal.strengths import spread
 from tomserve.causal.table import (
     ANSWER,
     CONTROLS,
     FALSE,
+    HELD_OUT,
     MAP,
     MOVE,
     OWN,
@@ -47,6 +57,7 @@ from tomserve.causal.table import (
     SHUFFLED_LABELS,
     TOLD,
     TRUE_LABELS,
+    TRUE_PAIRS,
     TWIN,
 )
 from tomserve.content import files
@@ -64,6 +75,7 @@ class Interventions:
     alphas: tuple[float, ...] | None  # None for those that each layer needs
     seed: int
     memory: int  # bytes that the steps of a group of layers may take
+    true_pairs: bool = False  # whether a second map is fitted on pairs of true beliefs, too
 
     def layer_states(self, layer: int) -> LayerStates:
         """The states of all cases after that block, averaged over both orders, in float64."""
@@ -86,16 +98,18 @@ class Interventions:
         """The steps of all cases in that layer, and how well the maps fit that they come from. folder: keeps the
         strengths that were chosen, since a measurement that goes on has to make the same steps."""
         kept = folder / f"layer-{layer:03d}-strengths.json"
-        alphas: Sequence[float] | Pilot
-        if self.alphas is not None:
-            alphas = self.alphas
-        elif kept.exists():
-            alphas = [float(alpha) for alpha in orjson.loads(kept.read_bytes())]
+        names = [HELD_OUT, TRUE_PAIRS] if self.true_pairs else [HELD_OUT]
+        pilot = None if self.alphas is not None or kept.exists() else self._pilot(layer, backend)
+        alphas: dict[str, Strengths]
+        if self.alphas is None and pilot is None:
+            alphas = orjson.loads(kept.read_bytes())
         else:
-            alphas = self._pilot(layer, backend)
-        made, rows = steps(self.layer_states(layer), self.folds, alphas, self.seed)
-        if isinstance(alphas, Pilot):
-            chosen = sorted({step.alpha for step in made if step.map == PPT and step.alpha is not None})
+            alphas = dict.fromkeys(names, pilot or self.alphas or ())
+        of = self.layer_states(layer)
+        made, rows = steps(of, self.folds, alphas[HELD_OUT], self.seed, alphas.get(TRUE_PAIRS))
+        if pilot is not None:
+            moved = [step for step in made if step.map == PPT and step.alpha is not None]
+            chosen = {name: sorted({step.alpha for step in moved if step.fitted == name}) for name in names}
             with files.replace_file(kept) as file:
                 file.write(orjson.dumps(chosen))
         return made, rows
@@ -128,10 +142,11 @@ class Interventions:
 _Cell = tuple[int, Step]  # a step, after the layer in which it is made
 
 
-def count_cells(alphas: int, others: int = 0) -> int:
-    """How many steps an item makes in a layer, at so many strengths, with the maps of so many other families."""
+def count_cells(alphas: int, others: int = 0, true_pairs: bool = False) -> int:
+    """How many steps an item makes in a layer, at so many strengths, with the maps of so many other families, and of
+    true-belief pairs."""
     with_alpha = 1 + len(CONTROLS) + 1  # the map, its controls, and replaced
-    towards = 2 * (alphas * (with_alpha + 3 * others) + 3 * len(PUBLISHED_ALPHAS))
+    towards = 2 * (alphas * (with_alpha + 3 * others + 4 * true_pairs) + 3 * len(PUBLISHED_ALPHAS))
     return towards + len([one for one in REFERENCES if one != REPLACE]) + 1  # `patch` aims at both targets
 
 
@@ -142,7 +157,7 @@ def count_reruns(moves: Interventions, layers: int) -> int:
     for number, case in enumerate(moves.asked.cases):
         others = len(large) - 1 if case.family in large else 0
         lacking = moves.asked.place(number, ORDERS[0], TWIN) < 0
-        steps_made += count_cells(moves.strengths, others) - lacking
+        steps_made += count_cells(moves.strengths, others, moves.true_pairs) - lacking
     return len(ORDERS) * layers * steps_made
 
 
@@ -156,7 +171,7 @@ def run_interventions(
     """
     folder.mkdir(parents=True, exist_ok=True)
     others = len({case.family for case in moves.asked.cases}) - 1
-    for group in moves.groups(layers, count_cells(moves.strengths, others)):
+    for group in moves.groups(layers, count_cells(moves.strengths, others, moves.true_pairs)):
         name = f"layers-{group[0]:03d}-{group[-1]:03d}"
         cases = len(moves.asked.cases)
         parts = [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]

@@ -36,6 +36,7 @@ class Settings:
     folds: int = FOLDS  # into how many parts the scenarios are divided for holding out
     seed: int = 0  # the seed of the folds and of everything random
     fewest: int = FEWEST  # how many items have to be eligible
+    true_pairs: bool = False  # whether a second map is fitted on pairs of true beliefs, too
 
     def __post_init__(self) -> None:
         if self.alphas is not None:
@@ -76,6 +77,7 @@ class Settings:
             "folds": self.folds,
             "seed": self.seed,
             "fewest": self.fewest,
+            **({"true_pairs": True} if self.true_pairs else {}),
         }
 
 

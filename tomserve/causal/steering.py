@@ -34,6 +34,7 @@ from tomserve.causal.table import (
     SHUFFLED_TARGET,
     TO_FALSE,
     TO_TRUE,
+    TRUE_PAIRS,
 )
 
 TRANSFER_LEAST = 30  # a map is fitted on a family, and applied to another, only where both have so many items
@@ -97,8 +98,12 @@ class Pilot:
     ask: Trial
 
 
+Strengths = Sequence[float] | Pilot
+"""Values of alpha, or how to choose them."""
+
+
 def steps(
-    layer: LayerStates, folds: Ints, alphas: Sequence[float] | Pilot, seed: int
+    layer: LayerStates, folds: Ints, alphas: Strengths, seed: int, second: Strengths | None = None
 ) -> tuple[list[Step], list[FitRow]]:
     """All moves of a layer's states, and how well the maps fit.
 
@@ -107,6 +112,7 @@ def steps(
     difference), it is never longer than that. Beside them stand the references, what Mohanty et al. do, and the
     transfer from every family with at least TRANSFER_LEAST cases to the cases of every other such family that are about
     other scenarios. folds: int64 [n] (`projection.assign_folds`). alphas: the strengths, or how to choose them.
+    second: those of a second map, which is fitted on pairs of true beliefs, too; None for no such map.
 
     Raises ConfigError where more than half of the cases in training are about one scenario, so that they cannot be
     shuffled.
@@ -115,10 +121,13 @@ def steps(
     rows: list[FitRow] = []
     held = [_fit_with_controls(layer, folds != fold, HELD_OUT, int(fold), seed) for fold in np.unique(folds)]
     rows += [row for part in held for row in part.rows]
-    if isinstance(alphas, Pilot):
-        alphas = _choose(layer, held, folds, alphas)
+    alphas = _choose(layer, held, folds, alphas)
     for target in (TO_TRUE, TO_FALSE):
         made += _control_steps(layer, held, alphas, target, seed)
+    if second is not None:
+        told = [_fit_true_pairs(layer, folds != fold, int(fold), seed) for fold in np.unique(folds)]
+        rows += [row for part in told for row in part.rows]
+        made += _true_pairs_steps(layer, told, _choose(layer, told, folds, second), seed)
     published, row = _published_steps(layer, seed)
     made += published
     rows.append(row)
@@ -140,7 +149,9 @@ def reference_steps(layer: LayerStates) -> list[Step]:
     ]
 
 
-def _choose(layer: LayerStates, held: Sequence[_Fitted], folds: Ints, pilot: Pilot) -> tuple[float, ...]:
+def _choose(layer: LayerStates, held: Sequence[_Fitted], folds: Ints, pilot: Strengths) -> Sequence[float]:
+    if not isinstance(pilot, Pilot):
+        return pilot
     every = [(part.perspective.map, layer.false[part.test], layer.own_twin[part.test]) for part in held]
     by_fold = [pilot.cases[folds[pilot.cases] == fold] for fold in np.unique(folds)]
     if not pilot.cases.size:
@@ -205,6 +216,39 @@ def _fit_with_controls(layer: LayerStates, training: Mask, name: str, fold: int 
     ]
     drawn = _like(fitted.map, _stream(seed, MAP_DRAW, fold))
     return _Fitted(name, ~training, fitted, shuffled, drawn, means, rows)
+
+
+def _fit_true_pairs(layer: LayerStates, training: Mask, fold: int, seed: int) -> _Fitted:
+    """The map of the cases in training, and of their third-person twins to the twins told to "you", for all others."""
+    told = training & np.isfinite(layer.twin[:, 0])
+    x = np.concatenate([layer.false[training], layer.twin[told]])
+    y = np.concatenate([layer.own[training], layer.own_twin[told]])
+    clusters = np.concatenate([layer.clusters[training], layer.clusters[told]])
+    ridge, partner = Ridge(x, clusters), draw_partners(clusters, _stream(seed, PAIRS, fold))
+    fitted, shuffled = ridge.fit(y), ridge.fit(y[partner])
+    rows = [_row(PPT, TRUE_PAIRS, fold, fitted, x), _row(SHUFFLED_PAIRS, TRUE_PAIRS, fold, shuffled, x)]
+    return _Fitted(TRUE_PAIRS, ~training, fitted, shuffled, fitted.map, {}, rows)
+
+
+def _true_pairs_steps(
+    layer: LayerStates, held: Sequence[_Fitted], alphas: Sequence[float], seed: int
+) -> Iterator[Step]:
+    """The moves by maps of true-belief pairs, too, and their own controls."""
+    every = np.ones(len(layer.families), dtype=bool)
+    partner = draw_partners(layer.clusters, _stream(seed, TARGETS))
+    for target in (TO_TRUE, TO_FALSE):
+        y = layer.target(target)
+        moved = _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y)
+        norms, same = displacement_norms(moved), (y - layer.false)[None]
+        shuffled = _displace_by_fold(layer, held, alphas, lambda part: part.shuffled.map, y)
+        other = _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y[partner])
+        for name, one, most in (
+            (PPT, moved, norms),
+            (SHUFFLED_PAIRS, shuffled, norms),
+            (SHUFFLED_TARGET, other, norms),
+            (IDENTITY, same, np.minimum(norms, displacement_norms(same))),
+        ):
+            yield from _make_steps(name, target, alphas, TRUE_PAIRS, scale_to_norms(one, most), every)
 
 
 def _row(name: str, fitted: str, fold: int | None, fit: Fit, x: Floats) -> FitRow:

@@ -79,10 +79,11 @@ averaged over both orders in place of each order's own (it lacks the symbol); re
 `replace` have no alpha."""
 MAPS = (PPT, *CONTROLS, *REFERENCES)
 
-HELD_OUT, IN_SAMPLE = "held_out", "in_sample"
-"""`fitted`: W was fitted without the scenario's fold; on all items (as published: replace, shuffled_pairs and identity,
-which all replace the state); any other value is the name of the family on which it was fitted, for items of another
-family (transfer: PPT, shuffled_pairs, identity)."""
+HELD_OUT, TRUE_PAIRS, IN_SAMPLE = "held_out", "true_pairs", "in_sample"
+"""`fitted`: W was fitted without the scenario's fold; the same on true-belief pairs, too, from the twin in the third
+person to that told to "you" (PPT, shuffled_pairs, shuffled_target, identity); on all items (as published: replace,
+shuffled_pairs and identity, which all replace the state); any other value is the name of the family on which it was
+fitted, for items of another family (transfer: PPT, shuffled_pairs, identity)."""
 
 TRUE_LABELS, SHUFFLED_LABELS = "true", "shuffled"
 """`labels`: whether a probe learned the labels as they are, or shuffled ones (the control task)."""

@@ -62,6 +62,10 @@ def causal(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Random seed.")] = 0,
     fewest: FewestOption = None,
+    true_pairs: Annotated[
+        bool,
+        typer.Option("--true-pairs", help="Fit a second map on pairs of true beliefs, too, with its own controls."),
+    ] = False,
     revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
@@ -116,6 +120,7 @@ def causal(
         folds=folds or FOLDS,
         seed=seed,
         fewest=fewest or FEWEST,
+        true_pairs=true_pairs,
     )
     on = Hardware(device=device, dtype=dtype, batch=batch, revision=revision)
     screen = console()

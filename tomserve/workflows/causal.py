@@ -36,6 +36,8 @@ class ExamineOptions(TypedDict, total=False):
         The seed of the parts and of all that is random [0].
     fewest
         How many questions have to be answered by the false belief, at least [50].
+    true_pairs
+        True to fit a second map on pairs of true beliefs, too, with controls of its own [False].
     revision
         The revision of a model on the hub [the newest].
     device
@@ -59,6 +61,7 @@ class ExamineOptions(TypedDict, total=False):
     folds: int | None
     seed: int | None
     fewest: int | None
+    true_pairs: bool
     revision: str | None
     device: str | None
     dtype: str | None
@@ -108,7 +111,11 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
         path=Path(given["path"]).expanduser() if "path" in given else None,
         where=(where,) if isinstance(where, str) else tuple(where),
         **several,
-        **{name: given[name] for name in ("limit", "strategy", "folds", "seed", "fewest") if name in given},
+        **{
+            name: given[name]
+            for name in ("limit", "strategy", "folds", "seed", "fewest", "true_pairs")
+            if name in given
+        },
     )
     on = Hardware(**{name: given[name] for name in ("revision", "device", "dtype", "batch") if name in given})
     listener = _listener(given.get("progress", False))
