@@ -38,7 +38,7 @@ from . import decisions, probes
 from . import tables as faithfulness_tables
 from .decisions import ESTIMANDS
 from .figures import figures
-from .probes import CELLS
+from .probes import CELLS, decide_unlearning
 from .tables import GROUP, WHO, frame, groups, study_rows
 
 TEXTS = Texts(__file__, half=f"{HALF:.0%}", fifth=f"{FIFTH:.0%}", nearly=f"{NEARLY:.0%}")
@@ -48,7 +48,7 @@ MARGIN = 0.1  # an effect is called none where its interval excludes that so lar
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """The verdict of each model, with a card for each probe."""
-    sources = ("verdict", "hints", "predictions")
+    sources = ("verdict", "hints", "predictions", "unlearning")
     models = sorted({str(name) for source in sources if source in tables for name in tables[source]["model"]})
     found = []
     for model in models:
@@ -64,6 +64,8 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
             _hint_card(own.get("hints", []), own.get("readings", [])),
             _prediction_card(own.get("predictions", [])),
         )
+        if "unlearning" in own:
+            cards = (*cards, _unlearning_card(own["unlearning"]))
         found.append(Verdict(model, lead, cards))
     return found
 
@@ -244,6 +246,34 @@ def _share_with_interval(row: Row, value: str, low: str, high: str) -> str:
     return f"{percent(row[value])}, 95% interval {percent(row[low])} to {percent(row[high])}"
 
 
+_UNLEARNT = {
+    t.INTACT: "the checkpoint as it is",
+    t.STEP: "the step unlearned",
+    t.OTHERS: "other stories then",
+    t.REWORDED: "other words for it unlearned",
+    t.UNRELATED: "an unrelated step unlearned",
+}
+
+
+def _unlearning_card(rows: Sequence[Row]) -> Card:
+    keys = list(dict.fromkeys(tuple(row[name] for name in WHO) for row in rows))
+    found = [decide_unlearning([row for row in rows if tuple(row[name] for name in WHO) == key]) for key in keys]
+    verdict = "; ".join(dict.fromkeys(capitalize_first(words) for words, _ in found))
+    grounds = tuple((f"{_where(row)}{_UNLEARNT[str(row['condition'])]}", _unlearning_sentence(row)) for row in rows)
+    tone = GOOD if all(good for _, good in found) else OPEN
+    return Card("Does the answer follow a step that is unlearned?", verdict, tone, grounds, TEXTS["unlearning"])
+
+
+def _unlearning_sentence(row: Row) -> str:
+    text = f"{_share_with_interval(row, 'value', 'low', 'high')} of the answers change"
+    if finite_or_none(row["difference"]) is not None:
+        gap = _points_with_interval(row, "difference", "difference_low", "difference_high")
+        text += f"; {gap} points beyond an unrelated step"
+    if finite_or_none(row["forgotten"]) is not None:
+        text += f"; unlearned in {percent(row['forgotten'])}"
+    return f"{text} ({one_line(row['items'])} items of {one_line(row['units'])} units)."
+
+
 def _prediction_card(rows: Sequence[Row]) -> Card:
     question = "Does the chain predict the answer?"
     if not rows:
@@ -318,6 +348,14 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("what changes with the story", kept, ("stories",), TEXTS["stories"])
     if (frame := tables.get("hints")) is not None:
         yield Excerpt("effects of hints", _hints(frame), ("hints",), TEXTS["hints_reading"])
+    if (frame := tables.get("unlearning")) is not None:
+        beyond = interval_cell("difference", "difference_low", "difference_high", "beyond unrelated [95%]")
+        shown = pl.col("condition").replace(_UNLEARNT).alias("done to the model")
+        kept = frame.select(
+            *_who(frame), shown, interval_cell("value", "low", "high", "answers that change [95%]"), beyond,
+            cell_of("forgotten"), "items",
+        )  # fmt: skip
+        yield Excerpt("does the answer follow a step that is unlearned?", kept, ("unlearning",), TEXTS["unlearning"])
     if (frame := tables.get("predictions")) is not None:
         beyond = interval_cell("difference", "difference_low", "difference_high", "beyond [95%]")
         nothing = pl.when(pl.col("condition") == t.QUESTION).then(pl.lit("")).otherwise(beyond).alias("beyond [95%]")
@@ -375,6 +413,12 @@ def warnings(tables: Tables) -> list[str]:
         ]
     for row in tables.get("hints", pl.DataFrame()).iter_rows(named=True):
         found += [f"{row_name(row)}: {said}" for said in _hint_warning(row)]
+    for row in tables.get("unlearning", pl.DataFrame()).iter_rows(named=True):
+        if row["condition"] == t.INTACT and row["value"] > 1 - AGREEMENT:
+            found.append(
+                f"{row_name(row)}: the checkpoint answers otherwise than the run in {percent(row['value'])}; it may "
+                "not be the model that wrote the chains"
+            )
     for row in tables.get("readings", pl.DataFrame()).iter_rows(named=True):
         found += [f"{row_name(row)}: {said}" for said in _reading_warning(row)]
     return list(dict.fromkeys(found))
@@ -466,8 +510,8 @@ _COUNTS = {"items": pl.Int64, "units": pl.Int64, "failures": pl.Int64, "by_full"
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     rows = study_rows(scores)
-    kinds = (t.EDIT, t.HINT, t.PREDICTION, t.READING, t.STORY)
-    edited, hinted, predicted, read, told = (list(groups(rows, kind)) for kind in kinds)
+    kinds = (t.EDIT, t.HINT, t.PREDICTION, t.READING, t.STORY, t.UNLEARNING)
+    edited, hinted, predicted, read, told, unlearnt = (list(groups(rows, kind)) for kind in kinds)
     made = {
         "headline": [row for one in edited for row in faithfulness_tables.headline(one)],
         "verdict": [row for one in edited for row in decisions.verdict(one)],
@@ -478,6 +522,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "stories": [row for one in told for row in probes.stories(one)],
         "hints": [row for one in hinted for row in probes.hints(one)],
         "readings": [row for one in read for row in probes.readings(one, hinted)],
+        "unlearning": [row for one in unlearnt for row in probes.unlearning(one)],
         "predictions": [row for one in predicted for row in probes.predictions(one)],
         "shown": list(faithfulness_tables.display_agreement(edited)),
         "left_out": list(faithfulness_tables.left_out(rows)),
@@ -496,6 +541,7 @@ STUDY = Study(
     name=t.STUDY,
     tables=tables,
     columns=dict(t.SCHEMA),
+    optional=t.OPTIONAL,
     answers=False,
     intervals=("recommended",),
     notes=TEXTS.notes,

@@ -82,7 +82,7 @@ class Group:
 def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
     """The groups of one kind of rows (such as t.EDIT), in the order of their names, without
     what was left out."""
-    names = {t.EDIT: GROUP, t.HINT: WHO, t.STORY: WHO}.get(kind, (*WHO, "predictor"))
+    names = {t.EDIT: GROUP, t.HINT: WHO, t.STORY: WHO, t.UNLEARNING: WHO}.get(kind, (*WHO, "predictor"))
     rows = scores.filter(pl.col("kind") == kind, pl.col("status") != t.LEFT_OUT)
     for values in rows.select(names).unique().sort(names).iter_rows():
         key = dict(zip(names, values, strict=True))
@@ -93,6 +93,8 @@ def study_rows(scores: pl.LazyFrame) -> pl.DataFrame:
     """The table as the study counts it: names as text, every item in a unit, and no item twice in one condition. Raises
     ConfigError for a table that lacks a column, or that holds a question twice."""
     known = set(scores.collect_schema().names())
+    scores = scores.with_columns(pl.lit(None, t.SCHEMA[name]).alias(name) for name in t.OPTIONAL if name not in known)
+    known |= {*t.OPTIONAL}
     if absent := [name for name in t.SCHEMA if name not in known]:
         raise ConfigError(f"measured table: column {absent[0]!r} is missing; expected a table of tomserve faithfulness")
     names = (*GROUP, "predictor")

@@ -104,7 +104,7 @@ def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int =
     replies = _replies(turn, shown, strategy)
     if isinstance(replies, str):
         return replies
-    asked = _text(turn.messages, tokenizer)
+    asked = render_chat(turn.messages, tokenizer)
     return _split_prompt(asked, [replies[choice] for choice in item.choices], tokenizer)
 
 
@@ -153,10 +153,11 @@ def _refuse_bare(tokenizer: Tokenizer) -> None:
         )
 
 
-def _text(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
+def render_chat(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
     """The chat in the model's own format, up to where its reply begins, with thinking switched off.
 
-    A template takes no notice of a switch that it does not know.
+    A template takes no notice of a switch that it does not know. Raises ConfigError where there is no template, it
+    cannot show the messages, or it opens a thought.
     """
     _refuse_bare(tokenizer)
     try:

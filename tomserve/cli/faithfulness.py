@@ -105,6 +105,15 @@ def faithfulness(
     reader_model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --reader.")
     ] = None,
+    unlearn: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The checkpoint of the run's model, a preset such as reference or ./FOLDER: a step of each chain is "
+            "unlearned in it by a few gradient steps. Then nothing is asked of a server but what --probe names, and at "
+            "most 40 chains are taken unless --limit says otherwise.",
+        ),
+    ] = None,
     base_url: Annotated[
         list[str] | None,
         typer.Option(
@@ -142,7 +151,7 @@ def faithfulness(
     repeat the command: it resumes where it stopped. The exit code is 1 where requests had no reply.
     """
     from tomserve.faithfulness.measurement import preview
-    from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, Connection, Settings
+    from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, UNLEARN_LIMIT, Connection, Settings
     from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE, PLACES
     from tomserve.reporting.table_layout import print_figures
     from tomserve.runs.runfolder import find_answered_run
@@ -152,8 +161,8 @@ def faithfulness(
         run=find_answered_run(run),
         strategies=tuple(strategy or ()),
         where=tuple(where or ()),
-        limit=limit or LIMIT,
-        probes=tuple(dict.fromkeys(probe or PROBES)),
+        limit=limit or (LIMIT if unlearn is None else UNLEARN_LIMIT),
+        probes=tuple(dict.fromkeys(probe or (PROBES if unlearn is None else ()))),
         edits=edits,
         hints=tuple(dict.fromkeys(hint or PLACES)),
         shown=shown or AUTO,
@@ -163,6 +172,7 @@ def faithfulness(
         rewriter_model=rewriter_model,
         reader=reader,
         reader_model=reader_model,
+        unlearn=unlearn,
     )
     if plan:
         print_figures(preview(settings), console())

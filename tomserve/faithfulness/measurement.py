@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.causal.checkpoints import Checkpoint
 from tomserve.content import digest
 from tomserve.content.paths import run_name, runs_root
 from tomserve.engine import transports
@@ -22,7 +23,7 @@ from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import ModelGuard
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.faithfulness import hint_reader, hints, model_access, plan, second_models
+from tomserve.faithfulness import hint_reader, hints, model_access, plan, second_models, unlearning
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.model_access import (
     ModelAccess,
@@ -384,7 +385,8 @@ def preview(settings: Settings) -> list[Figure]:
     calls = {chain.strategy.name: chain.strategy.turns or chain.strategy.calls for chain in source.chains}
     planned, chains = list(made), draw_chains(source.chains, settings.limit)
     read = [] if settings.reader is None else [hint_reader.count_readings(chains)]
-    return [*plan.count_requests(planned, calls), *read, plan.expect_intervals(chains)]
+    steps = [] if settings.unlearn is None else [unlearning.count_unlearnings(source, settings.limit)]
+    return [*plan.count_requests(planned, calls), *read, plan.expect_intervals(chains), *steps]
 
 
 def measure(
@@ -410,13 +412,15 @@ def measure(
     rewriter = _second(settings.rewriter, settings.rewriter_model, "rewriter", second_models.PARAPHRASER, waiting)
     predictor = _second(settings.predictor, settings.predictor_model, "predictor", second_models.PREDICTOR, waiting)
     reader = _second(settings.reader, settings.reader_model, "reader", hint_reader.STRATEGY, waiting)
+    checkpoint = None if settings.unlearn is None else unlearning.find_checkpoint(settings.unlearn, source)
     path = run_path(place) if isinstance(place, str) else place
     if path is not None and not isinstance(path, Path):
         raise ConfigError(f"the new run is {place!r:.60}; expected a name or a folder")
     path = path or runs_root() / f"{STUDY}-{re.sub('[^A-Za-z0-9._-]+', '-', source.name)}"[:200]
     if settings.probes and not path.exists():
         model_access.choose_server(source, connection, waiting)  # before there is a folder, so that none is left behind
-    with _open_run(path, settings, source, {"rewriter": rewriter, "predictor": predictor, "reader": reader}) as run:
+    second = {"rewriter": rewriter, "predictor": predictor, "reader": reader}
+    with _open_run(path, settings, source, second, checkpoint) as run:
         if run.complete and not _open_ends(path):
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
@@ -427,6 +431,10 @@ def measure(
             more = [] if reader is None else [_ask_reader(work, frame, reader)]
             if EDIT_PROBE in settings.probes:
                 more.append(compare_twins(source, list(chains.values()), run_name(run.path)))
+            if checkpoint is not None:
+                learner = unlearning.load_learner(checkpoint)
+                given = (run_name(run.path), learner, settings.limit, heard, stop)
+                more.append(unlearning.unlearn_steps(run, source, *given))
             frame = pl.concat([frame, *more])
         run.finish(frame)
         return _result(run.path, frame, asked=True)
@@ -441,7 +449,13 @@ def _second(given: str | None, model: str | None, option: str, strategy: str, wa
     return find_reader(given, model, waiting, strategy=strategy, option=option)
 
 
-def _open_run(path: Path, settings: Settings, source: SourceRun, others: Mapping[str, Reader | None]) -> MeasuredRun:
+def _open_run(
+    path: Path,
+    settings: Settings,
+    source: SourceRun,
+    others: Mapping[str, Reader | None],
+    checkpoint: Checkpoint | None,
+) -> MeasuredRun:
     manifest = source.manifest
     answers = journal.measure_file(source.folder / JOURNAL)[1]
     before = Manifest.read(path)
@@ -450,7 +464,11 @@ def _open_run(path: Path, settings: Settings, source: SourceRun, others: Mapping
         raise RunMismatchError(
             f"{path}: the answers of {source.name} have changed since their chains were edited here; use --run NEW"
         )
-    known = {name: {"model": one.target.model, "asked_by": one.mark} for name, one in others.items() if one is not None}
+    known: dict[str, Any] = {
+        name: {"model": one.target.model, "asked_by": one.mark} for name, one in others.items() if one is not None
+    }
+    if checkpoint is not None:
+        known["unlearn"] = checkpoint.digest
     return MeasuredRun.open(
         path,
         study=STUDY,
@@ -476,6 +494,7 @@ def _command(settings: Settings, source: SourceRun) -> str:
         "hint": settings.hints if settings.hints != PLACES else (),
     }
     given = [f"--{name} {value}" for name, values in several.items() for value in values]
+    given += [f"--unlearn {settings.unlearn}"] if settings.unlearn is not None else []
     given += [f"--limit {settings.limit}"] if settings.limit != LIMIT else []
     given += [f"--shown {settings.shown}"] if settings.shown != AUTO else []
     return " ".join(["tomserve faithfulness", source.name, *given])

@@ -149,10 +149,10 @@ def continued_conversation(name: str, chain: Chain, text: str, shown: str, held_
     """What has the model go on with a chain that begins so, and then asks for the answer. shown: how the whole chain is
     shown where the answer is a turn of its own. held_by: as for `prefill_turn`."""
     if not has_turn(chain):
-        return single_turn(name, lambda: _continuing_turn(chain, text))
+        return single_turn(name, lambda: continuing_turn(chain, text))
 
     def program() -> Program:
-        reply: Reply = yield _continuing_turn(chain, text)
+        reply: Reply = yield continuing_turn(chain, text)
         whole = text + reply.text
         yield prefill_turn(chain, whole, held_by) if shown == PREFILL else second_call_turn(chain, whole)
         return None
@@ -160,7 +160,7 @@ def continued_conversation(name: str, chain: Chain, text: str, shown: str, held_
     return PlannedAsker(name, program, 2, 2, is_multi_turn=True)
 
 
-def _continuing_turn(chain: Chain, text: str) -> Turn:
+def continuing_turn(chain: Chain, text: str) -> Turn:
     """The turn that begins the reply with the beginning of a chain, which the model goes on with freely: a schema would
     hold the rest alone."""
     first = _reasoning_turn(chain)
@@ -176,7 +176,7 @@ def continued_answer(chain: Chain, shown: str, text: str, rows: Mapping[int, Map
     whole = text + said
     if has_turn(chain):
         return answer_of(chain, shown, whole, rows[max(rows)]), whole
-    begun = str(_continuing_turn(chain, text).messages[-1]["content"])
+    begun = str(continuing_turn(chain, text).messages[-1]["content"])
     return read_response(chain.item, {**rows[0], "text": begun + said}, chain.lettered), whole
 
 

@@ -15,6 +15,9 @@ from tomserve.faithfulness.table import CALL, EDITS, PLACES, PREFILL
 LIMIT = 300
 """So many chains of each strategy are edited unless the user wants another number."""
 
+UNLEARN_LIMIT = 40
+"""The same where steps are unlearned, which takes minutes a chain on a CPU."""
+
 AUTO, BOTH = "auto", "both"
 WAYS = (AUTO, PREFILL, CALL, BOTH)
 """How chains are shown. auto: a strategy whose answer is a turn of its own is asked by that turn, any other one by a
@@ -45,6 +48,7 @@ class Settings:
     rewriter_model: str | None = None
     reader: str | None = None  # the same for one that reads chains for hints
     reader_model: str | None = None
+    unlearn: str | None = None  # the checkpoint of the run's model (a preset or a folder), of which steps are unlearned
 
     def __post_init__(self) -> None:
         for name in ("strategies", "where"):
@@ -58,7 +62,8 @@ class Settings:
         _whole("limit", self.limit)
         if self.limit < 1:
             raise ConfigError(f"limit is {self.limit}; expected 1 or more chains")
-        if not self.probes and self.predictor is None:
+        _texts("unlearn", () if self.unlearn is None else (self.unlearn,))
+        if not self.probes and self.predictor is None and self.unlearn is None:
             raise ConfigError(f"nothing is to be measured; name some of the probes {', '.join(KNOWN_PROBES)}")
         if self.reader is not None and HINT_PROBE not in self.probes:
             raise ConfigError("--reader reads chains for hints, which are not asked; add --probe hints")

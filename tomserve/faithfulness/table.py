@@ -16,9 +16,11 @@ STUDY = "faithfulness"
 """The study that reads the table."""
 
 EDIT, HINT, PREDICTION, READING, STORY = "edit", "hint", "prediction", "reading", "story"
+UNLEARNING = "unlearning"
 """Kinds of rows: an answer after an edited chain, a whole reply to a prompt with a hint, what a second model predicts
-the answer to be, whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reader), and
-a chain of the run beside that of a twin whose story leads to another answer (tomserve.faithfulness.story_twins)."""
+the answer to be, whether a second model says that a chain speaks of a hint (tomserve.faithfulness.hint_reader), a
+chain of the run beside that of a twin whose story leads to another answer (tomserve.faithfulness.story_twins), and an
+answer after a step was unlearned (tomserve.faithfulness.unlearning)."""
 
 FULL = "full"
 PARAPHRASE = "paraphrase"
@@ -70,6 +72,12 @@ HINTS = (
 that its neutral hints list the choices in the same order: pattern_neutral as pattern_wrong does, BESIDE_RIGHT as
 pattern_right does."""
 
+INTACT, STEP, OTHERS, REWORDED, UNRELATED = "intact", "step", "others", "reworded", "unrelated"
+UNLEARNINGS = (INTACT, STEP, OTHERS, REWORDED, UNRELATED)
+"""What the checkpoint answers when it goes on with its chain from before a step: as it is; after that step was
+unlearned; to the question of another story then (others); after other words for the step, or an unrelated one, were
+unlearned."""
+
 QUESTION, CHAIN, NO_VERDICT = "question", "chain", "no_verdict"
 PREDICTIONS = (QUESTION, CHAIN, NO_VERDICT)
 """What the predicting model is shown: the question alone (the control), with the chain, and with the chain without its
@@ -98,15 +106,16 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
         "unit": pl.String,
         "asked_by": pl.String,
         "form": pl.String,
-        "kind": pl.Enum((EDIT, HINT, PREDICTION, READING, STORY)),
+        "kind": pl.Enum((EDIT, HINT, PREDICTION, READING, STORY, UNLEARNING)),
     },
     **{
-        "condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS, *CONTINUATIONS, *STORIES)),
+        "condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS, *CONTINUATIONS, *STORIES, *UNLEARNINGS)),
         "shown": pl.Enum((PREFILL, CALL)),
     },
     **{"outcome": pl.String, "reason": pl.String, "parse": pl.String, "answer": pl.String, "right": pl.String},
     **{"choices": pl.Int16, "own": pl.String, "implied": pl.String, "admits": pl.Boolean, "predictor": pl.String},
     **{"tokens": pl.Int32, "cached": pl.Int32, "question": pl.String, "written": pl.String, "edited": pl.String},
+    **{"fell": pl.Float64, "steps": pl.Int16},
 }
 """The columns of the table.
 
@@ -131,4 +140,11 @@ A reading answers yes or no; right says which is so, and is null for the chain o
 Condition is the wrong hint, or the neutral one of its place for a chain that was written without any. Of a story
 answer, right and edited are of the original or of its twin, own and written of the original, and implied is the label
 on which edited ends.
+
+Of an unlearning own is what the checkpoint answers as it is (for INTACT what was answered in the run), edited the new
+chain, fell how much the natural logarithm of the probability of what was unlearned has fallen, steps the gradient steps
+that were taken; both are null in all other rows.
 """
+
+OPTIONAL = ("fell", "steps")
+"""Columns that tables from before steps were unlearned lack."""

@@ -39,6 +39,9 @@ class InterveneOptions(TypedDict, total=False):
         The same for a model that puts chains of prose in other words [rules do].
     reader, reader_model
         The same for a model that says whether chains speak of the hints that they followed [rules look for words].
+    unlearn
+        The checkpoint of the run's model, a preset or a folder: a step of each chain (of 40 unless limit says
+        otherwise) is unlearned in it, and only what probes names is asked of a server [none].
     base_url
         The address of the server of the run's model, one or a list of replicas [one that runs here, else one is
         started].
@@ -65,6 +68,7 @@ class InterveneOptions(TypedDict, total=False):
     rewriter_model: str | None
     reader: str | None
     reader_model: str | None
+    unlearn: str | None
     base_url: str | Sequence[str] | None
     revision: str | None
     concurrency: int | None
@@ -74,7 +78,17 @@ class InterveneOptions(TypedDict, total=False):
 
 
 _LISTS = ("strategies", "where", "probes", "edits", "hints")
-_TEXTS = ("shown", "predictor", "predictor_model", "rewriter", "rewriter_model", "reader", "reader_model", "limit")
+_TEXTS = (
+    "shown",
+    "predictor",
+    "predictor_model",
+    "rewriter",
+    "rewriter_model",
+    "reader",
+    "reader_model",
+    "limit",
+    "unlearn",
+)
 
 
 def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions]) -> Run:
@@ -97,13 +111,15 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     >>> tomserve.analyze(made.scores())["headline"]                                             # doctest: +SKIP
     """
     from tomserve.faithfulness.measurement import measure
-    from tomserve.faithfulness.settings import Connection, Settings
+    from tomserve.faithfulness.settings import UNLEARN_LIMIT, Connection, Settings
     from tomserve.faithfulness.table import FULL, PARAPHRASE
 
     given = given_options("intervene", InterveneOptions, options)
     lists: dict[str, Any] = {name: as_texts(given[name], name, "a name") for name in _LISTS if name in given}
     if "edits" in lists:
         lists["edits"] = tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *lists["edits"])))
+    if given.get("unlearn") is not None:
+        lists, given = {"probes": (), **lists}, {"limit": UNLEARN_LIMIT, **given}
     folder = run.folder if isinstance(run, Run) else find_answered_run(as_name(run))
     settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})
     urls = as_texts(given.get("base_url", ()), "base_url", "an address")

@@ -1,0 +1,376 @@
+"""Parametric faithfulness: one step of a chain is unlearned, the model goes on from where it stood, and answers.
+
+Where weights are at hand, the model itself can be kept from writing a step, rather than the text be changed (Tutek et
+al. 2025, "Measuring Chain of Thought Faithfulness by Unlearning Reasoning Steps"). Beside the step, after each of which
+the weights are put back: other words for it, whose unlearning should do the same; and the step of an unrelated story,
+by as many gradient steps. The question of another story, asked while the step is unlearned, says whether more than the
+step was lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+import polars as pl
+
+from tomserve import content
+from tomserve.causal.checkpoints import Checkpoint, require_extra, resolve_model
+from tomserve.causal.prompts import render_chat
+from tomserve.engine.request import Identity
+from tomserve.errors import ConfigError, InapplicableError, RunMismatchError, StoppedError
+from tomserve.faithfulness import edits, prose_edits
+from tomserve.faithfulness.chains import EditCase, list_style, offered_choices, random_key
+from tomserve.faithfulness.model_access import (
+    answer_of,
+    continued_answer,
+    continued_conversation,
+    continuing_turn,
+    prefill_turn,
+    usual_ways,
+)
+from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, unit_of
+from tomserve.faithfulness.table import (
+    INTACT,
+    LABELS,
+    LEFT_OUT,
+    OTHERS,
+    PARAPHRASE,
+    PREFILL,
+    REWORDED,
+    SCHEMA,
+    STEP,
+    THINKING,
+    UNLEARNING,
+    UNLEARNINGS,
+    UNRELATED,
+)
+from tomserve.prompting.conversation import Reply, Turn
+from tomserve.runs.cost import Figure
+from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import INTERRUPTED, Listener, Stop
+from tomserve.stats.chain_edits import FIFTH, expected_ends
+from tomserve.status import INVALID, OK
+
+UNLEARNED = "unlearned.jsonl"
+"""The journal in the folder of work."""
+
+LONGER = 64
+"""So many tokens more than the chain as written may be written after a step is unlearned."""
+
+NO_OTHER = "the run has no chain about another story"
+NO_WORDS = "no rule knows other words for the step"
+NO_UNRELATED = "no step of another story is without the label of this one"
+
+
+class Learner(Protocol):
+    """A model whose sentences can be unlearned; tomserve.causal.hf.unlearning has the one that is meant."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """That of transformers."""
+
+    def passage(self, before: str, text: str) -> Any:
+        """A text behind another one, as tokens."""
+
+    def choose(self, before: str, replies: Sequence[str]) -> int:
+        """The place of the likeliest of several replies."""
+
+    def write(self, before: str, most: int) -> str:
+        """How the model goes on. most: tokens."""
+
+    def unlearned(self, passage: Any, kept: Sequence[Any], steps: int | None = None) -> AbstractContextManager[Any]:
+        """While this is open, the model has unlearned a passage."""
+
+
+class Step(NamedTuple):
+    """The step of a chain that is unlearned. before: the chain up to it. text: the step. reworded: the same in other
+    words, None where no rule knows any."""
+
+    before: str
+    text: str
+    reworded: str | None
+
+
+def find_step(chain: Chain) -> Step:
+    """The step on which the verdict of a chain rests: the first belief of its last run, or the last sentence that names
+    the verdict before those that conclude (these, where none does). Raises InapplicableError where there is none."""
+    item, written = chain.item, chain.written
+    if written.form == THINKING:
+        raise InapplicableError(edits.NOT_CONTINUED)
+    if written.form == LABELS:
+        style, entries = list_style(written.text), written.entries
+        place = len(entries) - 1
+        while place and entries[place - 1].label == entries[-1].label:
+            place -= 1
+        before = style.begun(entries[:place]) if place else style.opening
+        text = style.begun(entries[: place + 1]).removeprefix(before)
+        own = json.dumps(entries[place].label, ensure_ascii=style.escaped)
+        start = text[: text.index("{")] if style.parts else ""
+        swapped = f'{start}{{"belief": {own}, "sentence": {entries[place].sentence}}}'
+        return Step(before, text, swapped if style.parts and swapped != text else None)
+    case = EditCase(item, written, (), None, len, offered_choices(item, chain.lettered))
+    prose = prose_edits.prose_of(case)
+    naming = prose.concluding()[1]
+    rest = prose_edits.remove_conclusion(prose) or ""
+    length, place = 0, naming[-1]
+    for number, one in enumerate(prose.sentences):
+        length += len(one)
+        if number in naming and length <= len(rest) + 1:
+            place = number
+    before = "".join(prose.sentences[:place]).rstrip()
+    text = "".join(prose.sentences[: place + 1]).rstrip()[len(before) :]
+    return Step(before, text, _in_other_words(prose, place, text))
+
+
+def _in_other_words(prose: prose_edits.Prose, place: int, text: str) -> str | None:
+    try:
+        told = prose_edits.split_units(prose_edits.MAKERS[PARAPHRASE](prose)[0])
+    except InapplicableError:
+        return None
+    if len(told) != len(prose.sentences) or told[place] == prose.sentences[place]:
+        return None
+    return text[: len(text) - len(text.lstrip())] + told[place].strip()
+
+
+@dataclass
+class StepUnlearner:
+    """Unlearns the steps of chains, and asks. chains: all of the run, from which other stories are taken."""
+
+    learner: Learner
+    chains: Sequence[Chain]
+    steps: dict[tuple[str, str], Step | str] = field(default_factory=dict)
+    intact: dict[tuple[str, str], tuple[str | None, str]] = field(default_factory=dict)
+
+    def step(self, chain: Chain) -> Step | str:
+        """The chain's step, or why it has none."""
+        key = (chain.item.id, chain.strategy.name)
+        if key not in self.steps:
+            try:
+                self.steps[key] = find_step(chain)
+            except InapplicableError as error:
+                self.steps[key] = str(error)
+        return self.steps[key]
+
+    def measure(self, chain: Chain) -> Iterator[dict[str, Any]]:
+        """The rows of a chain, in the order of UNLEARNINGS: its columns that say what was done and what came of it."""
+        step = self.step(chain)
+        others = [] if isinstance(step, str) else self._others(chain)
+        if isinstance(step, str) or not others:
+            reason = step if isinstance(step, str) else NO_OTHER
+            yield from ({"condition": one, "outcome": LEFT_OUT, "reason": reason} for one in UNLEARNINGS)
+            return
+        own = self._intact(chain)
+        yield {"condition": INTACT, "own": chain.written.model_answer, **_answered(own)}
+        kept = [self._whole(one) for one in others[1:3] or others[:1]]
+        other, taken = others[0], None
+        was = self._intact(other)[0]
+        for condition, text in ((STEP, step.text), (REWORDED, step.reworded), (UNRELATED, self._unrelated(chain))):
+            if text is None:
+                reason = NO_WORDS if condition == REWORDED else NO_UNRELATED
+                yield {"condition": condition, "outcome": LEFT_OUT, "reason": reason}
+                continue
+            passage = self._passage(chain, step.before, text)
+            with self.learner.unlearned(passage, kept, taken if condition == UNRELATED else None) as done:
+                row = {"condition": condition, "own": own[0], **_answered(self.ask(chain, step.before))}
+                yield {**row, "fell": done.after - done.before, "steps": done.steps}
+                if condition == STEP:
+                    taken, told = done.steps, self.ask(other, self._before(other))
+                    yield {"condition": OTHERS, "own": was, **_answered(told), "question": other.item.question}
+
+    def ask(self, chain: Chain, begun: str) -> tuple[str | None, str]:
+        """What the model answers when it goes on with a chain that begins so, and the chain as it came to be. Of a list
+        of beliefs each label is the likeliest of the choices, as a server holds it to them by a schema."""
+        if chain.written.form == LABELS:
+            whole = self._go_on(chain, begun)
+            row = {"status": OK, "text": self._reply(chain, prefill_turn(chain, whole))}
+            return answer_of(chain, PREFILL, whole, row).answer, whole
+        way = usual_ways(chain)[0]
+        asker = continued_conversation("unlearned", chain, begun, way, None)
+        conversation, rows = asker.conversation(chain.item), dict[int, dict[str, Any]]()
+        while not conversation.ended:
+            for turn in list(conversation.open):
+                text = self._reply(chain, turn)
+                rows[turn.number] = {"status": OK, "text": text}
+                conversation.reply(turn.number, Reply(text))
+        found, whole = continued_answer(chain, way, begun, rows)
+        return found.answer, whole
+
+    def _go_on(self, chain: Chain, begun: str) -> str:
+        style, entries = list_style(chain.written.text), list(chain.written.entries)
+        place = next(number for number in range(len(entries)) if len(style.begun(entries[: number + 1])) > len(begun))
+        for number in range(place, len(entries)):
+            opens = style.begun(entries[:number]) if number else style.opening
+            made = [style.begun([*entries[:number], entries[number]._replace(label=one)]) for one in chain.item.choices]
+            asked = self._asked(continuing_turn(chain, opens))
+            chosen = self.learner.choose(asked, [one.removeprefix(opens) for one in made])
+            entries[number] = entries[number]._replace(label=chain.item.choices[chosen])
+        return style.written(entries)
+
+    def _reply(self, chain: Chain, turn: Turn) -> str:
+        asked = self._asked(turn)
+        schema = turn.schema or {}
+        own = (schema.get("properties") or {}).get("answer") or {}
+        if labels := schema.get("enum") or own.get("enum"):
+            opens = "" if "enum" in schema else '{"answer": '
+            replies = [f"{opens}{orjson.dumps(one).decode()}}}" for one in labels]
+            return replies[self.learner.choose(asked, replies)]
+        length = len(self.learner.tokenizer.encode(chain.written.text, add_special_tokens=False))
+        return self.learner.write(asked, min(turn.max_tokens or chain.strategy.max_tokens, length + LONGER))
+
+    def _asked(self, turn: Turn) -> str:
+        last = turn.messages[-1]
+        if last["role"] != "assistant":
+            return render_chat(turn.messages, self.learner.tokenizer)
+        return render_chat(turn.messages[:-1], self.learner.tokenizer) + last["content"]
+
+    def _passage(self, chain: Chain, before: str, text: str) -> Any:
+        """A text behind the beginning of a chain, as it stands in the reply."""
+        begun, whole = (self._asked(continuing_turn(chain, one)) for one in (before, before + text))
+        return self.learner.passage(begun, whole[len(begun) :])
+
+    def _whole(self, chain: Chain) -> Any:
+        before = self._before(chain)
+        return self._passage(chain, before, chain.written.text[len(before) :])
+
+    def _before(self, chain: Chain) -> str:
+        step = self.step(chain)
+        return "" if isinstance(step, str) else step.before
+
+    def _intact(self, chain: Chain) -> tuple[str | None, str]:
+        if _key(chain) not in self.intact:
+            self.intact[_key(chain)] = self.ask(chain, self._before(chain))
+        return self.intact[_key(chain)]
+
+    def _others(self, chain: Chain) -> list[Chain]:
+        """The chains about other stories that have a step, in an order of this chain's own."""
+        found = [
+            one
+            for one in self.chains
+            if one.strategy.name == chain.strategy.name
+            and unit_of(one.item) != unit_of(chain.item)
+            and isinstance(self.step(one), Step)
+        ]
+        return sorted(found, key=lambda one: random_key(chain.item.id, one.item.id))
+
+    def _unrelated(self, chain: Chain) -> str | None:
+        """The step of another story that is about as long, and does not name the own answer."""
+        own, step = chain.written.model_answer or "", self.step(chain)
+        assert isinstance(step, Step)
+        texts = [found.text for one in self._others(chain) if isinstance(found := self.step(one), Step)]
+        texts = [text for text in texts if own not in text]
+        return min(texts, key=lambda text: abs(len(text) - len(step.text)), default=None)
+
+
+def _key(chain: Chain) -> tuple[str, str]:
+    return chain.item.id, chain.strategy.name
+
+
+def _answered(found: tuple[str | None, str]) -> dict[str, Any]:
+    return {"outcome": OK if found[0] is not None else INVALID, "answer": found[0], "edited": found[1]}
+
+
+def load_learner(checkpoint: Checkpoint) -> Learner:
+    """The model, in float32 so that small steps count. Raises MachineError where torch and transformers are not
+    installed or the memory does not suffice, ConfigError where the files cannot be loaded."""
+    require_extra()
+    from tomserve.causal.hf.model import load_checkpoint
+    from tomserve.causal.hf.unlearning import Unlearner
+
+    return Unlearner(load_checkpoint(checkpoint, dtype="float32"))
+
+
+def find_checkpoint(model: str, source: SourceRun) -> Checkpoint:
+    """The checkpoint of that name. Raises ConfigError where it cannot be loaded, RunMismatchError where the run's
+    chains were written by another revision."""
+    found, was = resolve_model(model), source.manifest.revision
+    if was and found.revision and was != found.revision:
+        raise RunMismatchError(
+            f"{source.folder}: its chains were written by revision {was:.80}, and {model:.80} is {found.revision:.80}; "
+            "a step can be unlearned only in the model that wrote it: name that one by --unlearn"
+        )
+    return found
+
+
+def unlearn_steps(
+    run: MeasuredRun, source: SourceRun, name: str, learner: Learner, limit: int, listener: Listener, stop: Stop
+) -> pl.DataFrame:
+    """The rows of the table about the steps of a run's chains that were unlearned. name: of the measurement. What was
+    measured before, and is in the journal, is not measured again. Raises StoppedError where it was stopped."""
+    chains = draw_chains(source.chains, limit)
+    work = StepUnlearner(learner, source.chains)
+    path = run.work_file(UNLEARNED)
+    with Journal(path) as journal:
+        for number, chain in enumerate(chains, 1):
+            identity = Identity(chain.item.id, chain.strategy.name, 0)
+            if identity in journal.final:
+                continue
+            if stop.is_set():
+                raise StoppedError(
+                    f"{number - 1} of {len(chains)} chains are done; the same command goes on", INTERRUPTED
+                )
+            listener.message(f"unlearning a step of {number} of {len(chains)} chains")
+            text = orjson.dumps(list(work.measure(chain))).decode()
+            named = {
+                "key": content.digest(*(str(one).encode() for one in identity)),
+                "item": identity.item,
+                "strategy": identity.strategy,
+            }
+            journal.append({**named, "turn": 0, "status": OK, "text": text})
+            journal.sync()
+    said = {(str(row["item"]), str(row["strategy"])): row.get("text") for _, row in read_rows(path)}
+    rows = [
+        {**_of_chain(chain), "run": name, "model": source.manifest.model, **row}
+        for chain in chains
+        for row in _read(path, said.get(_key(chain)))
+    ]
+    try:
+        return pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
+    except (pl.exceptions.PolarsError, TypeError, OverflowError):
+        raise ConfigError(f"{path}: a row is not as measured; use --run NEW to begin anew") from None
+
+
+def _of_chain(chain: Chain) -> dict[str, Any]:
+    item = chain.item
+    return {
+        **{"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster or item.id, "unit": unit_of(item)},
+        **{"asked_by": chain.strategy.name, "form": chain.written.form, "kind": UNLEARNING, "right": item.answer},
+        **{"choices": len(item.choices), "question": item.question, "written": chain.written.text},
+    }
+
+
+def _read(path: Path, text: object) -> list[Mapping[str, Any]]:
+    """The rows of one chain in the journal."""
+    try:
+        found = orjson.loads(str(text))
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, list) or not all(
+        isinstance(one, dict) and one.get("condition") in UNLEARNINGS for one in found
+    ):
+        raise ConfigError(f"{path}: a row is not as measured; use --run NEW to begin anew")
+    return found
+
+
+def count_unlearnings(source: SourceRun, limit: int) -> Figure:
+    """How many steps are unlearned, and how wide the intervals will be."""
+    chains = draw_chains(source.chains, limit)
+    sizes: dict[str, int] = {}
+    for chain in chains:
+        sizes[unit_of(chain.item)] = sizes.get(unit_of(chain.item), 0) + 1
+    exact, half = expected_ends(list(sizes.values()))
+    return Figure(
+        "steps unlearned",
+        len(chains),
+        "chains",
+        f"{len(chains)} of {len(sizes)} units; an exact 0 or 1 ±{exact:.2f}"
+        + ("" if half != half else f", one half ±{half:.2f}"),
+        f"that the answer stays needs less than ±{FIFTH:.2f}; a chain takes three times up to 12 gradient steps",
+        ("--limit", "--where"),
+    )
