@@ -128,7 +128,7 @@ def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) ->
     page = me.page
     assert "No runs yet" in me.text
     submit(bench, "a")
-    page.wait_for_selector("#runs-list >> text=a")  # the list follows by itself
+    page.wait_for_selector("#open-a")  # the list follows by itself
     submit(bench, "b", "c")
     me.open("/queue")
     page.focus("#up-c")
@@ -140,7 +140,7 @@ def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) ->
     assert page.evaluate("document.activeElement.id") == "up-c"
     page.click("#cancel-b")
     assert len(me.wrong) == 1
-    assert "What was answered is kept" in me.wrong.pop()
+    assert "Its answers are kept" in me.wrong.pop()
     me.agrees = True
     page.click("#cancel-d")
     page.wait_for_selector("#retry-d")

@@ -54,11 +54,9 @@ def sometimes(body: dict[str, Any], number: int) -> dict[str, Any] | None:
 def experiment(who: Visitor, name: str, endpoint: Endpoint, strategy: str = "vanilla") -> None:
     """Fill in the form of a new experiment, with mouse and keyboard, and start it."""
     page = who.page
-    who.open("/new")
+    who.open(f"/new?benchmark=perturbed&strategy={strategy}")
     page.get_by_label("API endpoint").check()
     page.get_by_label("Base URL", exact=True).fill(endpoint.url)
-    page.locator("#benchmark").select_option("perturbed")
-    page.locator(f"input[name=strategy][value={strategy}]").check()
     page.get_by_label("Limit").focus()
     page.keyboard.type(str(QUESTIONS))
     page.get_by_label("Name", exact=True).fill(name)

@@ -75,7 +75,7 @@ def _facts(found: comparison.Comparison) -> dict[str, Any]:
 
 def _reach(rows: Sequence[Mapping[str, Any]]) -> float:
     """Half of the scale on which all intervals of these differences fit, from 0.05 to 1."""
-    ends = [abs(row[end]) for row in rows for end in ("rd_low", "rd_high") if row.get(end) is not None]
+    ends = [abs(float(row[end])) for row in rows for end in ("rd_low", "rd_high") if row.get(end) is not None]
     return min(1.0, max([0.05, *ends]))
 
 

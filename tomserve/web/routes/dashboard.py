@@ -28,7 +28,11 @@ def list_runs(request: Request, person: Reader) -> Response:
     """The first page, or, asked by htmx, the list of runs alone, without content where it is as the browser has it.
     The servers are asked by a request of its own, as a busy one takes its time."""
     shown = run_status.overview(workbench(request).register, person, Filters.read(request.query_params))
-    values = {"shown": shown, "filters": shown.filters, "progress_of": run_status.progress_of(shown.rows)}
+    values: dict[str, Any] = {
+        "shown": shown,
+        "filters": shown.filters,
+        "progress_of": run_status.progress_of(shown.rows),
+    }
     values["seen"] = digest(render_text(request, "dashboard/runs.html.j2", **values, seen="").encode())[-12:]
     if request.headers.get("HX-Target") != "runs-list":
         return render_page(request, "dashboard.html.j2", **values)

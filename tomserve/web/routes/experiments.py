@@ -31,8 +31,7 @@ from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import keys, registry
-from tomserve.serving.endpoint import REFERENCE
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import REFERENCE, Preset
 from tomserve.serving.probe import Probe
 from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, workbench
