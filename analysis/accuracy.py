@@ -175,8 +175,8 @@ def _reading(tables: Tables) -> str:
     if "method" not in tables["accuracy"].columns:
         return TEXTS.notes("published")["accuracy"]
     return (
-        "accuracy: correct of total; ci_low and ci_high: the ends of its 95% interval, which says what to expect of "
-        "further stories or tasks like these. A failure, that is no readable answer, counts as wrong."
+        "accuracy: correct of total; ci_low and ci_high: the ends of its 95% interval, which generalises to "
+        "further stories or tasks like these. A failed or unreadable answer counts as wrong."
     )
 
 

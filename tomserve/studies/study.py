@@ -495,8 +495,8 @@ def default_study(scores: pl.DataFrame) -> str:
 Columns = Mapping[str, Any]  # Factors of the design, each with its Polars type
 ABOUT_SHARE = (
     "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over clusters (stories, "
-    "scenes, passages), which says what to expect of further ones like these; a failure (no answer, or none that can "
-    "be read) counts as wrong. chance is what a blind guess among the choices gets right, best_rule_accuracy what the "
+    "scenes, passages), which generalises to further ones like these; a failed or unreadable answer counts as "
+    "wrong. chance is what a blind guess among the choices gets right, best_rule_accuracy what the "
     "best shortcut baseline has right of the same questions."
 )
 ABOUT_TOGETHER = (

@@ -98,8 +98,8 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
         "accuracy",
         "Accuracy with its uncertainty",
         SHARES,
-        "Each point is the share of right answers of a strategy, each line its 95% interval: made by a rule that "
-        f"covers the true share 19 times out of 20.{' Chance is what a blind guess scores.' if chance else ''}",
+        "Each point is the share of right answers of a strategy, each line its 95% interval, which covers the "
+        f"true share 19 times out of 20.{' Chance is what a blind guess scores.' if chance else ''}",
         ("accuracy",),
         lead=1,
     )
