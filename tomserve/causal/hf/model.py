@@ -348,14 +348,14 @@ def load_checkpoint(
 ) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
-    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for bfloat16 on a GPU, and on a
-    CPU that multiplies in it where the weights are stored so, else float32. device_map: as transformers takes it;
-    "auto" by default where one GPU cannot hold the model. batch: how many prompts are run at a time. Under torchrun the
+    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for float32 on a CPU and
+    bfloat16 on a GPU. device_map: as transformers takes it;
+    "auto" by default where one GPU cannot hold the model. batch: how many prompts run at a time. Under torchrun the
     model is split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the
     device or accelerate is missing, or the memory does not suffice.
     """
     device = _device(device)
-    chosen = dtype or ("bfloat16" if device != "cpu" or _halves(checkpoint) else "float32")
+    chosen = dtype or ("float32" if device == "cpu" else "bfloat16")
     if chosen not in DTYPES:
         raise ConfigError(f"--dtype {one_line(chosen)}: expected {', '.join(DTYPES)}")
     needed = checkpoint.parameters * BYTES[chosen]
@@ -406,11 +406,6 @@ def _source(checkpoint: Checkpoint) -> dict[str, Any]:
     if Path(checkpoint.place).is_dir():
         return source | {"local_files_only": True}
     return source | {"revision": checkpoint.revision or "main"}
-
-
-def _halves(checkpoint: Checkpoint) -> bool:
-    """Whether this CPU multiplies in bfloat16, and the weights lose nothing by it."""
-    return checkpoint.dtype == "bfloat16" and torch.cpu._is_avx512_bf16_supported()
 
 
 def _device(asked: str | None) -> str:
