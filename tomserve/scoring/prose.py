@@ -59,7 +59,6 @@ SUPPOSED = re.compile(
     r"|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say|expect)\b|\b(?:tempt(?:ed|ing)"
     r"|at first (?:glance|sight)|normally|usually|typically)\b"
 )
-"""A sentence that supposes what is not so, or says what others would say, and asserts nothing."""
 PAST = re.compile(
     r"(?i)\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
     r"|at the (?:beginning|start|outset)|in the (?:beginning|morning)|had been|started|starts|starting|began|begins"
@@ -68,7 +67,6 @@ PAST = re.compile(
     r"|took|takes|told|tells|went|goes|carried|brought|lays?|laid|hides?|hid|drop(?:s|ped)|stor(?:es|ed))\b|\bbefore\W*$"
     r"|^\W*before\b"
 )
-"""What was so before, who moved or saw it: evidence, not yet what is asked."""
 DOUBT = re.compile(
     r"(?i)\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient"
     r"|inconclusive"
@@ -373,6 +371,9 @@ class Asked:
         return bool(people or REALLY.search(head) or self.topic & set(told))
 
 
+_asked = lru_cache(maxsize=1024)(Asked)
+
+
 class Assertion(NamedTuple):
     """What one sentence says of a choice."""
 
@@ -436,7 +437,7 @@ def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: boo
     named = _without_letters(find_mentions(sentence, choices))
     if not named or SUPPOSED.search(sentence) or sentence.rstrip("\"'\u201d) ").endswith("?"):
         return
-    if not stated and named[0].by == LETTER and _LISTED.match(sentence):
+    if not stated and named[0].by == LETTER and re.match(r"\W*[A-Za-z]\. [A-Z]", sentence):
         named = named[1:]
     decided = THEREFORE.match(sentence) is not None or NECESSARY.search(sentence) is not None
     by_rank: dict[int, set[str | None]] = {}
@@ -459,10 +460,11 @@ def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: boo
             decides = decided or INNER.search(sentence, 0, first) is not None
             if len(here[0].choice or "") > LONG:  # a sentence as a choice tells itself of whom it speaks
                 lead += sentence[here[0].start : here[0].end]
-            rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
-            rank = 0 if moved and BELIEF.search(lead) is None else rank
             if _CUE.search(lead) or any(_IS_ANSWER.match(sentence, one.end) for one in here):
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
+            else:
+                rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
+                rank = 0 if moved and BELIEF.search(lead) is None else rank
             by_rank.setdefault(rank, set()).update(one.choice for one in here)
             doubts = doubts or DOUBT.search(bare) is not None
         elif by_rank and not here:
@@ -473,7 +475,6 @@ def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: boo
         yield Assertion(0, choice, rank, not hedged if rank == STATED else decides)
 
 
-_LISTED = re.compile(r"\W*[A-Za-z]\. [A-Z]")
 _SUBJECT = re.compile(
     r"\W*(?:(?:[Aa]nd|[Bb]ut|[Ss]o|[Tt]hen|[Yy]et|[Nn]ow|[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]till"
     r"|\w+ly)\W+)*(?:[A-Z]\w+|it|he|she"
@@ -519,7 +520,7 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     lines = plain_lines(text)
     if not lines:
         return None
-    asked = Asked(question, choices)
+    asked = _asked(question, tuple(choices))
     said, assertions = list_assertions(text, choices, asked)
     if stated := [one for one in assertions if one.rank == STATED]:
         last = stated[-1].choice
