@@ -258,7 +258,9 @@ def _second_clause(one: Row) -> str:
         f"points, {signed_interval(one, 'adjusted')} above its largest control; aimed at another item's target it has "
         f"{signed_interval(one, t.SHUFFLED_TARGET)}."
     )
-    if (finite_or_none(one[f"{t.SHUFFLED_TARGET}_low"]) or 0.0) > 0 and not (one["adjusted_low"] or 0.0) > 0:
+    if (finite_or_none(one[f"{t.SHUFFLED_TARGET}_low"]) or 0.0) > 0 and not (
+        finite_or_none(one["adjusted_low"]) or 0.0
+    ) > 0:
         text += " So it may be a pointer to the present state of a story, which says nothing of labels."
     return text
 

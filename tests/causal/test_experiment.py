@@ -92,6 +92,8 @@ def test_the_table_holds_every_layer_strength_map_and_item(measured: Path, few: 
     with_alpha = counted.filter(pl.col("alpha").is_not_null()).group_by("map").len()
     named = [name for name in t.MAPS if name not in t.REFERENCES or name == t.REPLACE]
     assert dict(with_alpha.iter_rows()) == dict.fromkeys(named, 2 * len(ALPHAS))
+    second = scores_of(few).filter(kind=t.MOVE, fitted=t.TRUE_PAIRS)["map"].unique()
+    assert set(second) == {t.PPT, t.SHUFFLED_PAIRS, t.SHUFFLED_TARGET, t.IDENTITY}
     strengths = scores_of(few).filter(kind=t.MOVE, fitted=t.HELD_OUT, map=t.PPT).group_by("layer").n_unique()
     assert strengths.sort("layer").select("layer", "alpha").rows() == [(2, STRENGTHS), (3, STRENGTHS)]
     others = table.filter(pl.col("kind") == t.MOVE, pl.col("fitted") != t.HELD_OUT)

@@ -108,8 +108,8 @@ class Interventions:
         of = self.layer_states(layer)
         made, rows = steps(of, self.folds, alphas[HELD_OUT], self.seed, alphas.get(TRUE_PAIRS))
         if pilot is not None:
-            moved = [step for step in made if step.map == PPT and step.alpha is not None]
-            chosen = {name: sorted({step.alpha for step in moved if step.fitted == name}) for name in names}
+            moved = {(step.fitted, step.alpha) for step in made if step.map == PPT and step.alpha is not None}
+            chosen = {name: sorted(alpha for fitted, alpha in moved if fitted == name) for name in names}
             with files.replace_file(kept) as file:
                 file.write(orjson.dumps(chosen))
         return made, rows
