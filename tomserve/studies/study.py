@@ -25,6 +25,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -373,13 +374,17 @@ def _study_files() -> dict[str, Path]:
     return files
 
 
+_LOADING = threading.RLock()  # a study is loaded by one thread at a time, since loading replaces its modules
+
+
 def load_study(name: str) -> Study:
     """The study of that name, or at that path: a ``.py`` file, or a folder that holds ``study.py``. Raises ConfigError
     for what cannot be found, and ContentError, with file and line, for a file that declares no study."""
     path = _path_of(name) or _study_files().get(name)
     if path is None:
         raise ConfigError(f"{one_of('study', name, study_names())}; a path ends in .py or, of a folder, in /")
-    module = _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
+    with _LOADING:
+        module = _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
     study = vars(module).get("STUDY")
     if not isinstance(study, Study):
         raise ContentError(_no_study(module, study), path=path)

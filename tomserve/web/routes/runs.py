@@ -56,7 +56,8 @@ def show(request: Request, line: VisibleRun, bench: Bench, person: Reader) -> HT
     }
     if line.kind and not line.broken:
         shown |= _panels(request, line, options)
-    shown["tally"] = run_status.with_tallies([run_status.row_of(line)])[0].tally
+    (row,) = run_status.with_tallies([run_status.row_of(line)])
+    shown |= {"tally": row.tally, "counting": row.countable and row.tally is None}
     if request.headers.get("HX-Request") and request.headers.get("HX-Target") != "main":
         return render_page(request, "run-panels.html.j2", **shown)
     rescored = bench.queue.rescored(name, person) if request.query_params.get("rescored") else (False, None)
