@@ -190,13 +190,13 @@ def unlearning(group: Group) -> Iterator[Record]:
         if condition in (t.STEP, t.REWORDED):
             both = group.paired(condition, t.UNRELATED).drop_nulls("own")
             more = contrast(_changed(both["treated"], both["own"]), _changed(both["control"], both["own"]), units(both))
-        fell = rows["fell"].drop_nulls()
+        fell = rows["fell"].drop_nulls().to_numpy()
         yield {
             **{**group.key, "condition": condition, "value": found.estimate, "low": found.low, "high": found.high},
             **{"difference": more.value, "difference_low": more.low, "difference_high": more.high, "p": more.p},
             **{"bound_low": more.bound_low, "bound_high": more.bound_high},
-            "forgotten": float((fell <= FORGOTTEN).mean()) if fell.len() else math.nan,
-            **{"fell": fell.median(), "steps": rows["steps"].mean()},
+            "forgotten": float(np.mean(fell <= FORGOTTEN)) if fell.size else math.nan,
+            **{"fell": float(np.median(fell)) if fell.size else None, "steps": rows["steps"].mean()},
             **{"items": rows.height, "units": rows["unit"].n_unique(), "failures": failures(rows["answer"])},
         }
 

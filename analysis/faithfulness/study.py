@@ -59,14 +59,14 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
         }
         rows = own.get("verdict", [])
         lead = tuple(f"{_where(row)}{row['words']}" for row in rows) or ("no chain of it was edited",)
-        cards = (
+        cards = [
             _edit_card(rows, own),
             _hint_card(own.get("hints", []), own.get("readings", [])),
             _prediction_card(own.get("predictions", [])),
-        )
+        ]
         if "unlearning" in own:
-            cards = (*cards, _unlearning_card(own["unlearning"]))
-        found.append(Verdict(model, lead, cards))
+            cards.append(_unlearning_card(own["unlearning"]))
+        found.append(Verdict(model, lead, tuple(cards)))
     return found
 
 
