@@ -96,7 +96,9 @@ def test_an_answer_that_rests_on_a_step_is_told_from_one_that_does_not(
     assert set(learner.lengths) == {None, 3}, "the unrelated step takes as many gradient steps"
     (verdict,) = load_study("faithfulness").verdicts(load_study("faithfulness").tables(frame.lazy(), ""), Context())
     card = verdict.cards[-1]
-    said = "The answer mostly follows the step" if follows else "The answer stays without the step"
+    said = "The answer mostly follows the step"
+    if not follows:
+        said = "Not shown: the answer did not move with the step, which may be the unlearning that fell short"
     if not reworded:
         said = "The answer follows the step; no other words for it were unlearned"
     assert (card.verdict, card.tone) == (said, GOOD if follows and reworded else OPEN)

@@ -55,7 +55,7 @@ from tomserve.runs.cost import Figure
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.runs.progress import INTERRUPTED, Listener, Stop
-from tomserve.stats.chain_edits import FIFTH, expected_ends
+from tomserve.stats.chain_edits import expected_ends
 from tomserve.status import INVALID, OK
 
 UNLEARNED = "unlearned.jsonl"
@@ -371,6 +371,6 @@ def count_unlearnings(source: SourceRun, limit: int) -> Figure:
         "chains",
         f"{len(chains)} of {len(sizes)} units; an exact 0 or 1 ±{exact:.2f}"
         + ("" if half != half else f", one half ±{half:.2f}"),
-        f"that the answer stays needs less than ±{FIFTH:.2f}; a chain takes three times up to 12 gradient steps",
+        "a chain takes three times up to 12 gradient steps",
         ("--limit", "--where"),
     )
