@@ -52,7 +52,7 @@ def test_a_reply_in_another_form_is_no_paraphrase(reply: str) -> None:
     assert read_paraphrase('<think>Hm.</think>\n{"text": "It is tea."}') == "It is tea."
 
 
-GOOD = "There is tea in the jar, and Ada looks inside. Hence, to her mind, salt is out: the content is tea."
+GOOD = "There is tea in the jar, and Ada looks inside. Hence, to her mind, it is not salt: the content is tea."
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ GOOD = "There is tea in the jar, and Ada looks inside. Hence, to her mind, salt 
         (CHAIN.replace("\n\n", " "), second_models.UNCHANGED),
         ("Tea, not salt, but tea.", second_models.LENGTH),
         (GOOD * 4, second_models.LENGTH),
-        (GOOD.replace("salt is out", "nothing else will do"), second_models.MEANING),
+        (GOOD.replace("it is not salt", "nothing else will do"), second_models.MEANING),
         (GOOD.replace("is tea", "is no tea but salt"), second_models.MEANING),
         (GOOD.replace("inside", "inside, and the rest is unknown"), second_models.MEANING),
     ],

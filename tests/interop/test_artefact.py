@@ -61,7 +61,7 @@ def zipped(place: Path) -> Path:
     said: list[str] = []
     path = place / "a.zip"
     artefact.write_artefact(artefact.ArtefactOptions(["example"], title="A study"), path, said.append)
-    assert [one for one in said if "asks 176 of 1,088 questions" not in one] == []
+    assert [one for one in said if "covers 176 of 1,088 questions" not in one] == []
     assert all(".tomserve-" not in one for one in said), "a temporary folder says nothing to anybody"
     assert os.environ["TOMSERVE_RUNS"] == str(place / "runs")
     return path

@@ -86,7 +86,7 @@ def test_a_limit_draws_originals_with_their_variants(endpoint: Endpoint) -> None
     assert len(names) == 4
     (gap,) = missing_data.gaps_of_source(run.folder, run.scores())
     assert (gap.items, gap.expected, gap.wanted, gap.answered) == (2, 4, 4, 4), "counted in originals"
-    assert "asks 2 of 4 questions (50.0%) of its benchmark" in gap.sentences()[0]
+    assert "covers 2 of 4 questions (50.0%) of its benchmark" in gap.sentences()[0]
     originals = {name for name in names if not name.endswith("/choices")}
     assert names == originals | {f"{name}/choices" for name in originals}
 

@@ -204,7 +204,7 @@ def test_no_command_believes_a_forged_table(run: Path, cli) -> None:
     done = passes(cli("analyze", "r", "--format", "csv", "--study", "accuracy"))
     assert pl.read_csv(StringIO(done.out.split("\n\n")[0]), comment_prefix="#")["correct"].to_list() == [0]
     forge(run)
-    assert "0 of 4 right" in write_report([str(run)]).read_text()
+    assert "0 of 4 correct" in write_report([str(run)]).read_text()
     assert right(run) == [False] * 4
 
 
@@ -357,7 +357,7 @@ def test_a_report_stands_as_long_as_it_would_be_made_the_same(run: Path, monkeyp
     assert find_current_report(run) is None  # the page shows the whole manifest
     manifest(run)
     assert find_current_report(run) == path
-    path.write_text(path.read_text().replace("0 of 4 right", "4 of 4 right"))
+    path.write_text(path.read_text().replace("0 of 4 correct", "4 of 4 correct"))
     aged(run)
     assert find_current_report(run) is None
     write_report([str(run)], labels=["r=Mine"], intervals="published")

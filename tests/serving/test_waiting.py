@@ -25,6 +25,7 @@ from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import WaitPolicy
 from tomserve.serving.server import free_port
+from tomserve.serving.weights import find_weights
 
 
 class Clock:
@@ -237,7 +238,8 @@ def test_serve_records_its_server_as_loading_from_the_beginning() -> None:
     """vLLM needs minutes to load; a record that was written after that let `eval` start another server meanwhile."""
     port = free_port()
     command = Command([sys.executable, "-c", "import time; time.sleep(100)"], {})
-    replica = serve.Replica(Preset.load("reference"), command, port, None)
+    preset = Preset.load("reference")
+    replica = serve.Replica(preset, find_weights(preset), command, port, None)
     with serve._RunningReplica.begin(replica, serve.ServeOptions(port=port), several=False) as started:
         (one,) = registry.believed_records()
         assert (one.state, one.record.model, one.record.url) == ("loading", "reference", f"http://127.0.0.1:{port}/v1")

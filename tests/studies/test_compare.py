@@ -72,7 +72,7 @@ def test_unequal_questions_are_refused_unless_told(runs: tuple[str, str], cli, t
     done = cli("compare", *runs, "--all")
     assert done.code == 2
     assert "10 and 0 answers have no partner" in done.err
-    told = cli("compare", *runs, "--common", "--out", tmp_path / "out")
+    told = cli("compare", *runs, "--common", "--all", "--out", tmp_path / "out")
     assert told.code == 0
     assert "left out: 10 answers of A and 0 of B have no partner" in told.out
     assert "noise floor: not measured" in told.out

@@ -64,7 +64,7 @@ def test_every_accuracy_stands_beside_its_unread_replies(cli, tmp_path: Path) ->
         assert (row["correct"], row["total"], row["unread"]) == (6, 10, 3)
     shown = cli("analyze", "mine", "--study", "accuracy", "--all").out
     assert any(line.split()[-1:] == ["unread"] and "accuracy" in line for line in shown.splitlines())
-    assert "unread: replies that could not be read, which count as wrong" in shown
+    assert "unread: replies that could not be read, which count as wrong" in " ".join(shown.split())
 
 
 def test_the_list_has_the_reason_and_the_last_lines_and_says_how_many(cli, tmp_path: Path) -> None:
