@@ -292,6 +292,11 @@ def test_what_the_readme_tells_the_reader_to_type_works(
     assert {path.name for path in reader.runs.iterdir()} == set(made.split())
 
 
+def test_the_result_that_the_readme_shows_is_that_of_the_gallery() -> None:
+    (block,) = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert block in (ROOT / "docs/gallery/smollm2.md").read_text()  # whose commands tests/docs/test_gallery.py follows
+
+
 def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
     """Committed, so that scoring and analysis can be looked at on a machine with nothing else."""
     folder = tmp_path / "example"

@@ -92,8 +92,9 @@ _ROBUST = {
     "untested": ("Undetermined: not every class was asked", OPEN),
 }
 _DIFFERS = ("Depends on the strategy or the questions", OPEN)
-# Where some outcomes are "no" and the others "ostensible", which is a no as well
+# Where some outcomes are "no" and the others "ostensible", which is a no as well; and where some are open beside them
 _NEITHER = ("No, with any strategy", BAD)
+_NOWHERE = ("Not shown with any strategy", OPEN)
 
 
 def _robust(tables: Tables) -> Card | None:
@@ -125,6 +126,7 @@ def _robust(tables: Tables) -> Card | None:
             shared |= dict.fromkeys(rules)
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
     differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
+    differ = _NOWHERE if "open" in outcomes and outcomes <= {"no", "ostensible", "open"} else differ
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else differ
     if shared and _above_rules(tables):
         verdict += "; on false beliefs significantly above every shortcut baseline"

@@ -257,6 +257,14 @@ def test_a_verdict_is_as_sure_as_its_intervals(
     assert (card.verdict, card.tone) == (verdict, tone)
 
 
+def test_strategies_that_all_fail_are_no_matter_of_the_strategy() -> None:
+    changes = {"robust": False, "limited_robust": False, "ostensible": False}
+    shares = pl.concat([accuracy(0.1, 0.7), accuracy(0.1, 0.4).with_columns(strategy=pl.lit("cot"))])
+    failed = pl.concat([criteria(**changes), criteria(strategy="cot", **changes)])
+    (found,) = verdicts({"accuracy": shares, "criteria": failed}, 1 / 3)
+    assert found.cards[0].verdict == "Not shown with any strategy"
+
+
 @pytest.mark.parametrize(
     ("bounds", "verdict"),
     [((0.01, 0.2), "Yes, it helps"), ((-0.2, -0.01), "No, it hurts"), ((-0.1, 0.1), "No significant effect"),
