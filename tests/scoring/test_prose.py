@@ -124,10 +124,14 @@ def test_no_one_is_not_the_answer_no() -> None:
     assert read_reply("No he doesn't know it.", ("yes", "no"), None, "Does Paul know?").answer == "no"
 
 
+def test_a_letter_of_another_alphabet_names_no_choice() -> None:
+    assert read_reply("Option \u0130", LetteredChoices(("tea", "salt")), None, "What?").answer is None
+
+
 def test_plain_lines_read_marks_and_tables() -> None:
-    assert plain_lines("| Who | Where |\n|---|:-:|\n| Ann | **red** |") == ["Who: Where", "Ann: red"]
-    assert plain_lines("a) red \u2705\nb) blue \u274c") == ["a) red", "b) blue (wrong)"]
-    assert plain_lines("Does he? \u274c No.") == ["Does he? No."]
+    assert plain_lines("| Who | Where |\n|---|:-:|\n| Ann | **red** |") == ("Who: Where", "Ann: red")
+    assert plain_lines("a) red \u2705\nb) blue \u274c") == ("a) red", "b) blue (wrong)")
+    assert plain_lines("Does he? \u274c No.") == ("Does he? No.",)
 
 
 SOCKS, CRATE = ("mittens", "socks", "unknown"), ("tub", "crate", "unknown")

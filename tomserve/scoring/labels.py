@@ -82,11 +82,20 @@ def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     text = unicodedata.normalize("NFC", value)
     steps: tuple[tuple[str, Callable[[str], str]], ...] = (("spelling", _normalize_spelling), ("article", _bare))
     for step, normal in steps:
-        wanted = normal(text)
-        fits = [choice for choice in choices if normal(choice) == wanted] if wanted else []
-        if fits:
-            return (fits[0], step) if len(fits) == 1 else (None, "")
+        wanted, named = normal(text), _normalize_choices(tuple(choices), normal)
+        if wanted and wanted in named:
+            return named[wanted], step if named[wanted] is not None else ""
     return _by_letter(text, choices) if isinstance(choices, LetteredChoices) else (None, "")
+
+
+@lru_cache(maxsize=1024)
+def _normalize_choices(choices: tuple[str, ...], normal: Callable[[str], str]) -> dict[str, str | None]:
+    """The choice of each normal form; None where two have one form."""
+    named: dict[str, str | None] = {}
+    for choice in choices:
+        form = normal(choice)
+        named[form] = None if form in named else choice
+    return named
 
 
 WITHIN = "within"
@@ -364,7 +373,7 @@ class Mention(NamedTuple):
 
 _LETTERS = re.compile(
     r"(?i)(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
-    r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>[A-Za-z])(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])"
+    r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>(?-i:[A-Za-z]))(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])"
 )
 _DETERMINER = re.compile(r"no (?!(?:he|she|they|it|i|we|because|since|as)\b)[a-z]", re.I)
 """A "no" that belongs to the word after it, as in "no one" and "no reason", and names no choice."""

@@ -43,7 +43,7 @@ INNER = re.compile(
     r"|makes)|meaning)(?: that)?,? "
 )
 NECESSARY = re.compile(
-    r"(?i)\b(?:it|this|that|which) (?:has to|must|can only) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
+    r"\b(?:it|this|that|which) (?:has to|must|can only) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
     r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\bso it(?:['\u2019]s| is)\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will) (?:say|expect|conclude)\b"
 )
@@ -52,10 +52,10 @@ TURN = re.compile(
     r"|nevertheless|nonetheless|later|afterwards)\b|^\W*(?:no|nope)\b"
 )
 SUPPOSED = re.compile(
-    r"(?i)^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b"
+    r"^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b"
     r"|\b(?:would|could|might) (?:then |also |only |still )?have\b|\botherwise\b"
     r"|\b(?:first|initial|usual|typical|obvious|intuitive|naive|tempting|wrong) (?:instinct|thought|impression|guess"
-    r"|reading|answer)\b|\bI (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
+    r"|reading|answer)\b|\bi (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
     r"|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say|expect)\b|\b(?:tempt(?:ed|ing)"
     r"|at first (?:glance|sight)|normally|usually|typically)\b"
 )
@@ -84,15 +84,15 @@ NEGATION = re.compile(
     r"|[\u4e0d\u6ca1\u975e\u672a]"
 )
 BOUNDARY = re.compile(
-    r"(?i)(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)|rather than|instead of"
+    r"(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)|rather than|instead of"
     r"|other than|as opposed to|unlike|except(?: for)?|without|nor|not (?=(?:in|at|on|the|under|behind|inside"
-    r"|an?|that"
-    r"|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)"
+    r"|an?|that|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)"
     r"|(?P<aside>\b(?:because|since|as|while|although|though|even|despite|whereas|before(?!\W*$)|after|when|until"
     r"|having|where|given)\b|(?<=, )who\b|\()"
     r"|(?P<main>[,;:] |\)| [\u2013\u2014-] |\b(?:but|yet)\b|\band (?=(?:it|he|she|they|that)\b))"
 )
-"""Where a clause begins: one that excludes what it names, one that says something aside, or a main one."""
+"""Where a clause begins: one that excludes what it names, one that says something aside, or a main one. As the patterns
+for SUPPOSED, NECESSARY and _CUE it is for small letters, which are searched in half the time."""
 BELIEF = re.compile(
     r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|suppos|convinced|sure|imagin|guess"
     r"|reckon)\w*"
@@ -128,7 +128,7 @@ _STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
 _TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
 _UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
-_DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
+_DENIED = re.compile(r"[\u274c\u2717\u2718\u2716\U0001f6ab](?<!\?.)(?<!\? .)\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
 _SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
 _DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
 _COURTESY = re.compile(
@@ -139,7 +139,8 @@ _COURTESY = re.compile(
 _BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
 
 
-def plain_lines(text: str) -> list[str]:
+@lru_cache(maxsize=64)  # a reply is looked at for what it states and for how it begins and ends
+def plain_lines(text: str) -> tuple[str, ...]:
     """The lines of a text without marks of markdown and lists, courtesies at its end, and what is struck out. A cross
     beside words is read as "wrong", the cells of a table's row as "first: second"."""
     text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
@@ -150,7 +151,7 @@ def plain_lines(text: str) -> list[str]:
     lines = [line for line in (_BULLET.sub("", one) for one in lines) if line]
     while len(lines) > 1 and _COURTESY.match(lines[-1]):
         lines.pop()
-    return lines
+    return tuple(lines)
 
 
 def _cells(row: re.Match[str]) -> str:
@@ -197,10 +198,10 @@ _FORM = re.compile(
     r"| choice| option| letter)?[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?"
 )
 _CUE = re.compile(
-    rf"(?i)\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
+    rf"\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
     rf"|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
     r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
-    r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally"
+    r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally"
     r"| then)?"
     r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?"
 )
@@ -265,6 +266,7 @@ _HEAD_WORDS = frozenset(
 )
 _ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
 _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
+_SEPARATOR = re.compile(r"[:\u2192>\u21d2\u2013\u2014-] ")  # what _HEAD needs; seldom there, and soon found
 _COMMON_STEMS = frozenset(map(stem, COMMON))
 
 Texts = Sequence[str]
@@ -287,7 +289,7 @@ def _in_order(names: Iterable[str], told: Sequence[str]) -> bool:
     return all(name in words for name in names)
 
 
-class Asked:
+class QuestionFocus:
     """A question: whom it names, in order, and whether it asks for a belief, for reality, for a plan or the past."""
 
     def __init__(self, text: str | None, choices: Sequence[str]) -> None:
@@ -371,7 +373,7 @@ class Asked:
         return bool(people or REALLY.search(head) or self.topic & set(told))
 
 
-_asked = lru_cache(maxsize=1024)(Asked)
+_focus = lru_cache(maxsize=1024)(QuestionFocus)
 
 
 class Assertion(NamedTuple):
@@ -383,7 +385,7 @@ class Assertion(NamedTuple):
     decides: bool  # whether the sentence concludes something; of what is stated, whether it says more than "would be"
 
 
-def list_assertions(text: str, choices: Sequence[str], asked: Asked) -> tuple[list[str], list[Assertion]]:
+def list_assertions(text: str, choices: Sequence[str], asked: QuestionFocus) -> tuple[list[str], list[Assertion]]:
     """The sentences of a text, and what they assert, in order."""
     tags, text = find_tags(text, choices)
     said = _split(_before_heading(plain_lines(text), choices), choices)
@@ -399,18 +401,18 @@ def list_assertions(text: str, choices: Sequence[str], asked: Asked) -> tuple[li
     return said, found + [_as_stated(one, choices, asked, len(said)) for one in tags]
 
 
-def _of_sentence(sentence: str, following: str, choices: Sequence[str], asked: Asked) -> Iterator[Assertion]:
+def _of_sentence(sentence: str, following: str, choices: Sequence[str], asked: QuestionFocus) -> Iterator[Assertion]:
     """What one sentence asserts. following: the sentence after it, which may take back what it states."""
     if (form := _FORM.search(sentence)) is not None:
         rest = sentence[form.end() :].strip(" \"'")
         yield from _clauses_of(sentence[: form.start()], choices, asked)
         if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
-            before = BOUNDARY.split(sentence[: form.start()])[-1] or ""
+            before = BOUNDARY.split(small_letters(sentence[: form.start()]))[-1] or ""
             stated = _as_stated(rest, choices, asked)
             unsure = NEGATION.search(before) or DOUBT.search(before) or _TAKEN_BACK.search(following)
             yield stated._replace(choice=None) if unsure else stated
         return
-    head = _ASKING.match(sentence) or _HEAD.match(sentence)
+    head = _ASKING.match(sentence) or (_SEPARATOR.search(sentence, 2, 64) and _HEAD.match(sentence))
     if head is not None and not find_mentions(head["head"], choices):
         if asked.restates(head["head"]):
             rest = head["rest"] or following
@@ -419,30 +421,33 @@ def _of_sentence(sentence: str, following: str, choices: Sequence[str], asked: A
         if head.re is _ASKING or asked.people(head["head"]) - set(asked.names):
             return
     found = list(_clauses_of(sentence, choices, asked))
-    if not found and _CUE.search(sentence):  # a small letter counts only where it stands alone
+    if not found and _CUE.search(sentence.lower()):  # a small letter counts only where it stands alone
         alone = sentence.rstrip(" .:*\"'").rpartition(" ")[2]
         found = [_as_stated(f"({alone})", choices, asked)] if len(alone) == 1 and alone.isalpha() else []
     for one in found:
         yield one._replace(choice=None) if one.rank == STATED and _TAKEN_BACK.search(following) else one
 
 
-def _as_stated(text: str, choices: Sequence[str], asked: Asked, place: int = 0) -> Assertion:
+def _as_stated(text: str, choices: Sequence[str], asked: QuestionFocus, place: int = 0) -> Assertion:
     """What stands in a form: the choice of its first clause that names one, None where it names none, or several."""
     found = list(_clauses_of(text, choices, asked, stated=True))
     return Assertion(place, found[0].choice if found else None, STATED, True)
 
 
-def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: bool = False) -> Iterator[Assertion]:
+def _clauses_of(
+    sentence: str, choices: Sequence[str], asked: QuestionFocus, stated: bool = False
+) -> Iterator[Assertion]:
     """What the clauses of a sentence assert, once for each rank. stated: whether the first with a choice states it."""
     named = _without_letters(find_mentions(sentence, choices))
-    if not named or SUPPOSED.search(sentence) or sentence.rstrip("\"'\u201d) ").endswith("?"):
+    small = small_letters(sentence) if named else ""
+    if not named or SUPPOSED.search(small) or sentence.rstrip("\"'\u201d) ").endswith("?"):
         return
     if not stated and named[0].by == LETTER and re.match(r"\W*[A-Za-z]\. [A-Z]", sentence):
         named = named[1:]
-    decided = THEREFORE.match(sentence) is not None or NECESSARY.search(sentence) is not None
+    decided = THEREFORE.match(sentence) is not None or NECESSARY.search(small) is not None
     by_rank: dict[int, set[str | None]] = {}
     lead, doubts, denied, hedged = "", False, False, False
-    for kind, start, end, here in _clauses(sentence, named):
+    for kind, start, end, here in _clauses(small, named):
         bare = remove_choices(sentence, start, end, here)
         if kind == "aside" or not sentence[start:end].strip(" ,"):
             continue
@@ -460,7 +465,7 @@ def _clauses_of(sentence: str, choices: Sequence[str], asked: Asked, stated: boo
             decides = decided or INNER.search(sentence, 0, first) is not None
             if len(here[0].choice or "") > LONG:  # a sentence as a choice tells itself of whom it speaks
                 lead += sentence[here[0].start : here[0].end]
-            if _CUE.search(lead) or any(_IS_ANSWER.match(sentence, one.end) for one in here):
+            if _CUE.search(lead.lower()) or any(_IS_ANSWER.match(sentence, one.end) for one in here):
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
             else:
                 rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
@@ -486,8 +491,13 @@ _SUBJECT = re.compile(
 )
 
 
+def small_letters(text: str) -> str:
+    """The text in small letters, each at its place."""
+    return text.replace("\u0130", "I").lower()  # the one letter that would become two
+
+
 def _clauses(sentence: str, named: Sequence[Mention]) -> Iterator[tuple[str, int, int, list[Mention]]]:
-    """Kind, start and end of each clause of a sentence, and the choices in it, of which none is divided."""
+    """Kind, start and end of each clause of a sentence in small letters, and the choices in it; none is divided."""
     starts = [one.start for one in named]
     kind, start, taken = "main", 0, 0
     for one in BOUNDARY.finditer(sentence):
@@ -512,7 +522,7 @@ def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]
 
 def find_stated(text: str, choices: Sequence[str]) -> set[str | None]:
     """The choices that a text states as its answer, None for what is no choice, or one that it doubts."""
-    return {one.choice for one in list_assertions(text, choices, Asked(None, choices))[1] if one.rank == STATED}
+    return {one.choice for one in list_assertions(text, choices, QuestionFocus(None, choices))[1] if one.rank == STATED}
 
 
 def read_prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
@@ -520,7 +530,7 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     lines = plain_lines(text)
     if not lines:
         return None
-    asked = _asked(question, tuple(choices))
+    asked = _focus(question, tuple(choices))
     said, assertions = list_assertions(text, choices, asked)
     if stated := [one for one in assertions if one.rank == STATED]:
         last = stated[-1].choice
@@ -670,7 +680,7 @@ def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str])
     return None if len(shapes) == 1 else label
 
 
-def _ending(lines: Sequence[str], choices: Sequence[str], asked: Asked) -> str | None:
+def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionFocus) -> str | None:
     """The choice with which the last line begins, or that its last sentence is ("So: mustard.", "I say: option J.")."""
     if (label := _edge(lines, -1, -2, choices)) is not None or _leading_choice(lines[-1], choices) is not None:
         return label
@@ -693,7 +703,7 @@ def _without_letters(named: Sequence[Mention]) -> Sequence[Mention]:
     return words if words and len({one.choice for one in named}) > 1 else named
 
 
-def _before_heading(lines: list[str], choices: Sequence[str]) -> list[str]:
+def _before_heading(lines: Texts, choices: Texts) -> Texts:
     """The lines before one such as "Key takeaways" or "Reason: ...", where they name a choice."""
     for place, line in enumerate(lines):
         if place and _HEADING.match(line):

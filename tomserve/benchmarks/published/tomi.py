@@ -73,7 +73,7 @@ _LINE = re.compile(r"(\d{1,4}) (\S.*)")
 _QUESTION = re.compile(r"([^\t]+\?)\t([^\t]+)\t(\d+)")
 
 
-class Asked(NamedTuple):
+class StoryQuestion(NamedTuple):
     """One question as a file has it. story: its lines without their numbers. place: where the question stands."""
 
     place: Place
@@ -89,7 +89,7 @@ class Asked(NamedTuple):
         return "\n".join((*self.story, *self[2:])).encode()
 
 
-def read_records(path: Path | None) -> Iterator[Asked]:
+def read_records(path: Path | None) -> Iterator[StoryQuestion]:
     """The questions of a file, or of all files of a folder, in their order. Raises ConfigError where nothing is there,
     ContentError by file, line and field for what cannot be read."""
     found = SOURCE.require_path(path)
@@ -108,7 +108,7 @@ def read_records(path: Path | None) -> Iterator[Asked]:
         raise SOURCE.place(found).error(f"ends in {found.suffix or 'nothing'!r}; expected {expected}")
 
 
-def _pair(path: Path) -> Iterator[Asked]:
+def _pair(path: Path) -> Iterator[StoryQuestion]:
     """The questions of a .txt file and the .trace file beside it."""
     traces = path.with_suffix(".trace")
     if not traces.exists():
@@ -133,7 +133,7 @@ def _pair(path: Path) -> Iterator[Asked]:
             at, kind = kinds[count]
             *_, question_type, story_type = ["", *kind.strip().split(",")]
             types = Record(at, {"question_type": question_type, "story_type": story_type})
-            yield Asked(place, tuple(story), asked[1], asked[2], *_types(types))
+            yield StoryQuestion(place, tuple(story), asked[1], asked[2], *_types(types))
         count += 1
         story = []
     if count != len(kinds):
@@ -143,14 +143,14 @@ def _pair(path: Path) -> Iterator[Asked]:
         raise SOURCE.place(path).error("ends without a question" if story else "holds no questions")
 
 
-def _lines(path: Path) -> Iterator[Asked]:
+def _lines(path: Path) -> Iterator[StoryQuestion]:
     """The questions of a file of JSON lines."""
     count = 0
     for count, (place, line) in enumerate(SOURCE.lines(path), 1):  # noqa: B007 - counted for what follows
         row = place.json(line)
         story, question, answer, *_ = map(row.text, FIELDS)
         told = tuple(re.sub(r"^\d{1,4} ", "", one.strip()) for one in story.split("\n") if one.strip())
-        yield Asked(place, told, question, answer, *_types(row))
+        yield StoryQuestion(place, told, question, answer, *_types(row))
     if not count:
         raise SOURCE.place(path).error("holds no questions")
 
@@ -317,7 +317,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
             yield item
 
 
-def make_item(record: Asked, gold: str) -> Item:
+def make_item(record: StoryQuestion, gold: str) -> Item:
     """The item of a question. gold: one of GOLDS. Raises ContentError for a question that no item can be made of."""
     field = "question"
     try:
