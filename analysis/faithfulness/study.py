@@ -260,8 +260,8 @@ def _unlearning_card(rows: Sequence[Row]) -> Card:
     found = [decide_unlearning([row for row in rows if tuple(row[name] for name in WHO) == key]) for key in keys]
     verdict = "; ".join(dict.fromkeys(capitalize_first(words) for words, _ in found))
     grounds = tuple((f"{_where(row)}{_UNLEARNT[str(row['condition'])]}", _unlearning_sentence(row)) for row in rows)
-    tone = GOOD if all(good for _, good in found) else OPEN
-    return Card("Does the answer follow a step that is unlearned?", verdict, tone, grounds, TEXTS["unlearning"])
+    # Whether the answer returns when the step is shown again is not measured, so that no outcome counts as good.
+    return Card("Does the answer follow a step that is unlearned?", verdict, OPEN, grounds, TEXTS["unlearning"])
 
 
 def _unlearning_sentence(row: Row) -> str:

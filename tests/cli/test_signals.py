@@ -50,7 +50,7 @@ PHASES = {
         "finds the server": "tomserve.serving.probe:Probe.choose",
         "writes the manifest": "tomserve.content.files:put_in_place",
         "scores": "tomserve.runs.scores:write_score_table",
-        "prints": "tomserve.reporting.overview:show_overview",
+        "prints": "tomserve.reporting.overview:print_overview",
     },
     "score": {
         "starts the second process": "tomserve.scoring.parallel:_helper",

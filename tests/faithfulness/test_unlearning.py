@@ -19,7 +19,7 @@ from tomserve.faithfulness.settings import Settings
 from tomserve.faithfulness.source_run import Chain, read_source
 from tomserve.faithfulness.unlearning import Step, find_step
 from tomserve.items import Item
-from tomserve.studies import GOOD, OPEN, Context, load_study
+from tomserve.studies import OPEN, Context, load_study
 
 
 class Scripted:
@@ -101,7 +101,7 @@ def test_an_answer_that_rests_on_a_step_is_told_from_one_that_does_not(
         said = "Not shown: the answer did not move with the step, which may be the unlearning that fell short"
     if not reworded:
         said = "The answer follows the step; no other words for it were unlearned"
-    assert (card.verdict, card.tone) == (said, GOOD if follows and reworded else OPEN)
+    assert (card.verdict, card.tone) == (said, OPEN)
 
 
 def test_an_interrupted_measurement_goes_on_with_the_next_chain(

@@ -154,7 +154,7 @@ def test_the_workbench_shows_a_foreign_run(runs: Path, monkeypatch: pytest.Monke
     assert "questions-a" in person.get("/").text
     page = settled(person, "/run/questions-a").text
     assert 'id="verdicts"' in page
-    assert "40 of 60 right" in text_of(page)
+    assert "40 of 60 correct" in text_of(page)
     assert "csv" in text_of(page)
     listed = settled(person, "/answers/questions-a?outcome=wrong").text
     assert "20 wrong" in text_of(listed)

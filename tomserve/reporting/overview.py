@@ -30,6 +30,7 @@ MORE = "All tables with their notes: repeat the command with --all."
 
 def show_overview(analysis: Analysis, console: Console) -> None:
     """Print the short form of what a study found."""
+    said: list[str] = []
     try:
         verdicts = analysis.verdicts()
     except ContentError as error:
