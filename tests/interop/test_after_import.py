@@ -165,7 +165,7 @@ def test_the_workbench_shows_a_foreign_run(runs: Path, monkeypatch: pytest.Monke
         "How many has she with",
         "It is 1.",
         "Ann has 0 pens.",
-        "Any text may answer it; right: 0 ; read as: 1",
+        "Free-text answer; gold: 0 ; answered: 1",
     ):
         assert told in one, told
     compared = settled(person, "/compare?a=questions-a&b=questions-b").text
