@@ -215,8 +215,12 @@ def test_a_key_over_plain_http_to_another_host_is_warned_of() -> None:
     assert list(find_plain_http(others, None)) == []
 
 
-def test_the_warning_comes_before_the_key_is_sent(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
+@pytest.mark.parametrize("own", [False, True])
+def test_the_warning_comes_before_the_key_is_sent(
+    own: bool, endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KEY" if own else "TOMSERVE_API_KEY", KEY)
+    monkeypatch.setenv("TOMSERVE_KEYS", "127.0.0.1=LAB_KEY" if own else "")
     monkeypatch.setattr("tomserve.serving.endpoint.is_this_machine", lambda host: False)
     done = cli("eval", "--base-url", endpoint.url, "--limit", 1)
     assert done.code == 0

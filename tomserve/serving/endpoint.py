@@ -70,7 +70,7 @@ def choose_target(
     waiting = waiting or WaitPolicy()
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize_url, base_urls)))
-        for warning in find_plain_http(endpoints, keys.any_secret()):
+        for warning in find_plain_http(endpoints, keys.credentials(*endpoints).any):
             say(f"warning: {warning}", error=True)
         ours = registry.records_at(endpoints, waiting)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)

@@ -106,6 +106,11 @@ class Credentials(NamedTuple):
     key: str | None
     headers: dict[str, str]
 
+    @property
+    def any(self) -> str | None:
+        """One of them; None where there is none."""
+        return self.key or next(iter(self.headers.values()), None)
+
 
 def credentials(*endpoints: str) -> Credentials:
     """What these endpoints, all of which serve the same model, are sent: the key that TOMSERVE_KEYS names for their
