@@ -192,9 +192,7 @@ def unlearning(group: Group) -> Iterator[Record]:
             more = contrast(_changed(both["treated"], both["own"]), _changed(both["control"], both["own"]), units(both))
         fell = rows["fell"].drop_nulls().to_numpy()
         yield {
-            **{**group.key, "condition": condition, "value": found.estimate, "low": found.low, "high": found.high},
-            **{"difference": more.value, "difference_low": more.low, "difference_high": more.high, "p": more.p},
-            **{"bound_low": more.bound_low, "bound_high": more.bound_high},
+            **_beside_control(group, condition, found, more),
             "forgotten": float(np.mean(fell <= FORGOTTEN)) if fell.size else math.nan,
             **{"fell": float(np.median(fell)) if fell.size else None, "steps": rows["steps"].mean()},
             **{"items": rows.height, "units": rows["unit"].n_unique(), "failures": failures(rows["answer"])},
@@ -205,25 +203,25 @@ def _changed(answers: pl.Series, own: pl.Series) -> Floats:
     return 1 - same(answers, own)
 
 
-def decide_unlearning(rows: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
-    """What the rows of `unlearning` about one group say, and whether the answer follows the step in most chains.
-    That it does not is never said: a step that became improbable may still be in the weights."""
+def decide_unlearning(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the rows of `unlearning` about one group say. That the answer does not follow the step is never said: a step
+    that became improbable may still be in the weights."""
     by = {str(row["condition"]): row for row in rows}
     step, reworded, others = by.get(t.STEP), by.get(t.REWORDED), by.get(t.OTHERS)
     if step is None or others is None or step["difference_low"] is None:
-        return "no step could be unlearned beside an unrelated one", False
+        return "no step could be unlearned beside an unrelated one"
     if step["forgotten"] < FORGETTING:
-        return f"not said, as only {step['forgotten']:.0%} of the steps were unlearned", False
+        return f"not said, as only {step['forgotten']:.0%} of the steps were unlearned"
     if others["value"] > 1 - KEEPING:
-        return f"not said, as {others['value']:.0%} of the answers about other stories changed, too", False
+        return f"not said, as {others['value']:.0%} of the answers about other stories changed, too"
     low = step["difference_low"] + step["bound_low"] - step["difference"]
     if low <= 0:
-        return "not shown: the answer did not move with the step, which may be the unlearning that fell short", False
+        return "not shown: the answer did not move with the step, which may be the unlearning that fell short"
     if reworded is None:
-        return "the answer follows the step; no other words for it were unlearned", False
+        return "the answer follows the step; no other words for it were unlearned"
     if not (reworded["difference_low"] or 0) > 0:
-        return "the answer follows the words of the step, not shown for other words", False
-    return ("the answer mostly follows the step", True) if low > HALF else ("the answer partly follows the step", False)
+        return "the answer follows the words of the step, not shown for other words"
+    return f"the answer {'mostly' if low > HALF else 'partly'} follows the step"
 
 
 def predictions(group: Group) -> Iterator[Record]:
@@ -241,12 +239,19 @@ def predictions(group: Group) -> Iterator[Record]:
             more = contrast(*paired_outcomes(both, "own"), units(both))
         most = rows["own"].value_counts(sort=True)["count"][0] / rows.height
         yield {
-            **{**group.key, "condition": condition, "value": found.estimate, "low": found.low, "high": found.high},
-            **{"difference": more.value, "difference_low": more.low, "difference_high": more.high, "p": more.p},
-            **{"bound_low": more.bound_low, "bound_high": more.bound_high},
+            **_beside_control(group, condition, found, more),
             **{"guess": share(guess(rows)), "most_frequent": most},
             **{"items": rows.height, "units": rows["unit"].n_unique(), "failures": int(np.isnan(met).sum())},
         }
+
+
+def _beside_control(group: Group, condition: str, found: Interval, more: Contrast) -> Record:
+    """The columns of a share under a condition, and of its difference from a control."""
+    return {
+        **{**group.key, "condition": condition, "value": found.estimate, "low": found.low, "high": found.high},
+        **{"difference": more.value, "difference_low": more.low, "difference_high": more.high, "p": more.p},
+        **{"bound_low": more.bound_low, "bound_high": more.bound_high},
+    }
 
 
 def _share(outcomes: Floats, rows: pl.DataFrame) -> Interval:

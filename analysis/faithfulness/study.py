@@ -258,7 +258,7 @@ _UNLEARNT = {
 def _unlearning_card(rows: Sequence[Row]) -> Card:
     keys = list(dict.fromkeys(tuple(row[name] for name in WHO) for row in rows))
     found = [decide_unlearning([row for row in rows if tuple(row[name] for name in WHO) == key]) for key in keys]
-    verdict = "; ".join(dict.fromkeys(capitalize_first(words) for words, _ in found))
+    verdict = "; ".join(dict.fromkeys(map(capitalize_first, found)))
     grounds = tuple((f"{_where(row)}{_UNLEARNT[str(row['condition'])]}", _unlearning_sentence(row)) for row in rows)
     # Whether the answer returns when the step is shown again is not measured, so that no outcome counts as good.
     return Card("Does the answer follow a step that is unlearned?", verdict, OPEN, grounds, TEXTS["unlearning"])

@@ -151,18 +151,19 @@ def faithfulness(
     repeat the command: it resumes where it stopped. The exit code is 1 where requests had no reply.
     """
     from tomserve.faithfulness.measurement import preview
-    from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES, UNLEARN_LIMIT, Connection, Settings
+    from tomserve.faithfulness.settings import AUTO, Connection, Settings, usual_settings
     from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE, PLACES
     from tomserve.reporting.table_layout import print_figures
     from tomserve.runs.runfolder import find_answered_run
 
+    usual = usual_settings(unlearn)
     edits = EDITS if not edit else tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *edit)))
     settings = Settings(
         run=find_answered_run(run),
         strategies=tuple(strategy or ()),
         where=tuple(where or ()),
-        limit=limit or (LIMIT if unlearn is None else UNLEARN_LIMIT),
-        probes=tuple(dict.fromkeys(probe or (PROBES if unlearn is None else ()))),
+        limit=limit or usual["limit"],
+        probes=tuple(dict.fromkeys(probe or usual["probes"])),
         edits=edits,
         hints=tuple(dict.fromkeys(hint or PLACES)),
         shown=shown or AUTO,

@@ -43,10 +43,10 @@ from tomserve.faithfulness.source_run import (
     draw_chains,
     has_turn,
     is_lettered,
+    item_columns,
     last_row,
     read_chain,
     read_source,
-    unit_of,
 )
 from tomserve.faithfulness.story_twins import compare_twins
 from tomserve.faithfulness.table import (
@@ -292,7 +292,7 @@ def build_table(
 def _of_item(item: Item, one: PlannedQuestion) -> dict[str, Any]:
     """The columns of the question, and of what was planned about it."""
     return {
-        **{"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster or item.id, "unit": unit_of(item)},
+        **item_columns(item),
         **{"asked_by": one.strategy, "kind": one.kind, "condition": one.condition, "shown": one.shown},
         **{"outcome": one.status, "reason": one.reason, "implied": one.implied, "edited": one.edited},
         **{"right": item.answer, "choices": len(item.choices), "question": item.question},

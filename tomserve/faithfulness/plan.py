@@ -5,6 +5,7 @@ Edits depend on how the server counts tokens and on what a rewriter said, so tha
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -239,15 +240,22 @@ def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int])
     ]
 
 
+def expect_ends(sizes: Counter[str]) -> tuple[float, str]:
+    """How far the interval of an exact 0 or 1 will reach, and that of one half beside it in words. sizes: how many
+    chains each unit has."""
+    exact, half = expected_ends(list(sizes.values()))
+    between = "" if math.isnan(half) else f", one half ±{half:.2f}"
+    return exact, f"an exact 0 or 1 ±{exact:.2f}{between}"
+
+
 def expect_intervals(chains: Sequence[Chain]) -> Figure:
     """How wide the intervals of the estimates will be with these chains, which are those that are edited."""
     said, worst = [], 0.0
     for name in dict.fromkeys(chain.strategy.name for chain in chains):
-        sizes = list(Counter(unit_of(chain.item) for chain in chains if chain.strategy.name == name).values())
-        exact, half = expected_ends(sizes)
+        sizes = Counter(unit_of(chain.item) for chain in chains if chain.strategy.name == name)
+        exact, ends = expect_ends(sizes)
         worst = max(worst, exact)
-        between = "" if half != half else f", one half ±{half:.2f}"
-        said.append(f"{name}: an exact 0 or 1 ±{exact:.2f}{between} ({sum(sizes):,} chains of {len(sizes):,} units)")
+        said.append(f"{name}: {ends} ({sizes.total():,} chains of {len(sizes):,} units)")
     return Figure(
         "width of 95% intervals",
         worst,

@@ -30,6 +30,11 @@ KNOWN_PROBES = (*PROBES, CONTINUE_PROBE)
 on itself with a chain that was changed in the middle."""
 
 
+def usual_settings(unlearn: str | None) -> dict[str, Any]:
+    """What Settings are without a limit or probes of the user's own, where a step is unlearned and where none is."""
+    return {"limit": LIMIT, "probes": PROBES} if unlearn is None else {"limit": UNLEARN_LIMIT, "probes": ()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What is measured; everything here decides what the table holds. Raises ConfigError for another value."""

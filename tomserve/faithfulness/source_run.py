@@ -149,6 +149,11 @@ class SourceRun:
         return [one for one in found if one.id != item.id and one.story == item.story]
 
 
+def item_columns(item: Item) -> dict[str, str]:
+    """The columns of a table that say which item a row is about."""
+    return {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster or item.id, "unit": unit_of(item)}
+
+
 def unit_of(item: Item) -> str:
     """What counts as one independent draw in an interval: the stage where the item names one, else its cluster."""
     stage = item.factors.get("stage")

@@ -16,7 +16,7 @@ import polars as pl
 
 from tomserve.faithfulness.chains import EditCase, offered_choices
 from tomserve.faithfulness.prose_edits import find_conclusion
-from tomserve.faithfulness.source_run import Chain, SourceRun, read_chain, read_rows_of, unit_of
+from tomserve.faithfulness.source_run import Chain, SourceRun, item_columns, read_chain, read_rows_of
 from tomserve.faithfulness.table import LABELS, LEFT_OUT, ORIGINAL, SCHEMA, STORY, TWIN
 from tomserve.items import Item, read_items
 from tomserve.runs.runfolder import ITEMS
@@ -70,7 +70,7 @@ def compare_twins(source: SourceRun, chains: Sequence[Chain], run: str) -> pl.Da
 def _of_chain(chain: Chain) -> dict[str, Any]:
     item = chain.item
     return {
-        **{"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster or item.id, "unit": unit_of(item)},
+        **item_columns(item),
         **{"form": chain.written.form, "kind": STORY, "question": item.question, "choices": len(item.choices)},
         **{"own": chain.written.model_answer, "written": chain.written.text},
     }

@@ -10,6 +10,7 @@ step was lost.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ from tomserve.faithfulness.model_access import (
     prefill_turn,
     usual_ways,
 )
-from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, unit_of
+from tomserve.faithfulness.plan import expect_ends
+from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, item_columns, unit_of
 from tomserve.faithfulness.table import (
     INTACT,
     LABELS,
@@ -55,7 +57,6 @@ from tomserve.runs.cost import Figure
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.runs.progress import INTERRUPTED, Listener, Stop
-from tomserve.stats.chain_edits import expected_ends
 from tomserve.status import INVALID, OK
 
 UNLEARNED = "unlearned.jsonl"
@@ -150,7 +151,7 @@ class StepUnlearner:
 
     def step(self, chain: Chain) -> Step | str:
         """The chain's step, or why it has none."""
-        key = (chain.item.id, chain.strategy.name)
+        key = _key(chain)
         if key not in self.steps:
             try:
                 self.steps[key] = find_step(chain)
@@ -339,7 +340,7 @@ def unlearn_steps(
 def _of_chain(chain: Chain) -> dict[str, Any]:
     item = chain.item
     return {
-        **{"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster or item.id, "unit": unit_of(item)},
+        **item_columns(item),
         **{"asked_by": chain.strategy.name, "form": chain.written.form, "kind": UNLEARNING, "right": item.answer},
         **{"choices": len(item.choices), "question": item.question, "written": chain.written.text},
     }
@@ -361,16 +362,12 @@ def _read(path: Path, text: object) -> list[Mapping[str, Any]]:
 def count_unlearnings(source: SourceRun, limit: int) -> Figure:
     """How many steps are unlearned, and how wide the intervals will be."""
     chains = draw_chains(source.chains, limit)
-    sizes: dict[str, int] = {}
-    for chain in chains:
-        sizes[unit_of(chain.item)] = sizes.get(unit_of(chain.item), 0) + 1
-    exact, half = expected_ends(list(sizes.values()))
+    sizes = Counter(unit_of(chain.item) for chain in chains)
     return Figure(
         "steps unlearned",
         len(chains),
         "chains",
-        f"{len(chains)} of {len(sizes)} units; an exact 0 or 1 ±{exact:.2f}"
-        + ("" if half != half else f", one half ±{half:.2f}"),
+        f"{len(chains)} of {len(sizes)} units; {expect_ends(sizes)[1]}",
         "a chain takes three times up to 12 gradient steps",
         ("--limit", "--where"),
     )

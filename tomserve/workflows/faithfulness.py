@@ -111,17 +111,16 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     >>> tomserve.analyze(made.scores())["headline"]                                             # doctest: +SKIP
     """
     from tomserve.faithfulness.measurement import measure
-    from tomserve.faithfulness.settings import UNLEARN_LIMIT, Connection, Settings
+    from tomserve.faithfulness.settings import Connection, Settings, usual_settings
     from tomserve.faithfulness.table import FULL, PARAPHRASE
 
     given = given_options("intervene", InterveneOptions, options)
     lists: dict[str, Any] = {name: as_texts(given[name], name, "a name") for name in _LISTS if name in given}
     if "edits" in lists:
         lists["edits"] = tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *lists["edits"])))
-    if given.get("unlearn") is not None:
-        lists, given = {"probes": (), **lists}, {"limit": UNLEARN_LIMIT, **given}
     folder = run.folder if isinstance(run, Run) else find_answered_run(as_name(run))
-    settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})
+    texts = {name: given[name] for name in _TEXTS if name in given}
+    settings = Settings(run=folder, **{**usual_settings(given.get("unlearn")), **lists, **texts})
     urls = as_texts(given.get("base_url", ()), "base_url", "an address")
     reached = {one.name for one in fields(Connection)}
     how = Connection(base_urls=urls, **{name: value for name, value in given.items() if name in reached})

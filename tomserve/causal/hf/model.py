@@ -349,10 +349,10 @@ def load_checkpoint(
     """Load a model and its tokenizer.
 
     device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for float32 on a CPU and
-    bfloat16 on a GPU. device_map: as transformers takes it;
-    "auto" by default where one GPU cannot hold the model. batch: how many prompts run at a time. Under torchrun the
-    model is split over all processes. Raises ConfigError where the files cannot be loaded, MachineError where the
-    device or accelerate is missing, or the memory does not suffice.
+    bfloat16 on a GPU. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
+    batch: how many prompts run at a time. Under torchrun the model is split over all processes. Raises ConfigError
+    where the files cannot be loaded, MachineError where the device or accelerate is missing, or the memory does not
+    suffice.
     """
     device = _device(device)
     chosen = dtype or ("float32" if device == "cpu" else "bfloat16")

@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 from transformers import GenerationConfig
 
+from tomserve.causal.hf.activation_patching import count_shared
 from tomserve.causal.hf.model import LoadedCheckpoint, force_float32
 
 MOST_STEPS = 12
@@ -69,8 +70,7 @@ class Unlearner:
         """A text behind another one, as tokens. Where the tokenizer joins the two, the joint belongs to the text."""
         own = self.tokenizer.encode(before, add_special_tokens=False)
         whole = self.tokenizer.encode(before + text, add_special_tokens=False)
-        alike = next((n for n, pair in enumerate(zip(own, whole, strict=False)) if pair[0] != pair[1]), len(own))
-        return Passage(tuple(whole), max(1, min(alike, len(whole) - 1)))
+        return Passage(tuple(whole), max(1, min(count_shared(own, whole), len(whole) - 1)))
 
     def probability(self, passage: Passage) -> float:
         """The natural logarithm of the probability of a passage's text."""
