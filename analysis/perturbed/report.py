@@ -125,9 +125,12 @@ def _robust(tables: Tables) -> Card | None:
             text += f" The same criterion is met by {_list_rules(rules)}."
             shared |= dict.fromkeys(rules)
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
-    differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
-    differ = _NOWHERE if "open" in outcomes and outcomes <= {"no", "ostensible", "open"} else differ
-    verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else differ
+    if len(outcomes) == 1:
+        verdict, tone = _ROBUST[outcomes.pop()]
+    elif outcomes <= {"no", "ostensible"}:
+        verdict, tone = _NEITHER
+    else:
+        verdict, tone = _NOWHERE if outcomes <= {"no", "ostensible", "open"} else _DIFFERS
     if shared and _above_rules(tables):
         verdict += "; on false beliefs significantly above every shortcut baseline"
     elif shared:

@@ -38,10 +38,7 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
         verdicts=tuple(analysis.verdicts_with(context)),
         lead=shown.lead,
         sections=shown.sections,
-        tables=tuple(
-            pages.page_table(name, frame, analysis.notes.get(name, ""), study.layouts.get(name))
-            for name, frame in tables.items()
-        ),
+        tables=pages.page_tables(tables, analysis.notes, study.layouts),
         failures=(),
         provenance=tuple((source.run, tuple(_provenance(source))) for source in sources),
         canaries=(),

@@ -176,6 +176,13 @@ def headlines(verdicts: Sequence[Verdict]) -> tuple[str, list[Headline]]:
     return question, [Headline(*key, tuple(models)) for key, models in found.items()]
 
 
+def page_tables(
+    frames: Mapping[str, pl.DataFrame], notes: Mapping[str, str], layouts: Mapping[str, Layout]
+) -> tuple[Table, ...]:
+    """The tables for the page (see `page_table`), with their notes and layouts by name."""
+    return tuple(page_table(name, frame, notes.get(name, ""), layouts.get(name)) for name, frame in frames.items())
+
+
 def page_table(name: str, frame: pl.DataFrame, note: str, layout: Layout | None = None) -> Table:
     """A table for the page: numbers with three decimals, a dash for what is undefined. name: of the table. note: what a
     reader must know of it. layout: how it is laid out on paper."""

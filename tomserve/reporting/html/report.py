@@ -191,10 +191,7 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
         verdicts=tuple(analysis.verdicts_with(context)),
         lead=shown.lead,
         sections=shown.sections,
-        tables=tuple(
-            pages.page_table(name, frame, analysis.notes.get(name, ""), study.layouts.get(name))
-            for name, frame in tables.items()
-        ),
+        tables=pages.page_tables(tables, analysis.notes, study.layouts),
         failures=(*failure_sentences(scores), *_causes(lacking)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
         canaries=tuple(sorted(outlined.canaries)),
