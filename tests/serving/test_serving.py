@@ -100,7 +100,7 @@ def test_chains_are_edited_and_continued_at_the_very_token(served: Path) -> None
     assert source.returncode == 0, source.stderr
     edits = [f"--edit={one}" for one in ("last_corrupted", "truncated_0")]
     found = tomserve(
-        served, "faithfulness", "chains", "--probe", "edits", *edits, "--shown", "both", "--no-report"
+        served, "faithfulness", "chains", "--probe", "edits", *edits, "--shown", "both", "--no-report", "--all"
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert re.search(r"prompts: [\d,]+ tokens, \d+% of them from the server's cache", found.stdout)
