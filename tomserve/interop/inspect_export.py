@@ -67,7 +67,7 @@ class Samples:
 
     def of(self, one: ScoredReply) -> Sample:
         """The sample of a reply."""
-        identity = _digest(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
+        identity = sha256_of(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
         shown = [_input_message(identity, place, message) for place, message in enumerate(one.messages)]
         reply = self._reply(identity, "reply", one.row.get("text"), one.row.get("reasoning"))
         messages, turns = self._transcript(one, identity)
@@ -259,7 +259,7 @@ def _thin(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _digest(text: str) -> str:
+def sha256_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 

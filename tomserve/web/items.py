@@ -20,7 +20,7 @@ from tomserve.content.paths import names, roots
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.items import EVERY, Item, read_items
-from tomserve.items.item import gold_layers
+from tomserve.items.item import factor_text, gold_layers
 from tomserve.prompting import strategy as known
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
@@ -80,11 +80,6 @@ def items(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[st
         for name, values in factors.items()
     ).write_parquet(out / TABLE, compression="lz4", row_group_size=10_000)
     return {}
-
-
-def factor_text(value: object) -> str:
-    """A factor's value as conditions write it."""
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 SIZE = 50  # how many items a page has
