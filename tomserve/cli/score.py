@@ -25,7 +25,7 @@ from tomserve.reporting.progress import ScoringBar
 from tomserve.runs import measurement
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.runfolder import find_run, read_manifest
-from tomserve.runs.scores import load_replies, load_scores, score_run, scores_of
+from tomserve.runs.scores import load_replies, load_scored_run, load_scores, score_run, scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL
@@ -324,12 +324,13 @@ def score_runs(
         wishes.prepare(place := GradeFiles.of_run(folder))
         if reader is not None:
             code |= wishes.read(reader, folder, place)
-        frames.append(_against_current(folder) if gold == "current" else scores_of(folder, note=warn, again=True))
+        scored = None if gold == "current" else load_scored_run(folder, note=warn, again=True)
+        frames.append(_against_current(folder) if scored is None else scored.table)
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
-        kept = ", scores.parquet written" if gold == "run" else ""
+        kept = "" if scored is None else ", scores.parquet written" if scored.exported else ", its folder is read-only"
         say(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
         if (floor := noise.noise_line(frames[-1])) is not None:
             say(floor)

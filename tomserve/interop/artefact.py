@@ -29,6 +29,7 @@ from tomserve._version import __version__
 from tomserve.content import files, output_path
 from tomserve.content.paths import run_name, runs_root
 from tomserve.content.text import mark_hidden
+from tomserve.engine.redact import is_secret_name
 from tomserve.errors import ConfigError
 from tomserve.interop import hub, recompute
 from tomserve.interop.inspect_export import stable_zip_member
@@ -48,7 +49,6 @@ TAKEN = (*verification.SEALED, journal.PACKED, verification.SEAL_FILE)
 """The files of a run of answers that are handed on, as far as it has them. A measured run has its table besides."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_SECRET = re.compile(r"key|token|secret|passw|credential", re.I)
 _SHORTEST = 12
 """Fewest characters of a secret of the environment that is looked for; a shorter one would be found by chance."""
 
@@ -170,7 +170,7 @@ def _check_content(snapshot: Snapshot, named: Path, path: Path, home: str | None
     secrets = {
         variable: value.encode()
         for variable, value in os.environ.items()
-        if _SECRET.search(variable) and len(value) >= _SHORTEST and not Path(value).exists()
+        if is_secret_name(variable) and len(value) >= _SHORTEST and not Path(value).exists()
     }
     found, before = False, b""
     with path.open("rb") as file:

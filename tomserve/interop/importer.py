@@ -30,6 +30,7 @@ from tomserve import benchmarks
 from tomserve.content import digest, files
 from tomserve.content.files import digest_file
 from tomserve.content.text import count_noun
+from tomserve.engine.redact import redact_text
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.fingerprints import BenchmarkFinder, QuestionOrigin
 from tomserve.interop.samples import (
@@ -50,7 +51,6 @@ from tomserve.interop.samples import (
     item_id,
     make_item,
     one_line,
-    redact_text,
     resolve_letter,
     text_digest,
 )

@@ -21,8 +21,9 @@ from typing import IO, Any
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import redact_settings, sample_record
+from tomserve.interop.samples import sample_record
 from tomserve.interop.scored_replies import (
     Message,
     RightReplies,

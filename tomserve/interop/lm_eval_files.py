@@ -23,6 +23,7 @@ from typing import Any
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time, sha256_of
 from tomserve.interop.samples import (
@@ -33,7 +34,6 @@ from tomserve.interop.samples import (
     is_fact,
     open_source,
     parse_grade,
-    redact_settings,
     sample_record,
 )
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, mean_and_error

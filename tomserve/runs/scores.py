@@ -11,7 +11,6 @@ nothing in a run folder is ever run as code.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,11 +34,13 @@ from tomserve.scoring.table import TABLES, Note, empty_table, read_table, unknow
 
 
 class ScoredRun(NamedTuple):
-    """A run's score table, what it was made from, and by file which lines could not be read (Problems.as_json)."""
+    """A run's score table, what it was made from, by file which lines could not be read (Problems.as_json), and whether
+    its folder holds the table."""
 
     table: pl.DataFrame
     record: Record
     unread: Mapping[str, Any] = {}
+    exported: bool = True
 
 
 class RunReplies(NamedTuple):
@@ -214,8 +215,10 @@ def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = No
             head = _score(scratch / runfolder.TABLE, folder, note=note)
             table = (scratch / runfolder.TABLE).read_bytes()
         cache.keep(_place(head["record"]), orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE), table)
-    with contextlib.suppress(OSError):  # a read-only folder
+    try:
         _export(folder, head, table)
+    except OSError:  # a read-only folder
+        return ScoredRun(pl.read_parquet(table), head["record"], head["unread"], exported=False)
     return ScoredRun(pl.read_parquet(table), head["record"], head["unread"])
 
 

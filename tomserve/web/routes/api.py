@@ -295,7 +295,7 @@ def compare(
     Without b, two strategies of a are compared.
     """
     lines = [bench.register.line(name, person) for name in (query.a, query.b) if name]
-    if bool(query.sa) != bool(query.sb) or not (query.b or query.sa):
+    if bool(query.sa) != bool(query.sb) or not (query.b not in ("", query.a) or query.sa):
         raise ConfigError("name a second run, b, or two strategies, sa and sb")
     pair = (query.sa, query.sb) if query.sa else None
     a, b = lines[0].folder, lines[-1].folder

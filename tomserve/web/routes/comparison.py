@@ -61,8 +61,8 @@ class ComparisonQuery(BaseModel):
 
     @property
     def others(self) -> list[str]:
-        """The runs that are compared with the first."""
-        return list(dict.fromkeys(one for one in self.b if one))
+        """The runs that are compared with the first, which is one of them where its strategies are compared."""
+        return list(dict.fromkeys(one for one in self.b if one and (one != self.a or self.strategies)))
 
     @property
     def strategies(self) -> tuple[str, str] | None:
@@ -158,8 +158,7 @@ def _pair(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
 def _several(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
     rows: list[tuple[str, Result | None, str]] = []
     for line in lines[1:]:
-        if line.name != query.a or query.strategies:
-            rows.append((line.name, query.compare(lines[0], line), f"/compare?{query.text(line.name)}"))
+        rows.append((line.name, query.compare(lines[0], line), f"/compare?{query.text(line.name)}"))
     return {"kind": "several", "rows": rows, "waits": any(made is None for _, made, _ in rows),
             "again": f"/compare?{query.text()}"}  # fmt: skip
 
