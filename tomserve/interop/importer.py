@@ -624,8 +624,9 @@ def _ungraded_error(group: Group, run: ImportedRun, items: ItemStore) -> Ungrade
     if run.matched or all(item.choices for item in items):
         return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
     return UngradedError(
-        f"{what}, and the questions are none that tomserve can read replies to; {way}, or name the questions' "
-        "benchmark by --benchmark NAME"
+        f"{what}, and tomserve cannot read the replies, as it does not know the choices; {way}, or "
+        + "the choices by --map choices=COLUMN --counts tomserve, or " * mapped
+        + "the questions' benchmark by --benchmark NAME"
     )
 
 
