@@ -288,7 +288,7 @@ def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
     text = (folder / "manifest.json").read_text()
     assert json.loads(text)["complete"] is True
     assert not re.search(r'"/|[^.~]/home/|/root/', text), "a path of somebody's machine"
-    assert "352 rows scored" in cli("score", folder).out
+    assert "352 answers scored" in cli("score", folder).out
     assert cli("analyze", folder, "--intervals", "published", "--format", "csv", "--out", tmp_path / "tables").code == 0
     written = {path.stem: path.read_text().count("\n") for path in (tmp_path / "tables").glob("*.csv")}
     assert len(written) == 12
@@ -307,7 +307,7 @@ def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path:
         shutil.copy(path, tmp_path / path.parent.name)
         assert path.suffix != ".json" or not re.search(r'"/|[^.~]/home/|/root/|/tmp/', path.read_text()), path
     parts = (tmp_path / "worlds", tmp_path / "inside")
-    assert "570 rows scored" in cli("score", parts[0]).out
+    assert "570 answers scored" in cli("score", parts[0]).out
     made = cli("analyze", *parts, "--study", "functional", "--format", "csv", "--out", tmp_path / "tables")
     assert made.code == 0, made.err
     score = (tmp_path / "tables/score.csv").read_text()

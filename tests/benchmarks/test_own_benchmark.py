@@ -91,7 +91,7 @@ def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, tmp_path: Path) 
 
 def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Path) -> None:
     assert cli("items", EXAMPLE, "--out", tmp_path / "i.jsonl").out == f"written: 12 items to {tmp_path / 'i.jsonl'}\n"
-    assert "12 items, 1 model: 24 requests" in cli("plan", "--benchmark", EXAMPLE).out
+    assert "12 questions, 1 model: 24 requests" in cli("plan", "--benchmark", EXAMPLE).out
     reply = {"item": "keys/Nadia/drawer/Emil", "text": "Perhaps, maybe.\nAnswer: jacket"}
     (tmp_path / "r.jsonl").write_text(json.dumps(reply))
     out = tmp_path / "s.parquet"

@@ -176,7 +176,8 @@ def score_and_tell(folder: Path) -> tuple[int, list[missing_data.Gaps]]:
         rows, right = tables.scan().select(pl.len(), pl.col("correct").sum()).collect(engine="streaming").row(0)
         lacking = warn_lacking(tables)
         current = f", {len(done.current)} of them were scored before" if done.current else ""
-        say(f"{folder}: {len(done.there)} parts scored{current}: {rows} rows, {right} correct, scores.parquet written")
+        counted = f"{rows} answers, {right} correct; written: scores.parquet of each"
+        say(f"{folder}: {len(done.there)} parts scored{current}: {counted}")
     return int(bool(done.broken)), lacking
 
 
@@ -330,8 +331,10 @@ def score_runs(
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
-        kept = "" if scored is None else ", scores.parquet written" if scored.exported else ", its folder is read-only"
-        say(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+        kept = ""
+        if scored is not None:
+            kept = f"; written: {folder / 'scores.parquet'}" if scored.exported else "; its folder is read-only"
+        say(f"{folder}: {frames[-1].height} answers scored, {right} correct{kept}")
         if (floor := noise.noise_line(frames[-1])) is not None:
             say(floor)
     if out is not None:
@@ -426,7 +429,7 @@ def score_file(
         lacking = warn_gaps(out, scores.select(there).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
-    say(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+    say(f"{responses}: {rows} answers scored, {right} correct\n{scorer}\nwritten: {out}")
     return code | tell_unread(lacking)
 
 

@@ -340,7 +340,11 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
         paired = "over_rule" in part.columns
         share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
-        columns = [cell_of(share, "accuracy"), pl.col("best_rule").alias("best baseline"), cell_of(rule, "its accuracy")]
+        columns = [
+            cell_of(share, "accuracy"),
+            pl.col("best_rule").alias("best baseline"),
+            cell_of(rule, "its accuracy"),
+        ]
         if paired:
             ends = map(cell_of, ("over_rule", "over_rule_low", "over_rule_high"))
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]

@@ -212,4 +212,4 @@ def rescore(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     folder = find_run(runs[0])
     refuse_measured(folder, "cannot be scored again")
     table = scores_of(folder)
-    return {"said": f"{run_name(folder)}: {table.height} rows scored, {table['correct'].sum()} correct"}
+    return {"said": f"{run_name(folder)}: {table.height} answers scored, {table['correct'].sum()} correct"}
