@@ -220,7 +220,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
         if file.suffix == ".json":
             yield from (_Row(file, number, row, path.name) for number, row in _json_list(file, mapping.rows))
             return
-        with file.open("rb") as opened:
+        with files.open_own(file) as opened:
             lines = files.read_lines(opened, file)
             sheet = file.suffix in (".csv", ".tsv")
             found = Sheet(file, lines, None, refuse).rows() if sheet else json_rows(file, lines, refuse)
@@ -232,7 +232,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
 def _json_list(file: Path, rows: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of the list, or of the object, that stands in a JSON file's field `rows`."""
     try:
-        found = orjson.loads(file.read_bytes())
+        found = orjson.loads(files.read_own_text(file))
     except orjson.JSONDecodeError as error:
         reason = f"is no JSON ({error.msg}); a file with an object on each line is called .jsonl"
         raise ContentError(reason, path=file, line=error.lineno) from None

@@ -412,13 +412,16 @@ def score_file(
         try:
             write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of, reader=choices)
             if out.suffix == ".parquet":
-                with output_path.open_output(out, responses, items, path) as file, table.open("rb") as source:
+                with (
+                    output_path.open_output(out, responses, items, path) as file,
+                    files.open_for_reading(table) as source,
+                ):
                     shutil.copyfileobj(source, file, 1 << 20)
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror or error})") from None
         if out.suffix != ".parquet":
-            write_scores(pl.read_parquet(table), out)
-        scores = pl.scan_parquet(table)
+            write_scores(files.scan_parquet(table).collect(), out)
+        scores = files.scan_parquet(table)
         if (strange := unknown_statuses(scores.select("status").collect())) is not None:
             warn(f"{responses}: {strange}")
         named = ("--items", items) if items is not None else ("--benchmark", benchmark)
@@ -499,7 +502,7 @@ def _unread_of(
         report_problems(warn, found)
         table = scratch / "scores.parquet"
         write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of)
-        return missing_data.list_unread(pl.read_parquet(table), count, known, found)
+        return missing_data.list_unread(files.scan_parquet(table).collect(), count, known, found)
 
 
 def _scorer(scores: pl.LazyFrame) -> str:

@@ -450,7 +450,7 @@ class _PreparedRun:
                 self.run.fresh = False
                 return
             for name in (JOURNAL, ITEMS):
-                with (self._place / name).open("rb") as file:
+                with files.open_for_reading(self._place / name) as file:
                     write_chunks(self.run.folder / name, iter(lambda: file.read(1 << 20), b""))
             folder.write_manifest(self._manifest)
             replies = count_noun(self.run.replies, "reply", "replies")

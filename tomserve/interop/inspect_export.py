@@ -340,7 +340,7 @@ class _Log:
             head = self._head()
             _put(made, "_journal/start.json", {name: head[name] for name in ("version", "eval", "plan")})
             with (
-                scratch.open("rb") as waiting,
+                files.open_for_reading(scratch) as waiting,
                 made.open(stable_zip_member("summaries.json"), "w", force_zip64=True) as kept,
             ):
                 shutil.copyfileobj(waiting, kept, 1 << 20)

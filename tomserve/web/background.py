@@ -183,13 +183,13 @@ def wanted() -> Path:
 def _read(key: str) -> Result | None:
     folder = results() / key
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        facts = orjson.loads((folder / RECORD).read_bytes())["facts"]
+        facts = orjson.loads(files.read_bytes(folder / RECORD))["facts"]
         os.utime(folder)  # what was used longest ago is removed first
         return Result(folder, facts)
     with contextlib.suppress(OSError):
         failed = wanted() / f"{key}.failed"
         if time.time() - failed.stat().st_mtime < TRY_AGAIN:
-            return Result(folder, error=failed.read_text(encoding="utf-8"))
+            return Result(folder, error=files.read_bytes(failed).decode("utf-8"))
     return None
 
 
@@ -223,7 +223,7 @@ def _count_waiting(names: Sequence[str], runs: Sequence[str]) -> int:
     found = 0
     for name in names:
         with contextlib.suppress(OSError, ValueError):
-            found += orjson.loads((wanted() / name).read_bytes())["runs"] == runs
+            found += orjson.loads(files.read_bytes(wanted() / name))["runs"] == runs
     return found
 
 
@@ -279,7 +279,7 @@ def perform(key: str) -> None:
     begun, scratch = wanted() / f"{key}.begun", results() / f".{secrets.token_hex(8)}"
     try:
         begun.with_suffix(".json").rename(begun)
-        wish = orjson.loads(begun.read_bytes())
+        wish = orjson.loads(files.read_bytes(begun))
     except (OSError, ValueError):
         return
     try:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tomserve import benchmarks
 from tomserve.benchmarks import ANYBODYS
 from tomserve.benchmarks.items import tables_of
+from tomserve.content import files
 from tomserve.content.paths import names, roots
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
@@ -165,7 +166,7 @@ def content_path(text: str) -> Path:
 
 
 def _open_index(found: Path) -> tuple[pl.LazyFrame, tuple[str, ...]]:
-    table = pl.scan_parquet(found)
+    table = files.scan_parquet(found)
     columns = table.collect_schema().names()
     return table, tuple(name.removeprefix(FACTOR) for name in columns if name.startswith(FACTOR))
 
@@ -315,7 +316,7 @@ def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[Ru
             continue
         try:
             rows = (
-                pl.scan_parquet(result.folder / result.facts["file"], glob=False)
+                files.scan_parquet(result.folder / result.facts["file"])
                 .filter(pl.col("item") == item.id)
                 .select("strategy", "status", "answer", "correct")
                 .collect()
@@ -366,7 +367,7 @@ def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
         return None
     if result.error:
         raise ConfigError(result.error)
-    lines = orjson.loads((result.folder / FILE).read_bytes())
+    lines = orjson.loads(files.read_bytes(result.folder / FILE))
     return tuple(
         Variant(kind, changes, None if line is None else Item.from_json(line), reason)
         for kind, changes, line, reason in lines

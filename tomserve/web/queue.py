@@ -221,7 +221,7 @@ def secret() -> bytes:
                 return found
             raise ConfigError(f"{path}: is no secret of this user alone; delete it, and queue the experiments again")
         with contextlib.suppress(FileExistsError):
-            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            made = files.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(made, "wb") as file:
                 file.write(secrets.token_bytes(SECRET_LENGTH))
     raise ConfigError(f"{path}: cannot be read; delete it")

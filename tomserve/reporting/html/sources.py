@@ -93,7 +93,7 @@ class Source:
         if not self.several or self.folder is None or not journal.has_journal(self.folder):
             return self.scores.height
         path = journal.journal_path(self.folder)
-        with path.open("rb") as file:
+        with files.open_for_reading(path) as file:
             return max(self.scores.height, sum(1 for _ in files.read_lines(file, path)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Conversations | None:
@@ -116,7 +116,7 @@ class Source:
         if self.folder is None or not journal.has_journal(self.folder):
             return
         path = self.folder / "items.jsonl"
-        with path.open("rb") as file:
+        with files.open_for_reading(path) as file:
             for line in files.read_lines(file, path):
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))

@@ -14,6 +14,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, ConflictError, one_of
 from tomserve.runs.runfolder import read_manifest
@@ -259,9 +260,7 @@ def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> 
     if result is None:
         return computing_response()
     told = [
-        schemas.TableResponse(
-            name=name, rows=rows, csv=(result.folder / f"table-{name}.csv").read_text(encoding="utf-8")
-        )
+        schemas.TableResponse(name=name, rows=rows, csv=files.read_bytes(result.folder / f"table-{name}.csv").decode())
         for name, rows in result.facts["tables"].items()
     ]
     return schemas.TablesResponse(study=result.facts["study"], intervals=result.facts["intervals"], tables=told)
