@@ -94,7 +94,7 @@ def test_what_is_final_is_not_asked_again_and_what_failed_is(journal: Journal) -
 TRIES = {
     **dict.fromkeys(("http_400", "http_422", "http_302", "length", "refusal"), 1),
     **dict.fromkeys(("http_500", "http_502", "http_503", "http_429", "malformed", "connection"), 3),
-    **dict.fromkeys(("http_409", "http_498"), 3),
+    **dict.fromkeys(("http_409", "http_424", "http_425", "http_498", "http_529"), 3),
     **dict.fromkeys(("timeout", "http_504", "http_522", "http_524"), 2),
 }
 
