@@ -111,12 +111,6 @@ def test_each_status_has_its_number_of_attempts_and_costs_the_others_nothing(sta
     assert sum(question == "bad" for _, _, question in server.sent) == TRIES[status]
 
 
-def test_a_passing_fault_is_ridden_out(journal: Journal) -> None:
-    server = Scripted(lambda question, number, endpoint: (0.01, TEA if number > 2 else refused(status="http_503")))
-    assert virtually(server, journal, [request(0)], concurrency=1, policy=FAST)[0]
-    assert [(row["status"], row["attempts"]) for row in rows(journal)] == [("ok", 3)]
-
-
 def test_retry_after_is_waited_for_by_all(journal: Journal) -> None:
     busy = Reply("http_429", error="busy", retry_after=7.0)
     server = Scripted(lambda question, number, endpoint: (0.5 if number == 2 else 0.0, busy if number == 1 else TEA))
