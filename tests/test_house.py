@@ -15,8 +15,8 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "beliefs", "stats", "scoring", "prompting", "engine"),
-    *("variants", "benchmarks", "serving", "runs", "distributed", "causal", "faithfulness", "humans", "studies"),
-    *("reporting", "interop", "workflows", "web", "cli"),
+    *("variants", "benchmarks", "serving", "runs", "distributed", "causal", "faithfulness", "humans", "weakness"),
+    *("studies", "reporting", "interop", "workflows", "web", "cli"),
 )
 """The rooms of the engine; each may import only from those before it, so that there can be no circle."""
 
@@ -90,7 +90,7 @@ def names_of_content() -> set[str]:
     """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
 
     `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal`,
-    `functional`, `faithfulness` and `stability` are studies, and the commands whose runs they read.
+    `functional`, `faithfulness`, `search` and `stability` are studies, and the commands whose runs they read.
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
@@ -102,6 +102,7 @@ def names_of_content() -> set[str]:
         "causal",
         "functional",
         "faithfulness",
+        "search",
         "stability",
         "published",
         "base",

@@ -97,6 +97,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "faithfulness": "faithfulness.faithfulness",
         "causal": "causal.causal",
         "functional": "functional.functional",
+        "search": "search.search",
     },
     "Analyse results": {
         "score": "analyze.score",
@@ -116,14 +117,16 @@ SECTIONS: dict[str, dict[str, str]] = {
         "merge": "merge.merge",
     },
     "Prepare items": {"items": "items.items", "dataset": "dataset.app", "generate": "dataset.generators"},
-    "Keep runs": {
+    "Keep and show runs": {
         "runs": "runs.runs",
         "seal": "runs.seal",
         "verify": "runs.verify",
         "pack": "merge.pack",
         "unpack": "merge.unpack",
+        "web": "web.web",
+        "export": "",
+        "import": "",
     },
-    "Other interfaces": {"web": "web.web", "export": "", "import": ""},
 }
 """All commands as `tomserve --help` shows them, and where each is."""
 
@@ -133,11 +136,24 @@ _ABOUT = {
     "faithfulness": "Whether answers depend on the chain of thought.",
     "causal": "Whether a perspective-taking map inside drives answers.",
     "functional": "Behaviour, stability and mechanism together, as one score.",
+    "search": "The weakest questions, confirmed on fresh ones.",
 }
 """What the commands of the first section measure, in a line of 80 characters."""
 
 LASTING = {
-    *("eval", "stability", "causal", "faithfulness", "functional", "serve", "setup", "score", "report", "figures"),
+    *(
+        "eval",
+        "stability",
+        "causal",
+        "faithfulness",
+        "functional",
+        "search",
+        "serve",
+        "setup",
+        "score",
+        "report",
+        "figures",
+    ),
     *("seal", "merge", "pack", "unpack"),
 }
 """The commands whose result lies in files, so that they go on where standard output cannot be written any more."""

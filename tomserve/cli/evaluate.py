@@ -266,7 +266,7 @@ def run_and_report(
     lacking = missing_data.gaps_of_source(result.folder, scores)
     for gap in missing_data.gap_sentences(lacking):
         warn(gap)
-    analysis = compute(scores)
+    analysis = compute(scores, named=None if options.rounds is None else options.rounds.study)
     if show is not None:
         show(result, analysis, screen)
     else:
