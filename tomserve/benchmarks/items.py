@@ -231,11 +231,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
 
 def _json_list(file: Path, rows: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of the list, or of the object, that stands in a JSON file's field `rows`."""
-    try:
-        found = orjson.loads(files.read_own_text(file))
-    except orjson.JSONDecodeError as error:
-        reason = f"is no JSON ({error.msg}); a file with an object on each line is called .jsonl"
-        raise ContentError(reason, path=file, line=error.lineno) from None
+    found = files.read_json(file, "a file with an object on each line is called .jsonl, and may be longer")
     for part in filter(None, rows.split(".")):
         found = found.get(part) if isinstance(found, dict) else None
     listed = list(found.values()) if isinstance(found, dict) else found
