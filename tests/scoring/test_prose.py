@@ -169,7 +169,7 @@ WHERE = "At the end of the story, where does Zofia believe the jam is?"
         (SOCKS, BELIEVES, "Amaru believes that the mittens in the bag are in fact socks.", "socks"),
         (SOCKS, BELIEVES, "Amaru believes that the noodles are mittens.", None),
         (SOCKS, REALLY, 'The bag had "socks" printed on its side.', None),
-        (SOCKS, REALLY, "Somebody takes the mittens from the bag and fills it with socks.", "socks"),
+        (SOCKS, REALLY, "The bag holds socks. The bag is not full of socks.", None),
         (SOCKS, "Ann has a bag. What does she believe is in it?", "Ann believes that the bag holds socks.", "socks"),
         (
             SOCKS,

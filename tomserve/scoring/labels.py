@@ -320,7 +320,7 @@ def _telling(choices: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _pairs(mine: Sequence[str], taken: Sequence[str]) -> list[Sequence[str]]:
+def _pairs(mine: list[str], taken: Sequence[str]) -> list[list[str]]:
     """Two words of a sentence beside each other, but for such as "the", that are none of those taken."""
     telling = [place for place, word in enumerate(mine) if len(word) > 3 and word not in _LEADING]
     pairs = [(one, other) for one, other in pairwise(telling) if other - one < 4]
@@ -335,7 +335,7 @@ def _heads(choices: Sequence[str]) -> dict[str, str]:
     return {bare[1]: choice for choice, bare in pairs if len(bare) == 2 and counts[bare[1]] == 1}
 
 
-def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
+def _parts(mine: list[str], every: Sequence[Sequence[str]]) -> list[str]:
     """Shorter names of one choice: without its leading preposition, and what only it has among `every` choice."""
     parts = [_strip_words(mine)]
     others = [other for other in every if other is not mine and min(len(mine), len(other)) > 2 and mine[0] == other[0]]

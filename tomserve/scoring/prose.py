@@ -79,11 +79,13 @@ NEGATION = re.compile(
 )
 BOUNDARY = re.compile(
     r"(?P<instead>(?:,|;|\.\.\.|[\u2013\u2014]) (?:(?:no|wait|oh)[,:]? )?(?:no,|sorry|wait|i mean|or rather|make that"
-    r"|correction)(?= |,))|(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)"
-    r"|rather than|instead of|other than|as opposed to|unlike|except(?: for)?|without|nor|not (?=(?:in|at|on|the|under"
-    r"|behind|inside|an?|that|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)|(?P<aside>\b(?:because|since|as(?! well as)"
-    r"|while|although|though|even|despite|whereas|before(?!\W*$)|after|when|until|having|given)\b|(?<=, )(?:who"
-    r"|where)\b|\()|(?P<main>[,;:] |\)| [\u2013\u2014-] |\b(?:but|yet)\b|\band (?=(?:it|he|she|they|that)\b))"
+    r"|correction)(?= |,))"
+    r"|(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)|rather than|instead of"
+    r"|other than|as opposed to|unlike|except(?: for)?|without|nor|not (?=(?:in|at|on|the|under|behind|inside|an?|that"
+    r"|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)"
+    r"|(?P<aside>\b(?:because|since|as(?! well as)|while|although|though|even|despite|whereas|before(?!\W*$)|after|when"
+    r"|until|having|where|given)\b|(?<=, )who\b|\()"
+    r"|(?P<main>[,;:] |\)| [\u2013\u2014-] |\b(?:but|yet)\b|\band (?=(?:it|he|she|they|that)\b))"
 )
 """Where a clause begins: one that excludes what it names, one that says something aside, or a main one. As the patterns
 for SUPPOSED, NECESSARY and _CUE it is for small letters, which are searched in half the time."""
@@ -91,9 +93,7 @@ BELIEF = re.compile(
     r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|suppos|convinced|sure|imagin|guess"
     r"|reckon|thought|name|suspect)\w*"
 )
-FROM = re.compile(
-    r"\b(?:from|out of|off|takes?|took|removed?s?|replace[sd]?) (?:out )?(?:the |an? )?[\"'\u201c]?$", re.I
-)
+FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)
 REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
 WORD = re.compile(r"[\w-]+")
 COMMON = frozenset(
@@ -209,7 +209,7 @@ _KIN = re.compile(
 _LABEL = re.compile(
     r"(?i)\b(?:label|lid|sticker|picture|sign|tag|note|cover|inscription)s?(?: \w+){0,4}? (?:says?|said|saying|reads?"
     r"|reading|shows?|suggests?|claims?|states?)\b|\b(?:label|lid|sticker|picture|sign|tag|inscription|reads?"
-    r"|reading)\b[^\w,;.]{0,3}[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
+    r"|reading)s?(?: (?:of|with|the|words?)){0,3}[^\w,;.]{0,3}[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
 )
 _WRITTEN = re.compile(r"\W*(?:is |was )?(?:printed|written|painted|stamped|stitched|drawn) on\b")
 _PLAN = re.compile(
@@ -462,8 +462,7 @@ def _clauses_of(
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
             else:
                 rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
-                if moved and BELIEF.search(lead) is None:
-                    rank = FITTING if asked.known and asked.really and not asked.past else 0
+                rank = 0 if moved and BELIEF.search(lead) is None else rank
             if by_rank and asked.really and _REALLY_IS.search(own):  # what the sentence said before only seemed so
                 rank = max(rank, *by_rank)
                 by_rank.clear()
@@ -543,14 +542,15 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
         begins = _leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices, goes_on=True)
         whole = whole and begins is None
     if not whole:
-        kept = [one for one in assertions if one.place < len(said) - 1]
+        said = said if said and said[-1].endswith((".", "!")) else said[:-1]
+        kept = [one for one in assertions if one.place < len(said)]
         agreed = _agreed(kept, ASKED) or _agreed(kept, FITTING)
         if label := begins or (agreed.choice if agreed is not None else None):
             return "first" if begins else "echoed", label
         about = any(one.rank and asked.topic.intersection(_stems(said[one.place])) for one in kept)
-        return _sole(text, said[:-1], kept, choices) if about else None
+        return _sole(text, said, kept, choices) if about else None
     denied = {one.choice for one in assertions if one.rank == DENIED}
-    assertions = [one for one in assertions if one.rank not in (LOOSE, FITTING) or one.choice not in denied]
+    assertions = [one for one in assertions if one.rank == DENIED or one.choice not in denied]
     last = _ending(_before_heading(lines, choices), choices, asked)
     by_rung = {"first": begins, "last": last}
     if (agreed := _agreed(assertions, ASKED)) is not None:
