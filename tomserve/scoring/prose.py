@@ -6,17 +6,17 @@ past states, who moved or saw what, labels, and what others think have no rank.
 
 | rung      | read | wrong | the text                                                                                 |
 |-----------|------|-------|------------------------------------------------------------------------------------------|
-| stated    |  194 |     2 | states its answer, each time the same, or another in the end after taking back others    |
-| first     |  112 |     2 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
-| last      |  112 |     1 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
-| concluded |   76 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
-| echoed    |  199 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
-| settled   |   73 |     7 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
-| sole      |   89 |     4 | asserts one choice and no other, without doubt, in whatever words                        |
+| stated    |  189 |     2 | states its answer, each time the same, or another in the end after taking back others    |
+| first     |  114 |     1 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
+| last      |  114 |     0 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
+| concluded |   82 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
+| echoed    |  255 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
+| settled   |   74 |     2 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
+| sole      |  101 |     3 | asserts one choice and no other, without doubt, in whatever words                        |
 
-(Of 903 replies of bench/ that are read, by `bench/reading.py`.) What is stated decides; of the others those above
-"settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences that state
-or echo. Other words for not knowing name a choice like "unknown".
+(Of 929 replies of bench/ that are read so, by `bench/reading.py`.) What is stated decides; of the others those above
+"settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences. What a
+text also denies is not its answer. Other words for not knowing name a choice like "unknown".
 """
 
 from __future__ import annotations
