@@ -41,7 +41,11 @@ def command() -> int:
         from tomserve.cli import serve
 
         serve.EXTRA[:] = extra
-    first = ours[:1] if {*ours[:1]} & {*_PLACES} else ()  # else all, for an error that lists them
+    first = ours[:1] or ["--help"]
+    if first == ["--help"]:
+        first = ["items"]  # what `_Sections` prints needs none of them
+    elif not {*first} & {*_PLACES}:
+        first = []  # all, for an error that lists them
     code = build_app(*first)(args=ours, standalone_mode=False)
     return code if isinstance(code, int) else 0
 
