@@ -21,7 +21,6 @@ from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
-from tomserve.reporting.progress import ScoringBar
 from tomserve.runs import measurement
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.runfolder import find_run, read_manifest
@@ -147,6 +146,7 @@ def score_missing(folder: Path) -> ScoredParts:
     """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while. Warns
     of parts that have no answers and of those that cannot be scored."""
     from tomserve.distributed.shards import score_parts
+    from tomserve.reporting.progress import ScoringBar
 
     with ScoringBar() as screen:
         done = score_parts(folder, note=warn, done=screen.done)
