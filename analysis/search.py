@@ -15,7 +15,18 @@ import polars as pl
 from tomserve.reporting.html import charts
 from tomserve.studies import Study, baselines
 from tomserve.studies.answer_rows import REQUIRED, split_by
-from tomserve.studies.presentation import BAD, OPEN, Card, Context, Figure, Panel, Tables, Verdict, percent
+from tomserve.studies.presentation import (
+    BAD,
+    OPEN,
+    Card,
+    Context,
+    Figure,
+    Panel,
+    Tables,
+    Verdict,
+    capitalize_first,
+    percent,
+)
 from tomserve.studies.study import accuracy_marks, frames_of, tables_by_model
 from tomserve.studies.texts import Texts
 from tomserve.weakness.design import find_design, parse_cell
@@ -65,7 +76,8 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     for model, own in tables_by_model(tables):
         rows = own["cells"].to_dicts() if "cells" in own else []
         weak = [row for row in rows if row["weak"]]
-        said = {0: "No weak cell is confirmed", 1: "In one cell"}.get(len(weak), f"In {len(weak)} cells")
+        said = weak[0]["finding"].removeprefix("fails ") if weak else "Nowhere clearly"
+        said = f"{capitalize_first(said)}{f'; and in {len(weak) - 1} more' if len(weak) > 1 else ''}"
         grounds = tuple((row["strategy"], f"{row['finding']}; {_beside(row)}.") for row in rows)
         card = Card("Where does it break?", said, BAD if weak else OPEN, grounds, TEXTS["about"])
         lead = tuple(row["finding"] for row in weak) or (TEXTS["nothing"] if rows else TEXTS["unfinished"],)

@@ -11,12 +11,15 @@ A cell is a level of one factor, or one level each of two:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
+from random import Random
 from typing import Any
 
-from tomserve.errors import ConfigError, one_of
+from tomserve import benchmarks, variants
+from tomserve.errors import ConfigError, InapplicableError, one_of
 from tomserve.items import Item
 
 Cell = tuple[tuple[str, str], ...]  # one or two factors, each with its level
@@ -107,7 +110,36 @@ def place_level(item: Item) -> dict[str, str]:
     return {"answer_place": place, "mention": mention}
 
 
+def tell_otherwise(
+    benchmark: str,
+    stories: Callable[[int, bool, Sequence[str]], Iterator[list[Item]]],
+    levels: Callable[[Item], Levels],
+) -> Callable[[int, bool, Sequence[str]], Iterator[list[Item]]]:
+    """The stories, half of which are retold as a variant is (see tomserve.variants) whose kind is the level of the
+    factor TELLING. A retold question that no variant can be made of is left out; paraphrases are none of the kinds, as
+    they could bring back the phrasings that a fresh story must not have."""
+    kinds = (variants.OBJECT, variants.PERSON, variants.CONDENSED, variants.ORDER)
+
+    def retold(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
+        retell = benchmarks.get(benchmark).retell(None)
+        assert retell is not None
+        for number, told in enumerate(stories(seed, fresh, families)):
+            dice = Random(f"{seed}/{number}/telling")
+            kind = dice.choice(kinds) if dice.random() < 0.5 else None
+            found = []
+            for item in told if kind is not None else ():
+                with contextlib.suppress(InapplicableError):
+                    made = retell(item, kind)
+                    factors = {**item.factors, **levels(item), **place_level(made), TELLING: kind.name}
+                    found.append(made.model_copy(update={"base": None, "meanings": None, "factors": factors}))
+            yield found or told
+
+    return retold
+
+
+TELLING = "telling"
 SHARED = {
+    TELLING: "the story is told in the way “{}”",
     "order": "the belief is of order {}",
     "answer_place": "the right answer stands {} among the choices",
     "mention": "of the choices the right answer is named {}",
@@ -160,6 +192,8 @@ def _choose_phrasings(world: Any, lexicon: Any, fresh: bool) -> Any:
 
 
 def _worlds_levels(item: Item) -> dict[str, Any]:
+    if TELLING in item.factors:  # a retold story has the levels of the one before
+        return {}
     record = item.world or {}
     (question,) = record["questions"]
     fact, asked = question["fact"], (question.get("who") or [""])[-1]
@@ -176,6 +210,7 @@ def _worlds_levels(item: Item) -> dict[str, Any]:
             missed = {name: number for name, number in missed.items() if name not in seen}
         hearsay |= kind == "tell" and not rest.startswith("-")
     return {
+        TELLING: "original",
         "moves": count_level(moves, 3),
         "missed": count_level(missed.get(asked, 0), 3) if asked else None,
         "seen_by": count_level(len(seen), 3),
@@ -187,7 +222,7 @@ def _worlds_levels(item: Item) -> dict[str, Any]:
 
 
 def _worlds_same(item: Item) -> Hashable:
-    return item.id.rpartition("/")[2], *(item.factors.get(name) for name in ("kind", "asked", "task"))
+    return item.id.split("/")[2], *(item.factors.get(name) for name in ("kind", "asked", "task"))
 
 
 PERTURBED = {
@@ -198,7 +233,7 @@ PERTURBED = {
     "answer_role": "the right answer is the {} one",
     "critical_form": "the critical line is told: {}",
     "length": "the story is {}",
-    **{name: SHARED[name] for name in ("answer_place", "mention")},
+    **{name: text for name, text in SHARED.items() if name not in (TELLING, "order")},
 }
 
 
@@ -254,8 +289,11 @@ def _hitom_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iter
 
 
 def _hitom_levels(item: Item) -> dict[str, Any]:
+    if TELLING in item.factors:
+        return {}
     lines = int(str(item.factors["n_lines"]))
     return {
+        TELLING: "original",
         "n_lines": "up to 20" if lines <= 20 else "21 to 35" if lines <= 35 else "36 or more",
         "n_distractors": count_level(int(str(item.factors["n_distractors"]))),
         **place_level(item),
@@ -267,8 +305,8 @@ def _hitom_same(item: Item) -> Hashable:
 
 
 DESIGNS = {
-    "worlds": Design(WORLDS, _worlds_stories, _worlds_levels, _worlds_same),
+    "worlds": Design(WORLDS, tell_otherwise("worlds", _worlds_stories, _worlds_levels), _worlds_levels, _worlds_same),
     "perturbed-2": Design(PERTURBED, _perturbed_stories, _perturbed_levels, _perturbed_same),
-    "hitom": Design(HITOM, _hitom_stories, _hitom_levels, _hitom_same),
+    "hitom": Design(HITOM, tell_otherwise("hitom", _hitom_stories, _hitom_levels), _hitom_levels, _hitom_same),
 }
 """The designs by the name of their benchmark."""

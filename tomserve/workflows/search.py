@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack, cast
 import polars as pl
 
 from tomserve.content import output_path
+from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item, items_digest, read_items, write_items
 from tomserve.runs.item_store import ItemStore
@@ -136,7 +137,7 @@ def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells:
         "",
         "| | |",
         "|---|---|",
-        f"| found in | {manifest.model}, revision {manifest.revision or 'unknown'} |",
+        f"| found in | {one_line(manifest.model)}, revision {one_line(manifest.revision or 'unknown')} |",
         f"| searched | {manifest.benchmark}, {settings['budget']:,} questions, seed {settings['seed']} |",
         f"| made by | tomserve {manifest.tomserve}, {manifest.created} |",
         f"| holds | {counts['confirmed']:,} questions of the cells, {counts['twin']:,} twins, {counts['random']:,} "
