@@ -47,9 +47,8 @@ def _cell_records(rows: pl.DataFrame, factors: Mapping[str, str], rules: Sequenc
     names = sorted(parts[CONFIRMED][CELL].unique())
     names = [name for name in names if (cell := parse_cell(name)) and all(one in rows.columns for one, _ in cell)]
     level = 1 - (1 - LEVEL) / max(1, len(names))
-    looked = (
-        len(Cells.of(parts[SEARCH].select(*factors).rows(named=True)).names) if parts[SEARCH].height else len(names)
-    )
+    searched_levels = parts[SEARCH].select(*factors).rows(named=True)
+    looked = max(len(names), len(Cells.of(searched_levels).names) if searched_levels else 0)
     for name in names:
         cell = parse_cell(name)
         drawn = {part: parts[part].filter(pl.col(CELL) == name) for part in (CONFIRMED, TWIN)}
@@ -114,6 +113,8 @@ def estimate_surface(rows: pl.DataFrame, factors: Mapping[str, str], cell: Cell)
     if searched.is_empty():
         return
     cells = Cells.of(searched.select(*factors).rows(named=True), rarest=0.005)
+    if not cells.names:
+        return
     asked, right = cells.count(np.arange(searched.height), searched["correct"].cast(pl.Int8).to_numpy())
     found = fit(cells, asked, right, (int(searched["correct"].sum()) + 1) / (searched.height + 2)).mean
     named = [name for name, _ in cell]
