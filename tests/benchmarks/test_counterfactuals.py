@@ -123,6 +123,11 @@ def test_a_telling_twice_and_files_without_cases_are_refused(tmp_path: Path) -> 
         write_items(path := tmp_path / "own.jsonl", items)
         with pytest.raises(ConfigError, match=said):
             list(benchmarks.get("items").found_cases(path))
+    (path := tmp_path / "mapping.yaml").write_text(
+        "{schema: 1, data: t.csv, id: a, story: s, question: q, answer: b, choices: c}"
+    )
+    with pytest.raises(ContentError, match="is a mapping, which makes items without cases; expected items with"):
+        list(benchmarks.get("items").found_cases(path))
 
 
 def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_the_model_that_is_shipped() -> None:
     assert (found.name, found.place) == ("reference", str(SHIPPED))
     assert found.digest == found.revision == (SHIPPED / "digest.txt").read_text().strip()
     assert (found.layers, found.width, found.vocabulary, found.dtype) == (5, 128, 2560, "float32")
-    assert found.bytes_per_token_of_cache == 5 * 2 * 4 * 32 * 4
+    assert found.cache_numbers == 5 * 2 * 4 * 32
     assert 4 * found.parameters == pytest.approx((SHIPPED / "model.safetensors").stat().st_size, rel=0.01)
 
 
@@ -48,11 +48,11 @@ def test_the_model_that_is_shipped() -> None:
     ("name", "total", "active", "cache"),
     [
         # Totals and active parameters as published (DBRX: 132 and 36 billion; Mixtral: 46.7 and 12.9).
-        ("llama-3-70b", 70.6e9, 70.6e9, 80 * 2 * 8 * 128 * 2),
-        ("dbrx", 131.6e9, 36.5e9, 40 * 2 * 8 * 128 * 2),
-        ("mixtral-8x7b", 46.7e9, 12.9e9, 32 * 2 * 8 * 128 * 2),
-        ("qwen3-30b-a3b", 30.5e9, 3.3e9, 48 * 2 * 4 * 128 * 2),
-        ("gemma-3-27b", 27.0e9, 27.0e9, 62 * 2 * 16 * 128 * 2),
+        ("llama-3-70b", 70.6e9, 70.6e9, 80 * 2 * 8 * 128),
+        ("dbrx", 131.6e9, 36.5e9, 40 * 2 * 8 * 128),
+        ("mixtral-8x7b", 46.7e9, 12.9e9, 32 * 2 * 8 * 128),
+        ("qwen3-30b-a3b", 30.5e9, 3.3e9, 48 * 2 * 4 * 128),
+        ("gemma-3-27b", 27.0e9, 27.0e9, 62 * 2 * 16 * 128),
     ],
 )
 def test_sizes_of_large_models_by_arithmetic(
@@ -60,7 +60,7 @@ def test_sizes_of_large_models_by_arithmetic(
 ) -> None:
     found = resolve_model(str(described(tmp_path, name)))
     assert (found.parameters, found.active) == pytest.approx((total, active), rel=0.02)
-    assert found.bytes_per_token_of_cache == cache
+    assert found.cache_numbers == cache
 
 
 def test_a_folder_and_its_digest(folder: Path) -> None:

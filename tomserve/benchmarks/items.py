@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tomserve.benchmarks.base import NAME, Benchmark, Findings, Say
-from tomserve.benchmarks.counterfactuals import Case, NoCase, read_cases
+from tomserve.benchmarks.counterfactuals import WANTED, Case, NoCase, read_cases
 from tomserve.benchmarks.published.base import (
     RULES,
     audit_items,
@@ -220,7 +220,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
         if file.suffix == ".json":
             yield from (_Row(file, number, row, path.name) for number, row in _json_list(file, mapping.rows))
             return
-        with files.open_own(file) as opened:
+        with file.open("rb") as opened:
             lines = files.read_lines(opened, file)
             sheet = file.suffix in (".csv", ".tsv")
             found = Sheet(file, lines, None, refuse).rows() if sheet else json_rows(file, lines, refuse)
@@ -231,7 +231,11 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
 
 def _json_list(file: Path, rows: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of the list, or of the object, that stands in a JSON file's field `rows`."""
-    found = files.read_json(file, "a file with an object on each line is called .jsonl, and may be longer")
+    try:
+        found = orjson.loads(file.read_bytes())
+    except orjson.JSONDecodeError as error:
+        reason = f"is no JSON ({error.msg}); a file with an object on each line is called .jsonl"
+        raise ContentError(reason, path=file, line=error.lineno) from None
     for part in filter(None, rows.split(".")):
         found = found.get(part) if isinstance(found, dict) else None
     listed = list(found.values()) if isinstance(found, dict) else found
@@ -282,7 +286,10 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
     """The counterfactual cases of the file `path`, whatever the conditions. Raises as `load` does."""
     del where
-    return read_cases(_require_path(path))
+    path = _require_path(path)
+    if _mapping_of(path) is not None:
+        raise ContentError(f"is a mapping, which makes items without cases; {WANTED}", path=path)
+    return read_cases(path)
 
 
 def audit(path: Path | None, say: Say) -> Findings:

@@ -60,6 +60,10 @@ class Backend(Protocol):
     def width(self) -> int:
         """How wide its residual stream is."""
 
+    @property
+    def dtype(self) -> str:
+        """The data type of its weights, such as float32."""
+
     def run(self, prompts: Sequence[Prompt]) -> Readings:
         """Run all prompts, in batches of the backend's choice.
 

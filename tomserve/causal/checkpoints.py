@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from tomserve import content
-from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, ContentError, MachineError
@@ -63,11 +62,6 @@ class Checkpoint:
     dtype: str  # the numbers in which the weights are stored
     cache_numbers: int  # how many numbers the keys and values of one token take in all layers
     template: str | None = None  # a chat template from the model's preset; None for the tokenizer's own
-
-    @property
-    def bytes_per_token_of_cache(self) -> int:
-        """Bytes that the keys and values of one token take in all layers, in the data type that is stored."""
-        return self.cache_numbers * BYTES.get(self.dtype, 2)
 
 
 def require_extra() -> None:
@@ -216,7 +210,7 @@ def _template_of(preset: Preset | None) -> str | None:
         return None
     path = content.require(f"launch/chat_templates/{preset.chat_template.file}")
     try:
-        return files.read_own_text(path)
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ContentError(f"cannot be read ({error})", path=path) from None
 
@@ -262,7 +256,7 @@ def _samples(path: Path) -> Iterator[bytes]:
     size = path.stat().st_size
     yield str(size).encode()
     step = SAMPLE if size <= WHOLE_BYTES else STRIDE
-    with files.open_own(path) as file:
+    with path.open("rb") as file:
         for place in range(0, size, step):
             file.seek(place)
             yield file.read(SAMPLE)

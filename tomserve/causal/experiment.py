@@ -137,7 +137,7 @@ def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> l
     fitting = pairs * (FITTING + FITTING_ALPHA * work.alphas) / machine.processor
     seconds = (prefixes + reruns) / machine.rate + fitting
     weights, steps = checkpoint.parameters * machine.weight, min(size, work.layers) * one
-    cache = int(checkpoint.bytes_per_token_of_cache * work.tokens)
+    cache = int(checkpoint.cache_numbers * machine.weight * work.tokens)
     states, table = work.prompts * checkpoint.layers * checkpoint.width * 4, 2 * ROW * work.reruns
     return [
         Figure(
@@ -370,13 +370,14 @@ def run_experiment(
 ) -> None:
     """Measure everything and finish the run. Raises ConfigError where too few cases are eligible."""
     layers = settings.selected_layers(backend.layers)
+    of = digest(asked.digest.encode(), backend.dtype.encode())  # another data type makes other states
     states = ActivationCache(
         run.work / "states",
         prompts=len(asked.prompts),
         layers=backend.layers,
         width=backend.width,
         choices=asked.choices,
-        digest=asked.digest,
+        digest=of,
     )
     run_states(asked, states, backend, listener)
     count = check_eligible(asked, states, settings)
@@ -387,9 +388,7 @@ def run_experiment(
     )
     listener.phase("re-runs", interventions.count_reruns(moves, len(layers)))
     parts = list(
-        interventions.run_interventions(
-            moves, backend, layers, run.work / "moves" / asked.digest[-12:], listener.advance
-        )
+        interventions.run_interventions(moves, backend, layers, run.work / "moves" / of[-12:], listener.advance)
     )
     listener.done()
     listener.phase("probes", len(layers))
@@ -410,7 +409,7 @@ def _finish(
 
     path = run.work_file("table.parquet")
     with files.replace_file(path) as file:
-        frames = [first.lazy(), *(files.scan_parquet(part) for part in parts)]
+        frames = [first.lazy(), *(pl.scan_parquet(part, glob=False) for part in parts)]
         pl.concat([whole(frame) for frame in frames]).sink_parquet(file.name)
     run.finish(path)
     run.clear_work()

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tomserve.causal.checkpoints import Checkpoint
-from tomserve.content import digest, files
+from tomserve.content import digest
 from tomserve.content.paths import run_name, runs_root
 from tomserve.engine import transports
 from tomserve.engine.records import CONCLUSION
@@ -81,6 +80,9 @@ from tomserve.serving import keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.status import ANSWERS, FINAL, INVALID, OK, UNFINISHED, inert
+
+if TYPE_CHECKING:
+    from tomserve.causal.checkpoints import Checkpoint
 
 REPLIES, PREDICTED, PARAPHRASED = "replies.jsonl", "predictions.jsonl", "paraphrases.jsonl"
 READ = "readings.jsonl"
@@ -422,7 +424,7 @@ def measure(
     second = {"rewriter": rewriter, "predictor": predictor, "reader": reader}
     with _open_run(path, settings, source, second, checkpoint) as run:
         if run.complete and not _open_ends(path):
-            return _result(path, files.scan_parquet(path / TABLE).collect(), asked=False)
+            return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, run_loop)
             made, chains, predictions = _ask_all(work, source, settings, servers, waiting, rewriter, predictor)
@@ -502,7 +504,7 @@ def _command(settings: Settings, source: SourceRun) -> str:
 
 def _open_ends(path: Path) -> bool:
     """Whether the table of a finished measurement holds questions that may be asked again."""
-    statuses = files.scan_parquet(path / TABLE).select("outcome").unique().collect()["outcome"]
+    statuses = pl.scan_parquet(path / TABLE, glob=False).select("outcome").unique().collect()["outcome"]
     return bool(set(statuses) - FINAL - {INVALID, LEFT_OUT})
 
 

@@ -151,6 +151,10 @@ class HfBackend:
         """Run at most so many replaced states at a time, None for what suits the device: for benches."""
         self._rows = BatchPieces(most or (ROWS_GPU if self._gpu else ROWS_CPU))
 
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
     def describe(self) -> dict[str, Any]:
         """What the manifest of a measurement holds of the model, fit for JSON."""
         places = sorted({str(one.device) for one in self.model.parameters()})
@@ -163,7 +167,7 @@ class HfBackend:
             "parameters": sum(one.numel() for one in self.model.parameters()),
             "layers": self.layers,
             "width": self.width,
-            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "dtype": self.dtype,
             "logits": "float32" if self._exact else "computed in the data type of the model",
             "attention": str(self.model.config._attn_implementation),
             "reruns": self.method,
