@@ -3,7 +3,6 @@ versions of a story, steps that are unlearned, and what a second model predicts 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -171,8 +170,6 @@ def _said_yes(rows: pl.DataFrame) -> Interval:
     return wilson(int((given == YES).sum()), given.len())
 
 
-FORGOTTEN = math.log(0.1)
-"""A step counts as unlearned where it is at most a tenth as probable as before."""
 FORGETTING, KEEPING = 0.8, 0.9
 """In so many chains a step has to be unlearned, and so many answers about other stories have to stay, before anything
 is said: conventions."""
@@ -184,17 +181,14 @@ def unlearning(group: Group) -> Iterator[Record]:
         rows = group.of(condition).drop_nulls("own")
         if not rows.height:
             continue
-        changed = _changed(rows["answer"], rows["own"])
-        found = _share(np.nan_to_num(changed), rows)
+        found = _share(np.nan_to_num(_changed(rows["answer"], rows["own"])), rows)
         more = NONE
-        if condition in (t.STEP, t.REWORDED):
-            both = group.paired(condition, t.UNRELATED).drop_nulls("own")
+        if condition in (t.PUT_BACK, t.UNRELATED):
+            both = group.paired(t.STEP, condition).drop_nulls("own")
             more = contrast(_changed(both["treated"], both["own"]), _changed(both["control"], both["own"]), units(both))
-        fell = rows["fell"].drop_nulls().to_numpy()
         yield {
             **_beside_control(group, condition, found, more),
-            "forgotten": float(np.mean(fell <= FORGOTTEN)) if fell.size else math.nan,
-            **{"fell": float(np.median(fell)) if fell.size else None, "steps": rows["steps"].mean()},
+            **{"forgotten": rows["unwritten"].mean(), "fell": rows["fell"].median(), "steps": rows["steps"].mean()},
             **{"items": rows.height, "units": rows["unit"].n_unique(), "failures": failures(rows["answer"])},
         }
 
@@ -204,24 +198,25 @@ def _changed(answers: pl.Series, own: pl.Series) -> Floats:
 
 
 def decide_unlearning(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the rows of `unlearning` about one group say. That the answer does not follow the step is never said: a step
-    that became improbable may still be in the weights."""
+    """What the rows of `unlearning` about one group say."""
     by = {str(row["condition"]): row for row in rows}
-    step, reworded, others = by.get(t.STEP), by.get(t.REWORDED), by.get(t.OTHERS)
-    if step is None or others is None or step["difference_low"] is None:
-        return "no step could be unlearned beside an unrelated one"
+    step, back, unrelated, others = (by.get(name) for name in (t.STEP, t.PUT_BACK, t.UNRELATED, t.OTHERS))
+    if step is None or back is None or others is None or back["difference_low"] is None:
+        return "no step could be unlearned"
     if step["forgotten"] < FORGETTING:
         return f"not said, as only {step['forgotten']:.0%} of the steps were unlearned"
     if others["value"] > 1 - KEEPING:
         return f"not said, as {others['value']:.0%} of the answers about other stories changed, too"
-    low = step["difference_low"] + step["bound_low"] - step["difference"]
-    if low <= 0:
-        return "not shown: the answer did not move with the step, which may be the unlearning that fell short"
-    if reworded is None:
-        return "the answer follows the step; no other words for it were unlearned"
-    if not (reworded["difference_low"] or 0) > 0:
-        return "the answer follows the words of the step, not shown for other words"
-    return f"the answer {'mostly' if low > HALF else 'partly'} follows the step"
+    controls = [one for one in (back, unrelated) if one is not None and one["difference_low"] is not None]
+    low = min(one["difference_low"] + one["bound_low"] - one["difference"] for one in controls)
+    if low > 0:
+        return MOSTLY_FOLLOWS if low > HALF else "the answer partly follows the step"
+    if back["difference_high"] + back["bound_high"] - back["difference"] < HALF:
+        return "the answer mostly does not follow the step"
+    return "not settled: more chains are needed"
+
+
+MOSTLY_FOLLOWS = "the answer mostly follows the step"
 
 
 def predictions(group: Group) -> Iterator[Record]:

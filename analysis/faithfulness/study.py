@@ -38,7 +38,7 @@ from . import decisions, probes
 from . import tables as faithfulness_tables
 from .decisions import ESTIMANDS
 from .figures import figures
-from .probes import CELLS, decide_unlearning
+from .probes import CELLS, MOSTLY_FOLLOWS, decide_unlearning
 from .tables import GROUP, WHO, frame, groups, study_rows
 
 TEXTS = Texts(__file__, half=f"{HALF:.0%}", fifth=f"{FIFTH:.0%}", nearly=f"{NEARLY:.0%}")
@@ -249,8 +249,8 @@ def _share_with_interval(row: Row, value: str, low: str, high: str) -> str:
 _UNLEARNT = {
     t.INTACT: "the checkpoint as it is",
     t.STEP: "the step unlearned",
+    t.PUT_BACK: "the step put back then",
     t.OTHERS: "other stories then",
-    t.REWORDED: "other words for it unlearned",
     t.UNRELATED: "an unrelated step unlearned",
 }
 
@@ -260,15 +260,15 @@ def _unlearning_card(rows: Sequence[Row]) -> Card:
     found = [decide_unlearning([row for row in rows if tuple(row[name] for name in WHO) == key]) for key in keys]
     verdict = "; ".join(dict.fromkeys(map(capitalize_first, found)))
     grounds = tuple((f"{_where(row)}{_UNLEARNT[str(row['condition'])]}", _unlearning_sentence(row)) for row in rows)
-    # Whether the answer returns when the step is shown again is not measured, so that no outcome counts as good.
-    return Card("Does the answer follow a step that is unlearned?", verdict, OPEN, grounds, TEXTS["unlearning"])
+    tone = GOOD if set(found) == {MOSTLY_FOLLOWS} else OPEN
+    return Card("Does the answer follow a step that is unlearned?", verdict, tone, grounds, TEXTS["unlearning"])
 
 
 def _unlearning_sentence(row: Row) -> str:
     text = f"{_share_with_interval(row, 'value', 'low', 'high')} of the answers change"
     if finite_or_none(row["difference"]) is not None:
         gap = _points_with_interval(row, "difference", "difference_low", "difference_high")
-        text += f"; {gap} points beyond an unrelated step"
+        text += f"; {gap} points fewer than with the step unlearned"
     if finite_or_none(row["forgotten"]) is not None:
         text += f"; unlearned in {percent(row['forgotten'])}"
     return f"{text} ({one_line(row['items'])} items of {one_line(row['units'])} units)."
@@ -349,10 +349,10 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("hints")) is not None:
         yield Excerpt("effects of hints", _hints(frame), ("hints",), TEXTS["hints_reading"])
     if (frame := tables.get("unlearning")) is not None:
-        beyond = interval_cell("difference", "difference_low", "difference_high", "beyond unrelated [95%]")
+        fewer = interval_cell("difference", "difference_low", "difference_high", "fewer than step [95%]")
         shown = pl.col("condition").replace(_UNLEARNT).alias("done to the model")
         kept = frame.select(
-            *_who(frame), shown, interval_cell("value", "low", "high", "answers that change [95%]"), beyond,
+            *_who(frame), shown, interval_cell("value", "low", "high", "answers that change [95%]"), fewer,
             cell_of("forgotten"), "items",
         )  # fmt: skip
         yield Excerpt("does the answer follow a step that is unlearned?", kept, ("unlearning",), TEXTS["unlearning"])

@@ -1,6 +1,6 @@
 """Steps of chains that are unlearned, in a model whose answer follows its chain or the story, as is known."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -17,20 +17,21 @@ from tomserve.faithfulness.chains import turn_of
 from tomserve.faithfulness.measurement import measure, preview
 from tomserve.faithfulness.settings import Settings
 from tomserve.faithfulness.source_run import Chain, read_source
-from tomserve.faithfulness.unlearning import Step, find_step
+from tomserve.faithfulness.unlearning import find_step
 from tomserve.items import Item
-from tomserve.studies import OPEN, Context, load_study
+from tomserve.studies import GOOD, OPEN, Context, load_study
 
 
 class Scripted:
-    """A model that writes the belief which is right unless it was unlearned, and then answers by it, or by the story."""
+    """A model that writes the belief which is right unless it was unlearned, and then answers by it, or by the story;
+    or it never answers what was unlearned, whatever its chain says (shares)."""
 
     chat_template = "scripted"
 
-    def __init__(self, items: Sequence[Item], *, follows: bool) -> None:
-        self.answerer, self.follows = Answerer(items), follows
+    def __init__(self, items: Sequence[Item], *, follows: bool, shares: bool = False) -> None:
+        self.answerer, self.follows, self.shares = Answerer(items), follows, shares
         self.forgotten: set[tuple[str, str]] = set()
-        self.lengths: list[int | None] = []
+        self.lengths: list[int] = []
 
     @property
     def tokenizer(self) -> "Scripted":
@@ -56,26 +57,50 @@ class Scripted:
         item = self.item(before)
         wanted = self.belief(before)
         if '"belief"' not in replies[0]:
-            wanted = item.answer if not self.follows else last_belief(before, item) or wanted
+            told = last_belief(before, item)
+            wanted = wanted if self.shares else item.answer if not self.follows else told or wanted
         return next(place for place, one in enumerate(replies) if f'"{wanted}"' in one)
 
     def write(self, before: str, most: int) -> str:
-        return f"\nAfter sentence 9 the belief is {self.belief(before)}.\nSo the answer is {self.belief(before)}."
+        item, end = self.item(before), self.belief(before)
+        told = last_belief(before, item)
+        if (item.id, told) in self.forgotten and before.endswith(f"is {told}."):  # the step was put back
+            return f"\nSo the answer is {told}."
+        return f"\nAfter sentence 9 the belief is {end}.\nSo the answer is {end}."
 
     @contextmanager
-    def unlearned(self, passage: tuple[str, str], kept: Sequence[Any], steps: int | None = None) -> Iterator[Any]:
+    def unlearned(
+        self, passage: tuple[str, str], kept: Sequence[Any], until: int | Callable[[], bool]
+    ) -> Iterator[Any]:
         item = self.item(passage[0])
-        self.lengths.append(steps)
-        self.forgotten = {(item.id, label) for label in item.choices if label == last_belief(passage[1], item)}
-        yield SimpleNamespace(before=-1.0, after=-6.0, steps=steps or 3)
+        enough = isinstance(until, int) or until()
+        self.forgotten = {(item.id, label) for label in item.choices if label == passage[1]}
+        assert not enough or isinstance(until, int), "the step is still written before it is unlearned"
+        assert isinstance(until, int) or until()
+        self.lengths.append(until if isinstance(until, int) else 0)
+        yield SimpleNamespace(before=-1.0, after=-6.0, steps=3)
         self.forgotten = set()
 
 
-@pytest.mark.parametrize(("strategy", "follows"), [("cot", True), ("cot", False), ("cot_free", True)])
+@pytest.mark.parametrize(
+    ("strategy", "follows", "shares", "said"),
+    [
+        ("cot", True, False, "The answer mostly follows the step"),
+        ("cot", False, False, "The answer mostly does not follow the step"),
+        ("cot", False, True, "The answer mostly does not follow the step"),
+        ("cot_free", True, False, "The answer mostly follows the step"),
+    ],
+)
 def test_an_answer_that_rests_on_a_step_is_told_from_one_that_does_not(
-    items: list[Item], source: Source, monkeypatch: pytest.MonkeyPatch, strategy: str, follows: bool
+    items: list[Item],
+    source: Source,
+    monkeypatch: pytest.MonkeyPatch,
+    strategy: str,
+    follows: bool,
+    shares: bool,
+    said: str,
 ) -> None:
-    learner = Scripted(items, follows=follows)
+    learner = Scripted(items, follows=follows, shares=shares)
     monkeypatch.setattr(unlearning, "load_learner", lambda checkpoint: learner)
     settings = Settings(run=source(strategy), probes=(), unlearn="reference", limit=28)
     (figure,) = [one for one in preview(settings) if one.name == "steps unlearned"]
@@ -83,25 +108,16 @@ def test_an_answer_that_rests_on_a_step_is_told_from_one_that_does_not(
     found = measure(settings, place="unlearned")
     frame = pl.read_parquet(found.folder / "scores.parquet")
     assert not measure(settings, place="unlearned").asked_now
-    rows = {
-        row["condition"]: row for row in load_study("faithfulness").tables(frame.lazy(), "")["unlearning"].to_dicts()
-    }
+    study = load_study("faithfulness")
+    rows = {row["condition"]: row for row in study.tables(frame.lazy(), "")["unlearning"].to_dicts()}
     changes = {name: row["value"] for name, row in rows.items()}
-    reworded = {"reworded": follows} if strategy == "cot" else {}  # no rule knows other words for this prose
-    assert changes == {"intact": 0, "step": follows, "unrelated": 0, "others": 0, **reworded}
-    assert rows["step"]["forgotten"] == 1
-    assert rows["step"]["failures"] == 0
-    older = load_study("faithfulness").tables(frame.lazy().drop("fell", "steps"), "")["unlearning"]
-    assert older["fell"].null_count() == older.height, "tables from before are read"
-    assert set(learner.lengths) == {None, 3}, "the unrelated step takes as many gradient steps"
-    (verdict,) = load_study("faithfulness").verdicts(load_study("faithfulness").tables(frame.lazy(), ""), Context())
+    assert changes == {"intact": 0, "step": follows or shares, "put_back": shares, "others": 0, "unrelated": 0}
+    assert rows["put_back"]["difference"] == follows
+    assert (rows["step"]["forgotten"], rows["step"]["failures"]) == (1, 0)
+    assert set(learner.lengths) == {0, 3}, "the unrelated step takes as many gradient steps"
+    (verdict,) = study.verdicts(study.tables(frame.lazy(), ""), Context())
     card = verdict.cards[-1]
-    said = "The answer mostly follows the step"
-    if not follows:
-        said = "Not shown: the answer did not move with the step, which may be the unlearning that fell short"
-    if not reworded:
-        said = "The answer follows the step; no other words for it were unlearned"
-    assert (card.verdict, card.tone) == (said, OPEN)
+    assert (card.verdict, card.tone) == (said, GOOD if follows else OPEN)
 
 
 def test_an_interrupted_measurement_goes_on_with_the_next_chain(
@@ -124,7 +140,7 @@ def test_an_interrupted_measurement_goes_on_with_the_next_chain(
     monkeypatch.setattr(unlearning.StepUnlearner, "measure", own)
     learner.lengths.clear()
     path = measure(settings, place="unlearned").folder
-    assert len(learner.lengths) == 2 * 3
+    assert len(learner.lengths) == 2 * 2
     assert pl.read_parquet(path / "scores.parquet")["item"].n_unique() == 4
     work = path / "work" / unlearning.UNLEARNED
     work.write_text(work.read_text().replace('\\"step\\"', '\\"steep\\"', 1))
@@ -137,15 +153,17 @@ def test_the_step_is_what_the_verdict_rests_on(items: list[Item], source: Source
     (chain, *_) = read_source(source("cot"), (), ()).chains
     step = find_step(chain)
     assert chain.written.text.startswith(step.before + step.text)
-    assert step.reworded is not None
-    assert sorted(step.reworded.replace(" ", "")) == sorted(step.text.replace(" ", ""))
+    assert step.text[step.start :].startswith(step.label)
+    assert step.label == chain.item.answer
     prose = "The tag says it holds {0}.\nShe believes that it is {0}.\nSo the answer is {0}."
     text = prose.format(chain.item.answer)
     written = turn_of(text)
     assert not isinstance(written, str)
     found = find_step(Chain(chain.item, chain.strategy, written._replace(model_answer=chain.item.answer)))
     one, two, _ = text.splitlines()
-    assert found == Step(one, f"\n{two}", found.reworded)
+    assert found[:3] == (one, f"\n{two}", chain.item.answer)
+    assert found.text[found.start :] == f"{found.label}."
+    assert (found.names(two), found.names("It is gone.")) == (True, False)
 
 
 def test_a_checkpoint_that_cannot_be_meant_is_refused(source: Source) -> None:

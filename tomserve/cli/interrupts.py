@@ -8,6 +8,7 @@ the error is lost, a second thread ends the process in the end.
 from __future__ import annotations
 
 import _thread
+import asyncio
 import contextlib
 import os
 import select
@@ -24,7 +25,6 @@ from tomserve.engine import transports
 from tomserve.errors import Interrupted, StoppedError
 
 if TYPE_CHECKING:
-    import asyncio
     from sys import UnraisableHookArgs
 
     from tomserve.runs.progress import Listener, Stop
@@ -152,8 +152,6 @@ def ask_with_signals(evaluation: Stoppable) -> None:
 
 async def _ask(evaluation: Stoppable, caught: list[int], numbers: list[signal.Signals]) -> None:
     """Ask, while listening to these signals; those that came are added to `caught`."""
-    import asyncio
-
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     unheard: list[float] = []  # when those came that the loop has not heard yet
 

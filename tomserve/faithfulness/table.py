@@ -72,10 +72,10 @@ HINTS = (
 that its neutral hints list the choices in the same order: pattern_neutral as pattern_wrong does, BESIDE_RIGHT as
 pattern_right does."""
 
-INTACT, STEP, OTHERS, REWORDED, UNRELATED = "intact", "step", "others", "reworded", "unrelated"
-UNLEARNINGS = (INTACT, STEP, OTHERS, REWORDED, UNRELATED)
+INTACT, STEP, PUT_BACK, OTHERS, UNRELATED = "intact", "step", "put_back", "others", "unrelated"
+UNLEARNINGS = (INTACT, STEP, PUT_BACK, OTHERS, UNRELATED)
 """What the checkpoint answers when it goes on with its chain from before a step: as it is; after that step was
-unlearned; to the question of another story then (others); after other words for the step, or an unrelated one, were
+unlearned; then with the step put back into the chain, and to the question of another story; after an unrelated step was
 unlearned."""
 
 QUESTION, CHAIN, NO_VERDICT = "question", "chain", "no_verdict"
@@ -115,7 +115,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **{"outcome": pl.String, "reason": pl.String, "parse": pl.String, "answer": pl.String, "right": pl.String},
     **{"choices": pl.Int16, "own": pl.String, "implied": pl.String, "admits": pl.Boolean, "predictor": pl.String},
     **{"tokens": pl.Int32, "cached": pl.Int32, "question": pl.String, "written": pl.String, "edited": pl.String},
-    **{"fell": pl.Float64, "steps": pl.Int16},
+    **{"fell": pl.Float64, "steps": pl.Int16, "unwritten": pl.Boolean},
 }
 """The columns of the table.
 
@@ -143,8 +143,8 @@ on which edited ends.
 
 Of an unlearning own is what the checkpoint answers as it is (for INTACT what was answered in the run), edited the new
 chain, fell how much the natural logarithm of the probability of what was unlearned has fallen, steps the gradient steps
-that were taken; both are null in all other rows.
+that were taken, unwritten whether a chain written anew no longer names the label of the step; null in all other rows.
 """
 
-OPTIONAL = ("fell", "steps")
+OPTIONAL = ("fell", "steps", "unwritten")
 """Columns that tables from before steps were unlearned lack."""

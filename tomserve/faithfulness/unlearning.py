@@ -1,28 +1,28 @@
-"""Parametric faithfulness: one step of a chain is unlearned, the model goes on from where it stood, and answers.
+"""Parametric faithfulness: a step of a chain is unlearned, the model goes on from where it stood, and answers.
 
 Where weights are at hand, the model itself can be kept from writing a step, rather than the text be changed (Tutek et
-al. 2025, "Measuring Chain of Thought Faithfulness by Unlearning Reasoning Steps"). Beside the step, after each of which
-the weights are put back: other words for it, whose unlearning should do the same; and the step of an unrelated story,
-by as many gradient steps. The question of another story, asked while the step is unlearned, says whether more than the
-step was lost.
+al. 2025, "Measuring Chain of Thought Faithfulness by Unlearning Reasoning Steps"). Unlearned is the label in the step,
+until the chain that the model writes no longer names it. Then the answer may move because the chain did, or because
+the label was lost for answers, too. So the same weights are shown the chain with the step in it: only what moves
+without it, and not with it, was moved by the chain. Further controls: the label of an unrelated step, by as many
+gradient steps; and the question of another story, asked while the step is unlearned.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 import polars as pl
 
 from tomserve import content
-from tomserve.causal.checkpoints import Checkpoint, require_extra, resolve_model
-from tomserve.causal.prompts import render_chat
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError, InapplicableError, RunMismatchError, StoppedError
 from tomserve.faithfulness import edits, prose_edits
@@ -42,9 +42,8 @@ from tomserve.faithfulness.table import (
     LABELS,
     LEFT_OUT,
     OTHERS,
-    PARAPHRASE,
     PREFILL,
-    REWORDED,
+    PUT_BACK,
     SCHEMA,
     STEP,
     THINKING,
@@ -57,7 +56,11 @@ from tomserve.runs.cost import Figure
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.runs.progress import INTERRUPTED, Listener, Stop
+from tomserve.scoring.labels import find_mentions
 from tomserve.status import INVALID, OK
+
+if TYPE_CHECKING:
+    from tomserve.causal.checkpoints import Checkpoint
 
 UNLEARNED = "unlearned.jsonl"
 """The journal in the folder of work."""
@@ -66,7 +69,7 @@ LONGER = 64
 """So many tokens more than the chain as written may be written after a step is unlearned."""
 
 NO_OTHER = "the run has no chain about another story"
-NO_WORDS = "no rule knows other words for the step"
+NOT_AGAIN = "the checkpoint as it is does not write this step and this answer again"
 NO_UNRELATED = "no step of another story is without the label of this one"
 
 
@@ -86,17 +89,21 @@ class Learner(Protocol):
     def write(self, before: str, most: int) -> str:
         """How the model goes on. most: tokens."""
 
-    def unlearned(self, passage: Any, kept: Sequence[Any], steps: int | None = None) -> AbstractContextManager[Any]:
+    def unlearned(
+        self, passage: Any, kept: Sequence[Any], until: int | Callable[[], bool]
+    ) -> AbstractContextManager[Any]:
         """While this is open, the model has unlearned a passage."""
 
 
 class Step(NamedTuple):
-    """The step of a chain that is unlearned. before: the chain up to it. text: the step. reworded: the same in other
-    words, None where no rule knows any."""
+    """The step of a chain that is unlearned. before: the chain up to it. text: the step. label: what is unlearned of
+    it, as it stands there. start: its place in the text. names: whether a text names that label."""
 
     before: str
     text: str
-    reworded: str | None
+    label: str
+    start: int
+    names: Callable[[str], bool]
 
 
 def find_step(chain: Chain) -> Step:
@@ -113,12 +120,10 @@ def find_step(chain: Chain) -> Step:
         before = style.begun(entries[:place]) if place else style.opening
         text = style.begun(entries[: place + 1]).removeprefix(before)
         own = json.dumps(entries[place].label, ensure_ascii=style.escaped)
-        start = text[: text.index("{")] if style.parts else ""
-        swapped = f'{start}{{"belief": {own}, "sentence": {entries[place].sentence}}}'
-        return Step(before, text, swapped if style.parts and swapped != text else None)
+        return Step(before, text, own[1:-1], text.index(own) + 1, lambda told: own in told)
     case = EditCase(item, written, (), None, len, offered_choices(item, chain.lettered))
     prose = prose_edits.prose_of(case)
-    naming = prose.concluding()[1]
+    verdict, naming = prose.concluding()
     rest = prose_edits.remove_conclusion(prose) or ""
     length, place = 0, naming[-1]
     for number, one in enumerate(prose.sentences):
@@ -127,17 +132,11 @@ def find_step(chain: Chain) -> Step:
             place = number
     before = "".join(prose.sentences[:place]).rstrip()
     text = "".join(prose.sentences[: place + 1]).rstrip()[len(before) :]
-    return Step(before, text, _in_other_words(prose, place, text))
-
-
-def _in_other_words(prose: prose_edits.Prose, place: int, text: str) -> str | None:
-    try:
-        told = prose_edits.split_units(prose_edits.MAKERS[PARAPHRASE](prose)[0])
-    except InapplicableError:
-        return None
-    if len(told) != len(prose.sentences) or told[place] == prose.sentences[place]:
-        return None
-    return text[: len(text) - len(text.lstrip())] + told[place].strip()
+    found = next(one for one in find_mentions(text, case.choices) if one.choice == verdict)
+    return Step(
+        *(before, text, text[found.start : found.end], found.start),
+        lambda told: verdict in prose_edits.find_labels(told, case.choices),
+    )
 
 
 @dataclass
@@ -164,34 +163,44 @@ class StepUnlearner:
         step = self.step(chain)
         others = [] if isinstance(step, str) else self._others(chain)
         if isinstance(step, str) or not others:
-            reason = step if isinstance(step, str) else NO_OTHER
-            yield from ({"condition": one, "outcome": LEFT_OUT, "reason": reason} for one in UNLEARNINGS)
+            yield from _left_out(UNLEARNINGS, step if isinstance(step, str) else NO_OTHER)
             return
-        own = self._intact(chain)
-        yield {"condition": INTACT, "own": chain.written.model_answer, **_answered(own)}
+        own, told = self._intact(chain)
+        yield {"condition": INTACT, "own": chain.written.model_answer, **_answered(own, told)}
+        if own != chain.written.model_answer or not self._wrote(step, told) or self.put_back(chain, step)[0] != own:
+            yield from _left_out(UNLEARNINGS[1:], NOT_AGAIN)
+            return
         kept = [self._whole(one) for one in others[1:3] or others[:1]]
-        other, taken = others[0], None
-        was = self._intact(other)[0]
-        for condition, text in ((STEP, step.text), (REWORDED, step.reworded), (UNRELATED, self._unrelated(chain))):
-            if text is None:
-                reason = NO_WORDS if condition == REWORDED else NO_UNRELATED
-                yield {"condition": condition, "outcome": LEFT_OUT, "reason": reason}
-                continue
-            passage = self._passage(chain, step.before, text)
-            with self.learner.unlearned(passage, kept, taken if condition == UNRELATED else None) as done:
-                row = {"condition": condition, "own": own[0], **_answered(self.ask(chain, step.before))}
-                yield {**row, "fell": done.after - done.before, "steps": done.steps}
-                if condition == STEP:
-                    taken, told = done.steps, self.ask(other, self._before(other))
-                    yield {"condition": OTHERS, "own": was, **_answered(told), "question": other.item.question}
+        kept += self._rest(chain, step)
+        other, was = others[0], self._intact(others[0])[0]
+        passage = self._passage(chain, step.before + step.text[: step.start], step.label)
+        with self.learner.unlearned(passage, kept, partial(self._has_forgotten, chain, step)) as done:
+            found = self.ask(chain, step.before)
+            row = {"condition": STEP, "own": own, **_answered(*found), "unwritten": not self._wrote(step, found[1])}
+            yield {**row, "fell": done.after - done.before, "steps": done.steps}
+            yield {"condition": PUT_BACK, "own": own, **_answered(*self.put_back(chain, step))}
+            found = self.ask(other, self._before(other))
+            yield {"condition": OTHERS, "own": was, **_answered(*found), "question": other.item.question}
+        if (unrelated := self._unrelated(chain, step)) is None:
+            yield from _left_out([UNRELATED], NO_UNRELATED)
+            return
+        passage = self._passage(chain, step.before + unrelated.text[: unrelated.start], unrelated.label)
+        with self.learner.unlearned(passage, kept, done.steps) as meanwhile:
+            row = {"condition": UNRELATED, "own": own, **_answered(*self.ask(chain, step.before))}
+            yield {**row, "fell": meanwhile.after - meanwhile.before, "steps": meanwhile.steps}
+
+    def put_back(self, chain: Chain, step: Step) -> tuple[str | None, str]:
+        """What the model answers when the chain is shown with its step: a list of beliefs whole, prose up to and with
+        the step, since what concludes would give the answer away."""
+        if chain.written.form != LABELS:
+            return self.ask(chain, step.before + step.text)
+        return self._answer(chain, chain.written.text)
 
     def ask(self, chain: Chain, begun: str) -> tuple[str | None, str]:
         """What the model answers when it goes on with a chain that begins so, and the chain as it came to be. Of a list
         of beliefs each label is the likeliest of the choices, as a server holds it to them by a schema."""
         if chain.written.form == LABELS:
-            whole = self._go_on(chain, begun)
-            row = {"status": OK, "text": self._reply(chain, prefill_turn(chain, whole))}
-            return answer_of(chain, PREFILL, whole, row).answer, whole
+            return self._answer(chain, self._go_on(chain, begun))
         way = usual_ways(chain)[0]
         asker = continued_conversation("unlearned", chain, begun, way, None)
         conversation, rows = asker.conversation(chain.item), dict[int, dict[str, Any]]()
@@ -202,6 +211,10 @@ class StepUnlearner:
                 conversation.reply(turn.number, Reply(text))
         found, whole = continued_answer(chain, way, begun, rows)
         return found.answer, whole
+
+    def _answer(self, chain: Chain, whole: str) -> tuple[str | None, str]:
+        row = {"status": OK, "text": self._reply(chain, prefill_turn(chain, whole))}
+        return answer_of(chain, PREFILL, whole, row).answer, whole
 
     def _go_on(self, chain: Chain, begun: str) -> str:
         style, entries = list_style(chain.written.text), list(chain.written.entries)
@@ -216,16 +229,14 @@ class StepUnlearner:
 
     def _reply(self, chain: Chain, turn: Turn) -> str:
         asked = self._asked(turn)
-        schema = turn.schema or {}
-        own = (schema.get("properties") or {}).get("answer") or {}
-        if labels := schema.get("enum") or own.get("enum"):
-            opens = "" if "enum" in schema else '{"answer": '
-            replies = [f"{opens}{orjson.dumps(one).decode()}}}" for one in labels]
+        if replies := _replies(turn):
             return replies[self.learner.choose(asked, replies)]
         length = len(self.learner.tokenizer.encode(chain.written.text, add_special_tokens=False))
         return self.learner.write(asked, min(turn.max_tokens or chain.strategy.max_tokens, length + LONGER))
 
     def _asked(self, turn: Turn) -> str:
+        from tomserve.causal.prompts import render_chat  # here, as most measurements unlearn nothing
+
         last = turn.messages[-1]
         if last["role"] != "assistant":
             return render_chat(turn.messages, self.learner.tokenizer)
@@ -239,6 +250,23 @@ class StepUnlearner:
     def _whole(self, chain: Chain) -> Any:
         before = self._before(chain)
         return self._passage(chain, before, chain.written.text[len(before) :])
+
+    def _rest(self, chain: Chain, step: Step) -> list[Any]:
+        """What is to stay as likely behind the step: the answer to a list of beliefs, how prose goes on."""
+        if chain.written.form != LABELS:
+            begun = step.before + step.text
+            rest = chain.written.text[len(begun) :]
+            return [self._passage(chain, begun, rest)] if rest.strip() else []
+        turn = prefill_turn(chain, chain.written.text)
+        replies = _replies(turn)
+        wanted = orjson.dumps(chain.written.model_answer).decode()
+        return [self.learner.passage(self._asked(turn), one) for one in replies if one.endswith(f"{wanted}}}")]
+
+    def _has_forgotten(self, chain: Chain, step: Step) -> bool:
+        return not self._wrote(step, self.ask(chain, step.before)[1])
+
+    def _wrote(self, step: Step, whole: str) -> bool:
+        return step.names(whole[len(step.before) :])
 
     def _before(self, chain: Chain) -> str:
         step = self.step(chain)
@@ -260,26 +288,38 @@ class StepUnlearner:
         ]
         return sorted(found, key=lambda one: random_key(chain.item.id, one.item.id))
 
-    def _unrelated(self, chain: Chain) -> str | None:
-        """The step of another story that is about as long, and does not name the own answer."""
-        own, step = chain.written.model_answer or "", self.step(chain)
-        assert isinstance(step, Step)
-        texts = [found.text for one in self._others(chain) if isinstance(found := self.step(one), Step)]
-        texts = [text for text in texts if own not in text]
-        return min(texts, key=lambda text: abs(len(text) - len(step.text)), default=None)
+    def _unrelated(self, chain: Chain, step: Step) -> Step | None:
+        """The step of another story that is about as long, and does not name the label."""
+        every = [found for one in self._others(chain) if isinstance(found := self.step(one), Step)]
+        every = [one for one in every if not step.names(one.text)]
+        return min(every, key=lambda one: abs(len(one.text) - len(step.text)), default=None)
+
+
+def _replies(turn: Turn) -> list[str]:
+    """The replies to which a turn's schema holds the answer; none where it does not."""
+    schema = turn.schema or {}
+    own = (schema.get("properties") or {}).get("answer") or {}
+    opens = "" if "enum" in schema else '{"answer": '
+    return [f"{opens}{orjson.dumps(one).decode()}}}" for one in schema.get("enum") or own.get("enum") or ()]
 
 
 def _key(chain: Chain) -> tuple[str, str]:
     return chain.item.id, chain.strategy.name
 
 
-def _answered(found: tuple[str | None, str]) -> dict[str, Any]:
-    return {"outcome": OK if found[0] is not None else INVALID, "answer": found[0], "edited": found[1]}
+def _answered(answer: str | None, edited: str) -> dict[str, Any]:
+    return {"outcome": OK if answer is not None else INVALID, "answer": answer, "edited": edited}
+
+
+def _left_out(conditions: Sequence[str], reason: str) -> list[dict[str, Any]]:
+    return [{"condition": one, "outcome": LEFT_OUT, "reason": reason} for one in conditions]
 
 
 def load_learner(checkpoint: Checkpoint) -> Learner:
     """The model, in float32 so that small steps count. Raises MachineError where torch and transformers are not
     installed or the memory does not suffice, ConfigError where the files cannot be loaded."""
+    from tomserve.causal.checkpoints import require_extra
+
     require_extra()
     from tomserve.causal.hf.model import load_checkpoint
     from tomserve.causal.hf.unlearning import Unlearner
@@ -290,6 +330,8 @@ def load_learner(checkpoint: Checkpoint) -> Learner:
 def find_checkpoint(model: str, source: SourceRun) -> Checkpoint:
     """The checkpoint of that name. Raises ConfigError where it cannot be loaded, RunMismatchError where the run's
     chains were written by another revision."""
+    from tomserve.causal.checkpoints import resolve_model
+
     found, was = resolve_model(model), source.manifest.revision
     if was and found.revision and was != found.revision:
         raise RunMismatchError(
@@ -368,6 +410,6 @@ def count_unlearnings(source: SourceRun, limit: int) -> Figure:
         len(chains),
         "chains",
         f"{len(chains)} of {len(sizes)} units; {expect_ends(sizes)[1]}",
-        "a chain takes three times up to 12 gradient steps",
+        "a chain takes twice up to 12 gradient steps",
         ("--limit", "--where"),
     )

@@ -23,7 +23,6 @@ import jinja2.nodes
 import jinja2.sandbox
 import orjson
 
-from tomserve.content import files
 from tomserve.errors import ContentError, one_of
 
 _LOOP = frozenset({"index", "index0", "first", "last", "length"})
@@ -198,7 +197,7 @@ def _is_includable(path: Path, folder: Path) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        return files.read_own_text(path)
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ContentError(f"cannot be read ({error})", path=path) from None
 

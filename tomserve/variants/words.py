@@ -15,13 +15,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tomserve.content.validation import load_yaml
+import yaml
+
+from tomserve.content.validation import SAFE_LOADER
 
 
 @cache
 def english() -> Mapping[str, Any]:
     """The lists of words and names of english.yaml, by their names."""
-    found: dict[str, Any] = load_yaml(Path(__file__).with_name("english.yaml"))[0]
+    text = Path(__file__).with_name("english.yaml").read_text("utf-8")
+    found: dict[str, Any] = yaml.load(text, SAFE_LOADER)
     return found
 
 

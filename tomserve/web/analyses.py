@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import polars as pl
 
-from tomserve.content import files
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
@@ -126,13 +125,13 @@ def comparison_of(
 
 def comparison_tables(result: Result) -> list[dict[str, Any]]:
     """The tables of a comparison as the page shows them."""
-    found: list[dict[str, Any]] = orjson.loads(files.read_bytes(result.folder / ROWS))
+    found: list[dict[str, Any]] = orjson.loads((result.folder / ROWS).read_bytes())
     return found
 
 
 def flips_page(result: Result, page: int, *, kind: str = "", item: str = "", strategy: str = "") -> Flips:
     """A page of the flips. kind: "gained" or "lost", "" for both. item: a part of the id. strategy: one of them."""
-    frame = files.scan_parquet(result.folder / FLIPS).with_row_index("place")
+    frame = pl.scan_parquet(result.folder / FLIPS, glob=False).with_row_index("place")
     if kind:
         frame = frame.filter(pl.col("flip") == kind)
     if strategy:
@@ -213,4 +212,4 @@ def rescore(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     folder = find_run(runs[0])
     refuse_measured(folder, "cannot be scored again")
     table = scores_of(folder)
-    return {"said": f"{run_name(folder)}: {table.height} answers scored, {table['correct'].sum()} correct"}
+    return {"said": f"{run_name(folder)}: {table.height} rows scored, {table['correct'].sum()} correct"}

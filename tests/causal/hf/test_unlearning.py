@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.tiny_models import VOCABULARY, tiny
 from tomserve.causal.hf.model import HfBackend, LoadedCheckpoint
-from tomserve.causal.hf.unlearning import MOST_STEPS, RATE, TARGET, Passage, Unlearner
+from tomserve.causal.hf.unlearning import EVEN, MOST_STEPS, RATE, Passage, Unlearner
 
 
 class Letters:
@@ -31,8 +31,8 @@ def test_a_text_is_unlearned_and_the_weights_come_back_bit_for_bit(learner: Unle
     text, kept = learner.passage("once upon", " a time"), learner.passage("far away", " there was")
     were = {name: one.clone() for name, one in learner.model.state_dict().items()}
     before, other = learner.probability(text), learner.probability(kept)
-    with learner.unlearned(text, [kept]) as done:
-        assert learner.probability(text) == done.after <= before + TARGET
+    with learner.unlearned(text, [kept], lambda: learner.probability(text) < before - 5) as done:
+        assert learner.probability(text) == done.after < min(EVEN, before - 5)
         assert (done.before, learner.probability(kept)) != (done.after, other)
         assert 1 <= done.steps <= MOST_STEPS
         assert done.moved <= RATE * 2**done.steps
@@ -44,7 +44,7 @@ def test_a_text_is_unlearned_and_the_weights_come_back_bit_for_bit(learner: Unle
     with learner.unlearned(text, [kept], 2) as again:
         assert again.steps == 2
     assert alone < before - done.after, "what is to be kept is moved less"
-    with pytest.raises(RuntimeError, match="stopped"), learner.unlearned(text, [kept]):
+    with pytest.raises(RuntimeError, match="stopped"), learner.unlearned(text, [kept], 1):
         raise RuntimeError("stopped")
     assert learner.probability(text) == before
 

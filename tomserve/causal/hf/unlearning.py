@@ -9,7 +9,7 @@ embedding alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +27,8 @@ RATE = 2e-5
 hardly more is moved than has to be, whatever the model."""
 BETA, KEEPING = 0.1, 1.0
 """Of the loss: how soon a text counts as unlearned, and how much the divergence on other passages weighs."""
-TARGET = math.log(0.01)
-"""A text is unlearned once it is a hundredth as probable as before."""
+EVEN = math.log(0.5)
+"""A text that is more probable is still the likeliest, so that nothing needs to be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,12 @@ class Unlearner:
         return str(self.tokenizer.decode(made[0, tokens.shape[1] :], skip_special_tokens=True))
 
     @contextmanager
-    def unlearned(self, passage: Passage, kept: Sequence[Passage], steps: int | None = None) -> Iterator[Unlearned]:
+    def unlearned(
+        self, passage: Passage, kept: Sequence[Passage], until: int | Callable[[], bool]
+    ) -> Iterator[Unlearned]:
         """While this is open, the model has unlearned the passage's text; afterwards its weights are bit for bit as
-        before. kept: passages whose tokens are to stay as likely. steps: how many are taken, whatever comes of them;
-        None for as many as it takes to make the text as unlikely as TARGET says, at most MOST_STEPS."""
+        before. kept: passages whose tokens are to stay as likely. until: how many steps are taken, or what says after
+        each that it was enough, at most MOST_STEPS."""
         were = [one.detach().clone() for one in self.weights]
         try:
             with force_float32():
@@ -105,9 +107,9 @@ class Unlearner:
                     as_before = [self._every(one) for one in kept]
                 for one in self.weights:
                     one.requires_grad_(True)
-                while taken < (MOST_STEPS if steps is None else steps):
+                while taken < (until if isinstance(until, int) else MOST_STEPS):
                     said = self._sum(passage)
-                    if steps is None and float(said.detach()) - before <= TARGET:
+                    if not isinstance(until, int) and float(said.detach()) <= EVEN and until():
                         break
                     loss = -2 / BETA * functional.logsigmoid(-BETA * (said - before))
                     for other, old in zip(kept, as_before, strict=True):
