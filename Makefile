@@ -17,7 +17,7 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-system test-long test-random bench lint docs release clean
+.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional search score analyze report test test-system test-long test-random bench lint docs release clean
 
 help:
 	@echo 'make eval          set up, ask a model, print tables (no GPU; or BASE_URL=)'
@@ -27,6 +27,7 @@ help:
 	@echo 'make causal        inside a model: a map of another perspective, and its effect'
 	@echo 'make faithfulness  edit the chains of RUN= (the newest): do answers follow them?'
 	@echo 'make functional    behaviour, mechanism (WEIGHTS=), stability, and one score'
+	@echo 'make search        where MODEL= breaks: its weakest questions, confirmed on fresh ones'
 	@echo 'make report        one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score         score the replies of RUN= (the newest) again, offline'
 	@echo 'make analyze       compute the tables of RUN= (the newest), offline'
@@ -89,6 +90,10 @@ faithfulness: $(VENV)/.core
 functional: $(if $(or $(WEIGHTS),$(if $(BASE_URL),,x)),setup-server,$(VENV)/.core)
 	@$(BIN)/tomserve functional --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,WEIGHTS,weights) \
 	  $(call option,RUN,run) $(call option,LIMIT,limit) $(ARGS)
+
+search: $(VENV)/.core
+	@$(BIN)/tomserve search --setup $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \
+	  $(call option,STRATEGY,strategy) $(call option,RUN,run) $(ARGS) $(if $(MODEL),'$(MODEL)')
 
 score: $(VENV)/.core
 	@$(BIN)/tomserve score $(call option,OUT,out) $(ARGS) $(RUN)

@@ -203,11 +203,11 @@ def with_inspect(url: str, bodies: Bodies, in_flight: int, folder: Path, **optio
     from inspect_ai import Task
     from inspect_ai import eval as evaluate
     from inspect_ai.dataset import MemoryDataset, Sample
-    from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate
 
-    kinds = {"system": ChatMessageSystem, "user": ChatMessageUser}
+    kinds = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
     asked = [json.loads(body) for body in bodies]
     samples = [
         Sample(input=[kinds[m["role"]](content=m["content"]) for m in body["messages"]], target="tea") for body in asked

@@ -209,7 +209,7 @@ def test_the_reference_names_every_variable_column_and_exit_code(cli, tmp_path: 
     assert not [name for name in VARIABLES if f"`{name}`" not in outside]
     codes = {kind.exit_code for kind in _subclasses(TomserveError)} | {0, 1, 130, 143}
     assert not [code for code in codes if f"\n| {code} |" not in outside]
-    assert "rows scored" in cli("score", _copy_of_example(tmp_path), "--out", tmp_path / "s.csv").out
+    assert "answers scored" in cli("score", _copy_of_example(tmp_path), "--out", tmp_path / "s.csv").out
     columns = (tmp_path / "s.csv").read_text().splitlines()[0].split(",")
     listed = re.findall(r"`([a-z0-9_*]+)`", (DOCS / "reference/files.md").read_text())
     patterns = [name[:-1] for name in listed if name.endswith("*")]

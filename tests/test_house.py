@@ -15,8 +15,8 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "beliefs", "stats", "scoring", "prompting", "engine"),
-    *("variants", "benchmarks", "serving", "runs", "distributed", "causal", "faithfulness", "humans", "studies"),
-    *("reporting", "interop", "workflows", "web", "cli"),
+    *("variants", "benchmarks", "serving", "runs", "distributed", "causal", "faithfulness", "humans", "weakness"),
+    *("studies", "reporting", "interop", "workflows", "web", "cli"),
 )
 """The rooms of the engine; each may import only from those before it, so that there can be no circle."""
 
@@ -90,7 +90,7 @@ def names_of_content() -> set[str]:
     """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
 
     `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal`,
-    `functional`, `faithfulness` and `stability` are studies, and the commands whose runs they read.
+    `functional`, `faithfulness`, `search` and `stability` are studies, and the commands whose runs they read.
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
@@ -102,6 +102,7 @@ def names_of_content() -> set[str]:
         "causal",
         "functional",
         "faithfulness",
+        "search",
         "stability",
         "published",
         "base",
@@ -187,6 +188,92 @@ def test_what_is_offered_is_a_field_and_not_found_by_name() -> None:
         if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and str(node.args[1].value).isupper()
     ]  # fmt: skip
     assert not wrong, "\n".join(wrong)
+
+
+OPENS = ("open", "io.open", "os.open", "json.load", "pickle.load", "pickle.loads", "np.load", "torch.load")
+OPENS += ("yaml.load", "yaml.safe_load", "yaml.parse", "yaml.compose", "exec", "eval", "__import__", "runpy.run_path")
+IMPORTS = ("importlib.import_module", "importlib.util.spec_from_file_location", "load_module")
+ALLOWED = {
+    **dict.fromkeys(("__init__.py", "cli/app.py", "web/background.py"), (IMPORTS, "modules that a table here names")),
+    "engine/openai_transport.py": (IMPORTS, "the base of a class of the openai SDK"),
+    "benchmarks/__init__.py": (IMPORTS, "a benchmark of tomserve's by its name, or a file that the user typed"),
+    "prompting/strategy.py": (IMPORTS, "the program of a strategy in a content folder, or that the user typed"),
+    "studies/study.py": (IMPORTS, "a study in a content folder, or that the user typed"),
+    "interop/inspect_reader.py": ((".open",), "a member of an archive, of which a bounded length is read"),
+    "interop/recompute.py": (
+        (".open", ".read_text", ".read_bytes"),
+        "runs without tomserve, and its reader has read it",
+    ),
+    "cli/exit_codes.py": (("os.open",), "/dev/null"),
+    "distributed/planning.py": (("os.open",), "locks a folder"),
+    "scoring/parallel.py": (("pickle.load",), "the pipe from the process that has started this one"),
+    "scoring/table.py": (("pl",), "a score table that the user named, which Polars reads"),
+    "serving/keys.py": (("open", "os.open"), "a key, once it is known who else can read its file"),
+    "serving/weights.py": ((".open",), "a member of an archive whose digest was compared"),
+}
+"""Modules outside of content/ that open files or import by themselves, with the calls, and why no stranger decides."""
+
+OWN = ("benchmarks", "prompting", "items", "humans", "serving", "faithfulness/hints.py", "faithfulness/model_access.py")
+OWN += ("causal/checkpoints.py", "interop/hub.py", "interop/artefact.py", "web/routes/experiments.py")
+"""Where files are read that no stranger chooses (files.open_own): data and texts that come with tomserve or that the
+user typed, weights, /proc."""
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def _opens(call: ast.Call) -> str:
+    """The way in which a call opens a file for reading or imports a module; "" for any other call."""
+    name = _dotted(call.func)
+    *before, last = name.split(".")
+    if name in (*OPENS, *IMPORTS):
+        return "" if name == "open" and _mode(call, 1)[:1] in ("x", "w") else name
+    if last in ("read_text", "read_bytes") and before != ["files"]:
+        return f".{last}"
+    if last == "open" and before and before[-1][:1].islower() and before[-1] not in ("webbrowser", "system"):
+        return "" if {*_mode(call, 0), *_mode(call, 1)} & {"x", "w"} else ".open"
+    if before == ["pl"] and last.startswith(("read_", "scan_")):
+        first = call.args[0] if call.args else None
+        memory = isinstance(first, ast.Call) and _dotted(first.func).endswith(("BytesIO", "StringIO"))
+        return "" if memory else "pl"
+    return ""
+
+
+def _mode(call: ast.Call, place: int) -> str:
+    found = call.args[place] if len(call.args) > place else None
+    return found.value if isinstance(found, ast.Constant) and isinstance(found.value, str) else ""
+
+
+def test_files_are_opened_by_one_module() -> None:
+    """Whatever a stranger may have written is read by content/, which follows no link and reads within bounds."""
+    wrong, used = [], set()
+    for path in sources():
+        place = str(path.relative_to(PACKAGE if PACKAGE in path.parents else ROOT))
+        calls, _ = ALLOWED.get(place, ((), ""))
+        for node in ast.walk(parsed(path)) if not place.startswith("content/") else ():
+            if not isinstance(node, ast.Call):
+                continue
+            if (way := _opens(node)) in calls:
+                used.add((place, way))
+            elif way or (
+                _dotted(node.func).startswith(("files.open_own", "files.read_own")) and not place.startswith(OWN)
+            ):
+                wrong.append(f"{place}:{node.lineno}: {ast.unparse(node)[:70]}")
+    assert not wrong, "\n".join(wrong)
+    assert {place for place, _ in used} == set(ALLOWED), "what is allowed and not used any more"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["open(x)", "x.open()", "(a / b).read_text()", "orjson.loads(x.read_bytes())", "pl.read_csv(x)", "pl.scan_parquet(x)",
+     "yaml.safe_load(x)", "importlib.import_module(x)", "load_module(x, 'study')", "os.open(x, os.O_RDONLY)",
+     "json.load(x)", "open(x, 'r+b')", "x.open('a')", "np.load(x)", "exec(x)"],
+)  # fmt: skip
+def test_ways_to_open_a_file_are_known(code: str) -> None:
+    assert any(_opens(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
 
 
 def test_tests_import_no_tests_and_no_benches() -> None:

@@ -8,6 +8,7 @@
     tables = tomserve.analyze(run.scores())
     inside = tomserve.examine("reference")          # the mechanism layer: is there a map inside?
     layers = tomserve.functional("reference")       # behaviour, mechanism and stability, and a score of them
+    weak = tomserve.search(budget=2000)             # where does it break?
     edited = tomserve.intervene("mine")             # does the answer follow from the written reasoning?
 
 In a notebook `ask` works as it stands, and `await tomserve.aask(...)` as well. Names are imported on first use, so that
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tomserve.workflows.functional import functional
     from tomserve.workflows.results import analyze, compare, load, load_scores, score
     from tomserve.workflows.run import Run
+    from tomserve.workflows.search import search
 
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "load_scores",
     "read_items",
     "score",
+    "search",
 ]
 
 _PLACES = {
@@ -79,6 +82,7 @@ _PLACES = {
     "load_scores": "workflows.results",
     "read_items": "items",
     "score": "workflows.results",
+    "search": "workflows.search",
 }
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and so knows a name that does not exist

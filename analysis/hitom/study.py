@@ -128,7 +128,7 @@ def warnings(tables: Tables) -> list[str]:
 # What a reader of the terminal must know of the columns shown, by table
 READINGS = {
     "accuracy": "A cell: right/asked, their share, and its 95% interval where one is known. A row: stories with lines "
-    "that lie (with), without, and both (overall). A failed or unreadable answer counts as wrong. best rule: "
+    "that lie (with), without, and both (overall). A failed or unreadable answer counts as wrong. baseline: "
     "the largest share that one of the shortcut baselines below has right of the same questions.",
     "prompting_effects": "The interval says what to expect of further stories; p is at most .05 exactly where it does "
     "not hold 0. Whether two intervals of the first table overlap says little of this difference.",

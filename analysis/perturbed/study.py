@@ -129,7 +129,7 @@ def _pairs(tables: Tables) -> Iterator[Excerpt]:
     if "pairs" not in tables:
         return
     for (model,), part in tables["pairs"].filter(perturbation=OVERALL).group_by(["model"], maintain_order=True):
-        rule = [pl.col("best_rule").alias("best baseline"), cell_of("best_rule_estimate", "its own")]
+        rule = [pl.col("best_rule").alias("best baseline"), cell_of("best_rule_estimate", "its accuracy")]
         frame = part.select(
             "strategy",
             pl.format("{}/{}", "solved", "pairs").alias("solved"),

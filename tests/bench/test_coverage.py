@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,18 @@ def test_a_simulation_of_interventions_is_reproducible_and_has_every_interval(lo
 def test_a_verdict_on_planted_states_is_right(load: Load, kind: str, said: str) -> None:
     bench = load("causal_truth")
     assert bench.verdict(bench.Planted(kind, 60, 128, gain=2.0), 1)[0] == said
+
+
+def test_a_simulated_search_is_reproducible_and_knows_the_truth(load: Load) -> None:
+    bench = load("search_truth")
+    stock = bench.make_stock(40)
+    weak, share = bench.MODELS["a weak pair"]
+    chance = functools.partial(bench.probability, weak=weak, share=share)
+    assert bench.true_accuracy(stock, weak, chance, True) == pytest.approx(share)
+    assert bench.true_accuracy(stock, weak, chance, False) == pytest.approx(bench.USUAL)
+    found, again = (bench.run_search(stock, "a weak pair", 1, 200) for _ in range(2))
+    assert found == again
+    assert found[0]["asked"] <= 200
 
 
 def test_the_power_that_plans_tell_is_that_of_the_bench(load: Load) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.hitom_stories import stories
+from tomserve.benchmarks.hitom import events, words
 from tomserve.benchmarks.hitom.events import (
     QUESTION_WORDINGS,
     VERBS,
@@ -26,6 +27,7 @@ from tomserve.benchmarks.hitom.events import (
     short_wordings,
     write_question,
 )
+from tomserve.errors import ContentError
 from tomserve.prompting.persons import find_people
 
 SENTENCES = {
@@ -44,6 +46,24 @@ SENTENCES = {
     **{f"Ada {verb} owl.": Distractor("Ada", verb, "owl") for verb in VERBS},
 }
 FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{agent} put {thing}",
+        "{agent.x} {object} {container}",
+        "{agent} {agent} {object} {container}",
+        "{agent} {object}",
+        "{agent} {object} {container}}",
+    ],
+)
+def test_a_wording_with_other_blanks_is_refused_by_its_field(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    changed = words.words().model_copy(update={"wordings": {"move": (text,)}})
+    monkeypatch.setattr(events, "words", lambda: changed)
+    other_wordings.cache_clear()
+    with pytest.raises(ContentError, match=r"words.yaml: wordings.move: .*: expected the blanks \{agent\}, "):
+        other_wordings()
 
 
 def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:

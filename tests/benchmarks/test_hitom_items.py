@@ -116,8 +116,8 @@ def test_runs_and_foreign_responses_keep_their_gold(cli: Callable[..., Outcome],
     rows = [{"item": item.id, "text": item.answer} for item in hitom.load(SMALL, "tracked")]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     score = ("score", "--responses", path, "--benchmark", "hitom", "--path", SMALL, "--out", tmp_path / "s.csv")
-    assert "15 rows scored, 14 correct" in cli(*score).out
-    assert "15 rows scored, 15 correct" in cli(*score, "--gold", "tracked").out
+    assert "15 answers scored, 14 correct" in cli(*score).out
+    assert "15 answers scored, 15 correct" in cli(*score, "--gold", "tracked").out
 
 
 def test_all_of_the_official_file_is_read() -> None:

@@ -42,7 +42,7 @@ from tomserve.benchmarks.hitom.variants import (
 )
 from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import InapplicableError
-from tomserve.items import UNKNOWN, Item, items_digest
+from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.persons import find_people
 from tomserve.variants import AGAIN, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, Kind, make_variants
 
@@ -225,10 +225,3 @@ def test_what_has_no_variant_says_why() -> None:
     assert reorder(Story.parse(lines), Dice("1")).sentences() == (*lines[:2], lines[3], lines[2])
     with pytest.raises(InapplicableError, match=FIXED):  # Bo trusts Ann because she left later
         reorder(Story.parse([*lines, "Ann privately told Bo that the pen is in the tin."]), Dice("1"))
-
-
-def test_variants_are_the_same_in_every_process() -> None:
-    again = [retell(item, kind) for item in list(hitom.load())[::40] for kind in TOLD]
-    told = {new.id: new for kind in TOLD for _, new in made("built-in", kind)[0]}
-    assert all(told.get(new.id, new) == new for new in again)
-    assert items_digest(again) == "sha256:c6e656269d989449912c80a1985f724a02e85e0268637ad48bab520a9b68b597"

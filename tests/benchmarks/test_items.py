@@ -109,6 +109,12 @@ def test_what_makes_no_question_is_refused_in_one_line(row, mapping, said: str, 
     assert "\n" not in str(refused.value)
 
 
+def test_a_json_file_is_read_up_to_the_length_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tomserve.content.files.LONGEST_LINE", 1 << 20)
+    with pytest.raises(ConfigError, match=r"x\.json: has more than 1 MB; .* is called \.jsonl, and may be longer"):
+        read(tmp_path, json.dumps([ROW, {"s": "x" * (1 << 20)}]), data="x.json")
+
+
 @pytest.mark.parametrize("data", ["/etc/hosts", "../x.jsonl"])
 def test_a_mapping_reads_nothing_outside_its_folder(data: str, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text(json.dumps({**MAPPING, "data": data}), "utf-8")

@@ -15,7 +15,6 @@ from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
-from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import score_table
 from tomserve.variants import PERSON, make_variants
 
@@ -77,21 +76,9 @@ def test_a_run_of_a_file_has_its_metric_and_runs_nothing_without_it(asked: Path,
     assert "metric_hedges" in pl.read_parquet(asked / "scores.parquet").columns
 
 
-def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, tmp_path: Path) -> None:
-    """The kept table is believed by the digest of the file that computed it, as long as this process has the file."""
-    changed = written(tmp_path, EXAMPLE.read_text().replace('"metric_hedges": sum(', '"metric_hedges": 7 + sum('))
-    assert set(load_scores(str(asked))["metric_hedges"]) == {0}  # the file is not at hand: what is kept is the best
-    benchmarks.get(str(changed))
-    assert set(load_scores(str(asked))["metric_hedges"]) == {7}
-    benchmarks._loaded.clear()
-    assert set(load_scores(str(asked))["metric_hedges"]) == {7}
-    benchmarks.get(str(EXAMPLE))
-    assert set(load_scores(str(asked))["metric_hedges"]) == {0}
-
-
 def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Path) -> None:
     assert cli("items", EXAMPLE, "--out", tmp_path / "i.jsonl").out == f"written: 12 items to {tmp_path / 'i.jsonl'}\n"
-    assert "12 items, 1 model: 24 requests" in cli("plan", "--benchmark", EXAMPLE).out
+    assert "12 questions, 1 model: 24 requests" in cli("plan", "--benchmark", EXAMPLE).out
     reply = {"item": "keys/Nadia/drawer/Emil", "text": "Perhaps, maybe.\nAnswer: jacket"}
     (tmp_path / "r.jsonl").write_text(json.dumps(reply))
     out = tmp_path / "s.parquet"

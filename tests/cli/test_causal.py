@@ -43,14 +43,6 @@ def refused(cli: Cli, *arguments: object) -> str:
     return str(line)
 
 
-def test_the_help_says_what_is_used_where_nothing_is_said(cli: Cli) -> None:
-    found = passes(cli("causal", "--help"))
-    text = " ".join(found.out.split())
-    for usual in ("[MODEL]", "vanilla", "nine for each layer", "5.", "50.", "generated stories", "causal-<items>-"):
-        assert usual in text
-    assert "--no-control" not in text, "there is no option that leaves out a control"
-
-
 def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tmp_path: Path) -> None:
     plan = ("causal", "--items", items, "--plan", "--device", "cpu")
     found = passes(cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "10"))
@@ -105,8 +97,6 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
     ("arguments", "said"),
     [
         (("--layers", "99"), "layer 99 is none of this model's; it has layers 1 to 5"),
-        (("--device", "tpu"), "expected cpu, cuda, cuda:N, or auto"),
-        (("--dtype", "int4"), "expected float32, bfloat16, float16"),
         (("--strategy", "cot"), "its reply has to begin with the answer"),
         (("--strategy", "letters"), "use a strategy of one turn, such as vanilla"),
         (("--strategy", "nosuch"), "unknown strategy 'nosuch'"),

@@ -17,7 +17,7 @@ import typer
 from aiohttp import web
 from tenacity import wait_none
 
-from tests.conftest import ROOT, Endpoint, completion
+from tests.conftest import ROOT, Endpoint
 from tests.helpers.outcomes import passes, refuses
 from tomserve.cli import interrupts
 from tomserve.cli.app import build_app
@@ -79,27 +79,6 @@ def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Pa
     assert failed["answer"].to_list() == [None]
 
 
-def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
-    done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
-    assert done.code == 1  # nobody may take the numbers of such a run for the model's
-    assert "r: 2 of 2 answers (100.0%) could not be read; they count as wrong." in done.err
-    last = done.err.splitlines()[-1]
-    assert "runs/r: 2 of 2 replies could not be read; first: " in last
-    assert last.endswith("runs/r --unread`")
-    assert "0 failed requests" in done.out  # which says nothing of how the replies read
-    scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
-    assert set(scores["status"]) == {"invalid"}
-    assert set(scores["reason"]) == {"no JSON object with an answer, and no words that state one"}
-
-
-def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    page = (ROOT / "docs/how-to/items.md").read_text()
-    (tmp_path / "own.jsonl").write_text(re.search(r":caption: mine.jsonl\n\n(.*?\n)```", page, re.S)[1])
-    done = passes(cli("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "own.jsonl"))
-    assert "tiny" in done.out
-
-
 def test_a_bare_command_prints_its_help(cli) -> None:
     done = refuses(cli())
     described = re.findall(r"^  ([a-z]\S*) {2,}\S", done.err, re.MULTILINE)
@@ -109,15 +88,6 @@ def test_a_bare_command_prints_its_help(cli) -> None:
     assert len(done.err.splitlines()) < 24, "it fits a screen with the prompt"
     assert max(map(len, done.err.splitlines())) <= 80
     assert "..." not in done.err.replace("[ARGS]...", "")
-
-
-def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
-    endpoint.script = lambda body, n: web.json_response({}, status=401) if n > 3 else None
-    assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 20, "--concurrency", 1).code == 2
-    for command in ("analyze", "score"):
-        err = cli(command, "r").err
-        assert "r is incomplete: 37 of 40 answers (92.5%) have not been asked yet" in err
-        assert "r covers 20 of 1,088 questions (1.8%) of its benchmark (--limit)" in err
 
 
 def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -284,11 +254,7 @@ def test_model_not_served(endpoint: Endpoint, cli) -> None:
     passes(cli("eval", "--base-url", endpoint.url, "--model", "small", "--limit", 2))
 
 
-def test_not_openai_compatible(endpoint: Endpoint, cli) -> None:
-    root = endpoint.url.removesuffix("/v1")
-    assert_refused(
-        cli("eval", "--base-url", f"{root}/else"), "not an OpenAI-compatible endpoint (GET /models gave HTTP 404"
-    )
+def test_a_server_of_another_kind(cli) -> None:
     with socket.socket() as other:  # something that listens but speaks no HTTP
         other.bind(("127.0.0.1", 0))
         other.listen()

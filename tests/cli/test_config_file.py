@@ -103,6 +103,12 @@ def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowher
     assert KEY in keys.all_keys()
 
 
+def test_no_file_goes_to_an_address_where_a_strangers_experiment_names_both(cli: Cli, file: Path) -> None:
+    file.write_text(file.read_text().replace(file.read_text().split()[1], "http://collector.invalid/v1"))
+    done = cli("eval", "--config", file, "--benchmark", "items")
+    refuses(done, "would be sent to http://collector.invalid/v1, and only this file names both")
+
+
 def test_what_yaml_takes_for_something_else_is_read_as_it_is_meant(tmp_path: Path) -> None:
     path = tmp_path / "experiment.yaml"
     for written, meant in (("off", "off"), ("on", "on"), ("512", "512"), ("'on'", "on")):

@@ -1,12 +1,10 @@
 """Every command that takes a run takes a measured one, or says in one line why it cannot and what to do instead."""
 
-import shutil
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.conftest import ROOT
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run, table
 from tests.helpers.outcomes import passes, refuses
@@ -93,17 +91,6 @@ def test_what_only_answers_allow_is_refused_in_one_line(cli, runs: Path, argumen
     before = {path.name: path.read_bytes() for path in (runs / "deep").iterdir() if path.is_file()}
     assert said in refused(cli, *arguments)
     assert {path.name: path.read_bytes() for path in (runs / "deep").iterdir() if path.is_file()} == before
-
-
-def test_answers_and_measurements_are_not_mixed(cli, runs: Path) -> None:
-    shutil.copytree(ROOT / "runs/example", runs / "example")
-    said = (
-        "some of these hold answers and some a measurement; for a study of both choose --study functional, or give one"
-    )
-    for command in (("analyze", "example", "deep"), ("report", "deep", "example")):
-        assert said in refused(cli, *command)
-    said = refused(cli, "analyze", "example", "--study", "depths")
-    assert "the study 'depths' reads a measurement, and this table holds answers; give a measured run" in said
 
 
 def test_an_unfinished_or_forged_measurement_is_refused_in_one_line(cli, runs: Path) -> None:

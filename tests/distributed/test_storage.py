@@ -115,6 +115,27 @@ def test_what_was_changed_in_the_store_is_refused(tmp_path: Path, monkeypatch: p
         storage.download_part(url, tmp_path / "0")
 
 
+@pytest.mark.parametrize("name", ["responses.jsonl", "copied.json", "shards.json", "0000"])
+def test_no_link_in_a_store_on_a_disk_leads_elsewhere(tmp_path: Path, name: str) -> None:
+    here, root, mine = part(tmp_path / "mine.parts/0000", ITEMS[0]), tmp_path / "store", tmp_path / "mine"
+    (here.parent / "shards.json").write_bytes(b"{}")
+    place = root / name if name in ("shards.json", "0000") else root / "0000" / name
+    place.parent.mkdir(parents=True)
+    mine.mkdir() if name == "0000" else mine.write_text("mine")
+    place.symlink_to(mine)
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        storage.upload_part(here, f"file://{root}")
+    assert not list(mine.iterdir()) if name == "0000" else mine.read_text() == "mine"
+    if name == "responses.jsonl":  # nor is a stranger's link copied from there
+        place.unlink()
+        storage.upload_part(here, f"file://{root}")
+        place.unlink()
+        place.symlink_to(mine)
+        (tmp_path / "back").mkdir()
+        with pytest.raises(ConfigError, match="is a symbolic link"):
+            storage.download_part(f"file://{root}/0000", tmp_path / "back")
+
+
 def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: Path) -> None:
     here = part(tmp_path / "0000", ITEMS[0])
     stop = Stop()
@@ -137,7 +158,8 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
         ("memory://x\x1b[31m", ConfigError, "no address of a store"),
         ("nonsense://x", ConfigError, "Protocol not known"),
         ("gs://bucket/x", MachineError, "needs a package that is not installed"),
-        ("reference://x", ConfigError, "cannot be used"),
+        ("reference://x", ConfigError, r"cannot be used \(an address alone does not tell it\)"),
+        ("jupyter://x", ConfigError, r"cannot be used \(an address alone does not tell it\)"),
     ],
 )
 def test_a_bad_address_says_why_and_no_secret(tmp_path: Path, url: str, kind: type[TomserveError], said: str) -> None:

@@ -176,6 +176,8 @@ SAID = [
     (429, {"error": {"message": "You exceeded your current quota. * Quota exceeded for metric: x"}}, "http_429"),
     (400, {"error": {"message": "Your credit balance is too low to access the API."}}, "http_402"),
     (403, {"error": {"message": "Insufficient credits"}}, "http_402"),
+    (403, {"error": {"message": "Your account is not active", "code": "billing_not_active"}}, "http_402"),
+    (400, {"error": {"message": "ThrottlingException: Too many requests, please wait."}}, "http_429"),
     (400, [{"error": {"message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}}], "http_401"),
     (400, {"error": {"message": "filtered", "code": "content_filter"}}, "refusal"),
     (400, {"error": {"message": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, "refusal"),

@@ -94,7 +94,7 @@ def test_what_is_final_is_not_asked_again_and_what_failed_is(journal: Journal) -
 TRIES = {
     **dict.fromkeys(("http_400", "http_422", "http_302", "length", "refusal"), 1),
     **dict.fromkeys(("http_500", "http_502", "http_503", "http_429", "malformed", "connection"), 3),
-    **dict.fromkeys(("http_409", "http_498"), 3),
+    **dict.fromkeys(("http_409", "http_424", "http_425", "http_498", "http_529"), 3),
     **dict.fromkeys(("timeout", "http_504", "http_522", "http_524"), 2),
 }
 
@@ -109,12 +109,6 @@ def test_each_status_has_its_number_of_attempts_and_costs_the_others_nothing(sta
     assert (found["i0"]["status"], found["i0"]["attempts"]) == (status, TRIES[status])
     assert {found[f"i{n}"]["status"] for n in range(1, 6)} == {"ok"}
     assert sum(question == "bad" for _, _, question in server.sent) == TRIES[status]
-
-
-def test_a_passing_fault_is_ridden_out(journal: Journal) -> None:
-    server = Scripted(lambda question, number, endpoint: (0.01, TEA if number > 2 else refused(status="http_503")))
-    assert virtually(server, journal, [request(0)], concurrency=1, policy=FAST)[0]
-    assert [(row["status"], row["attempts"]) for row in rows(journal)] == [("ok", 3)]
 
 
 def test_retry_after_is_waited_for_by_all(journal: Journal) -> None:

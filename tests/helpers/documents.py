@@ -32,6 +32,7 @@ ELSEWHERE = {
     "make eval": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval BENCHMARK=worlds LIMIT=300": "tests/test_main_job.py evaluates with the server that tomserve starts",
+    "make search MODEL=reference": "tests/workflows/test_search.py searches, by the command that this calls",
     "make functional": "tests/cli/test_functional.py measures the three layers, by the command that this calls",
     "make eval MODEL=smollm2 LIMIT=136": "tests/serving/test_serving_started.py asks the same model fewer questions",
     "make test": "whoever runs the tests runs it",
@@ -216,6 +217,8 @@ class Reader:
             words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"]
             words += ["--limit", "24"] * ("--plan" not in words)
             words += ["--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24"] * ("--weights" in words)
+        elif words[1] == "search":
+            words += ["--no-report", "--budget", "200", "my-model"]
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:

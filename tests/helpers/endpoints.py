@@ -6,7 +6,6 @@ servers and providers are in tests/helpers/providers.py.
 
 from __future__ import annotations
 
-import email.utils
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -244,23 +243,10 @@ HTML = b"<!DOCTYPE html><html><head><title>%b</title></head><body>...</body></ht
 EVENTS = {"Content-Type": "text/event-stream"}
 TEXT = {"Content-Type": "text/plain"}
 PAGE = {"Content-Type": "text/html"}
-RAW = orjson.dumps(chat(usage=(50, 5)))
-TOOL = {"index": 0, "id": "t", "type": "function", "function": {"name": "answer", "arguments": GOOD}}
 PARTS = [
     {"type": "thinking", "thinking": [{"type": "text", "text": "She did not see it."}]},
     {"type": "text", "text": GOOD},
 ]
-THOUGHT = 'It might be {"answer": "blue jar"}, but no.'
-MARKS = (
-    ("<think>", "</think>"),
-    ("", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
-    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
-    ("analysis", "assistantfinal"),
-    ("<thought>", "</thought>"),
-)
 NO_MAX_TOKENS = error(
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     type="invalid_request_error",
@@ -280,9 +266,6 @@ NO_SEED = {
     },
     "type": "invalid_request_error",
 }
-QUOTA = error(
-    "You exceeded your current quota, please check your plan.", type="insufficient_quota", code="insufficient_quota"
-)
 TOO_LONG = error(
     "This model's maximum context length is 512 tokens. However, you requested 700 tokens (444 in the messages, 256 in "
     "the completion). Please reduce the length of the messages or completion.",
@@ -295,12 +278,6 @@ FILTERED = error(
     code="content_filter",
     status=400,
     innererror={"code": "ResponsibleAIPolicyViolation"},
-)
-FAILED_JSON = error(
-    "Failed to generate JSON. Please adjust your prompt. See 'failed_generation' for more details.",
-    type="invalid_request_error",
-    code="json_validate_failed",
-    failed_generation=GOOD,
 )
 RATE = error("Rate limit reached for requests", type="requests", code="rate_limit_exceeded")
 
@@ -317,13 +294,6 @@ def strict(asked: ChatRequest) -> Said:
         where = "In context=('properties', 'answer'), schema must have a 'type' key."
         return 400, error(f"Invalid schema for response_format 'answer': {where}", param="response_format")
     return None
-
-
-def _alternating(asked: ChatRequest) -> Said:
-    """A chat template without a system role, as Gemma's."""
-    return (
-        (400, error("System role not supported", type="BadRequestError", code=400)) if "system" in asked.roles else None
-    )
 
 
 def _only(*known: str) -> Callable[[ChatRequest], Said]:
@@ -345,41 +315,10 @@ def lacks(header: str, value: str, said: Said) -> Callable[[ChatRequest], Said]:
     return lambda asked: said if asked.request.headers.get(header) != value else None
 
 
-def _moved(code: int, place: str) -> Callable[[ChatRequest], Said]:
-    """Sends whoever asks elsewhere at first: to another address of the same server, which it knows by a query."""
-    return lambda asked: None if "moved" in asked.request.query else (code, b"", {"Location": place})
-
-
 FINE: dict[str, Behaviour] = {
     "a plain server": Behaviour(wire=True),
-    "no usage": Behaviour(always({**chat(), "usage": None})),
     "unknown fields forbidden": Behaviour(_only("max_tokens", "temperature", "seed", "response_format")),
-    "thinking inside the text": Behaviour(
-        lambda q: (
-            chat(f"{MARKS[NAMES.index(q.name) % 8][0]}{THOUGHT}{MARKS[NAMES.index(q.name) % 8][1]}{GOOD}")
-            if q.name
-            else None
-        )
-    ),
-    "fenced JSON": Behaviour(always(chat(f"Sure!\n```json\n{GOOD}\n```"))),
-    "no finish reason": Behaviour(always(chat(finish=None))),
-    "finish reason eos_token": Behaviour(always(chat(finish="eos_token"))),
-    "a finish reason of its own": Behaviour(always(chat(finish="ruminated")), says=["ruminated"]),
     "a no-break space in a label": Behaviour(always(chat(GOOD.replace("red ", "red\u00a0")))),
-    "refusals of the model": Behaviour(
-        always(chat(None, refusal="I cannot help with that.")), right=0, says=["12 refus"]
-    ),
-    "a filter that ends replies": Behaviour(about(["Ann"], chat("", "content_filter")), right=11, says=["1 refus"]),
-    "the whole path given": Behaviour(url="ROOT/v1/chat/completions"),
-    "no path given": Behaviour(url="ROOT"),
-    "no scheme given": Behaviour(url="HOST"),
-    "a path before /v1": Behaviour(url="ROOT/proxy/team-a/v1", path="/proxy/team-a/v1", wire=True),
-    "no /v1 at all": Behaviour(url="ROOT/compatible-mode", path="/compatible-mode"),
-    "content in parts": Behaviour(
-        always(chat([{"type": "text", "text": GOOD[:9]}, {"type": "text", "text": GOOD[9:]}])), wire=True
-    ),
-    "thinking in parts": Behaviour(always(chat(PARTS)), wire=True),
-    "thinking apart": Behaviour(always(chat(reasoning_content="She did not see it.")), wire=True),
     "a router with several providers": Behaviour(
         lambda asked: {**chat(), "provider": ("here", "there")[NAMES.index(asked.name) % 2]} if asked.name else None,
         says=["several providers: .*--extra-body"],
@@ -391,75 +330,19 @@ FINE: dict[str, Behaviour] = {
         code=2,
         says=["names the model", "--accept-change"],
     ),
-    "several choices": Behaviour(always({**chat(), "choices": chat()["choices"] * 3})),
-    "names with a slash": Behaviour(models=models("org/m"), options={"model": "org/m"}),
     "a list of models for an address": Behaviour(url="ROOT/v1/models"),
-    "a slash at the end": Behaviour(url="ROOT/v1/"),
     "no error, in so many words": Behaviour(
         always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})
     ),
     "empty fields": Behaviour(always(chat(role=None, tool_calls=[], function_call=None, refusal=None, audio=None))),
     "JSON within JSON": Behaviour(always(chat(orjson.dumps(GOOD).decode()))),
-    "capitals and a full stop": Behaviour(always(chat('{"Answer": "RED DRAWER."}'))),
-    "words alone": Behaviour(always(chat("She believes it is in the red drawer.\n\nAnswer: **red drawer**"))),
-    "what is left of harmony": Behaviour(always(chat(f"<|channel|>final<|message|>{GOOD}<|return|>"))),
-    "once an empty body": Behaviour(once((200, b"")), most=4 * ALL),
-    "once too busy": Behaviour(once((429, RATE, {"Retry-After": "0"})), most=4 * ALL, wire=True),
-    "Retry-After as a date": Behaviour(
-        once((429, RATE, {"Retry-After": email.utils.formatdate(0, usegmt=True)})), most=4 * ALL, wire=True
-    ),
-    "once a bad gateway": Behaviour(once((502, HTML % b"502 Bad Gateway", PAGE)), most=4 * ALL),
-    "once broken off by name": Behaviour(once(chat(GOOD[:9], "insufficient_system_resource")), most=4 * ALL),
     "a bad gateway at first": Behaviour(
         lambda asked: (502, HTML % b"502 Bad Gateway", PAGE) if asked.number == 1 else None
     ),
-    "once still loading": Behaviour(
-        once((503, {"error": "Model m is currently loading", "estimated_time": 20.0})), most=4 * ALL
-    ),
-    "an error of one word": Behaviour(once((500, {"error": "overloaded"})), most=4 * ALL),
-    "truncated prompts": Behaviour(always(chat(usage=(2050, 5))), longer=400, says=["2,050", "cut"]),
 }
 """What does no harm."""
 
 REPLIES: dict[str, Behaviour] = {
-    "content as an object": Behaviour(always(chat({"type": "text", "text": GOOD})), wire=True),
-    "the schema's object as content": Behaviour(always(chat({"answer": RIGHT})), wire=True),
-    "numbers as texts in usage": Behaviour(always(chat(usage={"prompt_tokens": "50", "completion_tokens": "5"}))),
-    "a byte order mark": Behaviour(always(b"\xef\xbb\xbf" + RAW), wire=True),
-    "NaN": Behaviour(always(RAW[:-1] + b', "speed": NaN}'), wire=True),
-    "Infinity": Behaviour(always(RAW[:-1] + b', "speed": -Infinity}'), wire=True),
-    "half a surrogate pair": Behaviour(always(RAW.replace(rb'\"}"', rb'\"} \ud83d"')), wire=True),
-    "events, unasked": Behaviour(
-        always(
-            (
-                200,
-                events({"role": "assistant"}, {"content": GOOD[:7]}, {"content": GOOD[7:]}),
-                EVENTS,
-            )
-        ),
-        wire=True,
-    ),
-    "events with thinking": Behaviour(
-        always(
-            (
-                200,
-                b": ping\n\n"
-                + events({"reasoning_content": "She"}, {"reasoning_content": " did not."}, {"content": GOOD}),
-                {"Content-Type": "text/event-stream; charset=utf-8"},
-            )
-        ),
-        wire=True,
-    ),
-    "events of another style": Behaviour(
-        always((200, events({"content": GOOD}).replace(b"data: ", b"data:").replace(b"\n", b"\r\n"), EVENTS)), wire=True
-    ),
-    "an error within events": Behaviour(
-        once((200, b'data: {"error": {"message": "overloaded", "code": 503}}\n\n', EVENTS)), most=4 * ALL
-    ),
-    "a delta in place of a message": Behaviour(
-        always({"choices": [{"index": 0, "delta": {"content": GOOD}, "finish_reason": "stop"}]})
-    ),
-    "a reply within another object": Behaviour(always({"code": 0, "data": chat()})),
     "only streams": Behaviour(
         lambda asked: (
             (200, events({"content": GOOD if asked.name else "Hello."}), EVENTS)
@@ -488,15 +371,8 @@ REPLIES: dict[str, Behaviour] = {
         code=1,
         says=["12 of 12", "ended in thinking", "--max-tokens", "--reasoning-effort low"],
     ),
-    "blank lines before a reply": Behaviour(always(b"\n\n  \n" + RAW), wire=True),
-    "an answer in a tool call": Behaviour(always(chat(None, "tool_calls", tool_calls=[TOOL])), wire=True),
-    "an answer in a function call": Behaviour(
-        always(chat(None, "function_call", function_call=TOOL["function"])), wire=True
-    ),
-    "moved for ever (308)": Behaviour(_moved(308, "/v1/chat/completions?moved=1"), wire=True, most=4 * ALL),
-    "moved for now (307)": Behaviour(_moved(307, "/v1/chat/completions?moved=1"), wire=True, most=4 * ALL),
     "moved to another host": Behaviour(
-        _moved(307, "https://login.example/sso?token=secret"),
+        lambda asked: (307, b"", {"Location": "https://login.example/sso?token=secret"}),
         right=0,
         code=2,
         says=[r"login\.example"],
@@ -512,27 +388,7 @@ REPLIES: dict[str, Behaviour] = {
         says=["12 of 12", "everything is in", "--max-tokens"],
         most=3 * ALL,
     ),
-    "everything in the thoughts, whole": Behaviour(
-        always(chat("", reasoning_content="So it is the red drawer.")),
-        right=0,
-        code=1,
-        says=["12 of 12", "everything is in", "parser"],
-        most=3 * ALL,
-    ),
-    "an empty text": Behaviour(always(chat("")), right=0, code=1, says=["12 of 12", "empty"], most=3 * ALL),
     "no text at all": Behaviour(always(chat(None)), right=0, code=2, says=["first 8", "no text"], most=3 * ALL),
-    "blanks to the end": Behaviour(
-        always(chat(GOOD[:10] + "\n" * 500, "length")),
-        right=0,
-        code=1,
-        says=["12 of 12", "blank", "whitespace"],
-    ),
-    "cut off inside the thoughts": Behaviour(
-        always(chat(f"<think>{THOUGHT}", "length", usage=(50, 256))), right=0, code=1, says=["12 of 12", "--max-tokens"]
-    ),
-    "cut off inside the answer": Behaviour(
-        always(chat(GOOD[:14], "length", usage=(50, 256))), right=0, code=1, says=["12 of 12", "--max-tokens"]
-    ),
     "no choices for a schema": Behaviour(
         lambda asked: {**chat(), "choices": None} if asked.format == "json_schema" else None,
         schemas=(),
@@ -546,24 +402,6 @@ REPLIES: dict[str, Behaviour] = {
         says=["no(t a)? chat completion"],
         most=9 * ALL,
     ),
-    "labels within": Behaviour(
-        lambda q: (
-            chat(
-                {
-                    "Ann": '{"answer": ["red drawer"]}',
-                    "Ben": '{"answer": {"label": "red drawer"}}',
-                    "Cleo": '{"answer": "In the red drawer."}',
-                    "Dan": '{"type": "object", "properties": {"answer": "red drawer"}}',
-                    "Eve": "{\u201canswer\u201d: \u201cred drawer\u201d}",
-                    "Finn": '{"final_answer": "red drawer"}',
-                    "Gus": "Although the key is in the blue jar, Gus will look in the red drawer.",
-                    "Hal": '{"answer": "the red drawer"}',
-                }.get(q.name, GOOD)
-            )
-            if q.name
-            else None
-        ),
-    ),
     "labels that nobody can tell": Behaviour(
         about(["Ann", "Ben", "Cleo"], chat('{"answer": ["red drawer", "blue jar"]}')), right=9, code=1, says=["3 of 12"]
     ),
@@ -571,29 +409,11 @@ REPLIES: dict[str, Behaviour] = {
 """What a reply may look like."""
 
 REFUSED: dict[str, Behaviour] = {
-    "max_tokens refused": Behaviour(
-        refuses("max_tokens", (400, NO_MAX_TOKENS)),
-        adaptations=["max_completion_tokens", "strict_schema"],
-        says=["max_completion_tokens"],
-        wire=True,
-    ),
     "temperature refused": Behaviour(
         refuses("temperature", (400, NO_TEMPERATURE)),
         adaptations=["no_temperature", "strict_schema"],
         says=["may differ between runs"],
     ),
-    "seed refused": Behaviour(
-        refuses("seed", (422, NO_SEED)), adaptations=["no_seed", "strict_schema"], says=["without a seed"]
-    ),
-    "three fields refused, one after the other": Behaviour(
-        first_of(
-            refuses("max_tokens", (400, NO_MAX_TOKENS)),
-            refuses("temperature", (400, NO_TEMPERATURE)),
-            refuses("seed", (400, error("Unsupported parameter: 'seed'", param="seed"))),
-        ),
-        adaptations=["max_completion_tokens", "no_temperature", "no_seed", "strict_schema"],
-    ),
-    "a system role refused": Behaviour(_alternating, adaptations=["system_in_user", "strict_schema"], says=["system"]),
     "roles that must alternate": Behaviour(
         lambda asked: (
             (400, error("Conversation roles must alternate user/assistant/user/assistant/..."))
@@ -642,21 +462,11 @@ REFUSED: dict[str, Behaviour] = {
         code=2,
         says=["'top_k'", "--extra-body"],
     ),
-    "a rate limit as 400": Behaviour(
-        once((400, error("ThrottlingException: Too many requests, please wait before trying again."))), most=4 * ALL
-    ),
     "a region that is not served": Behaviour(
         lambda asked: (403, error("Country, region, or territory not supported")),
         right=None,
         code=2,
         says=["territory not supported"],
-    ),
-    "an account that is not active (403)": Behaviour(
-        after(4, (403, error("Your account is not active, check your billing details.", code="billing_not_active"))),
-        options={"concurrency": 1},
-        right=None,
-        code=2,
-        says=["billing details"],
     ),
     "a schema refused": Behaviour(
         lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
@@ -665,44 +475,6 @@ REFUSED: dict[str, Behaviour] = {
         code=2,
         says=["response_format is not supported", "--schema"],
     ),
-    "a schema refused, and none wanted": Behaviour(
-        lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
-        schemas=(),
-        options={"answer_schema": "auto"},
-        adaptations=["no_schema"],
-        says=["no schema"],
-        most=3 * ALL,
-    ),
-    "a lasting HTTP 500 for a schema": Behaviour(
-        lambda q: (
-            (500, error('response_format type must be one of "text" or "json_object", but got: json_schema', code=500))
-            if q.format == "json_schema"
-            else None
-        ),
-        schemas=("json_object",),
-        adaptations=["json_object_schema"],
-        most=3 * ALL,
-    ),
-    "OpenAI's rules for schemas": Behaviour(strict),
-    "only guided_json": Behaviour(
-        lambda q: (
-            (400, error("Extra inputs are not permitted: response_format"))
-            if q.format or "structured_outputs" in q.body
-            else None
-        ),
-        schemas=("guided_json",),
-        adaptations=["guided_json"],
-    ),
-    "one question refused by a filter (400)": Behaviour(
-        about(["Cleo", "Dan"], (400, FILTERED)), right=10, says=["2 refus"]
-    ),
-    "one question refused by a filter (403)": Behaviour(
-        about(["Cleo"], (403, error("Your input was flagged", code=403, metadata={"reasons": ["violence"]}))),
-        right=11,
-        says=["1 refus"],
-        most=3 * ALL,
-    ),
-    "JSON that could not be validated": Behaviour(about(["Eve"], (400, FAILED_JSON))),
     "three questions too long": Behaviour(
         about(["Ann", "Eve", "Gus"], (400, TOO_LONG)),
         right=9,
@@ -715,81 +487,8 @@ REFUSED: dict[str, Behaviour] = {
     "a gateway that keeps strangers out (403)": Behaviour(
         lambda asked: (403, HTML % b"Attention Required!", PAGE), right=None, code=2, says=["Attention Required"]
     ),
-    "a key that ends in mid-run (401)": Behaviour(
-        after(4, (401, error("The token has expired"))),
-        options={"concurrency": 1},
-        right=None,
-        code=2,
-        says=["token has expired", "key"],
-    ),
-    "everything too long": Behaviour(always((400, TOO_LONG)), right=0, code=2, says=["maximum context length is 512"]),
-    "an account that runs dry (400)": Behaviour(
-        after(4, (400, error("Your credit balance is too low to access the API.", type="invalid_request_error"))),
-        options={"concurrency": 1},
-        right=None,
-        code=(2, 3),
-        says=["credit balance is too low"],
-    ),
-    "an account that runs dry (402)": Behaviour(
-        after(4, (402, error("Insufficient Balance", type="unknown_error", code="invalid_request_error"))),
-        options={"concurrency": 1},
-        right=None,
-        code=2,
-        says=["Insufficient Balance"],
-        most=ALL,
-    ),
-    "an account without quota (429)": Behaviour(
-        after(4, (429, QUOTA)),
-        options={"concurrency": 1},
-        right=None,
-        code=2,
-        says=["exceeded your current quota"],
-        most=ALL,
-    ),
     "an account without credit from the start": Behaviour(
         lambda q: (402, error("Insufficient Balance")), right=None, code=2, says=["Insufficient Balance"], most=3
-    ),
-    "a model that is away (404)": Behaviour(
-        lambda q: (404, b"404 page not found\n", TEXT) if q.name == "Eve" and q.times < 4 else None,
-        options={"concurrency": 1},
-        most=3 * ALL,
-    ),
-    "a model that stays away (404)": Behaviour(
-        after(4, (404, b"404 page not found\n", TEXT)),
-        options={"concurrency": 1, "patience": 1.0},
-        right=None,
-        code=3,
-        says=["404 page not found"],
-        most=999999,
-    ),
-    "passing refusals": Behaviour(
-        lambda q: (
-            (
-                {"Ann": 409, "Ben": 424, "Cleo": 425, "Dan": 498, "Eve": 500, "Finn": 502, "Gus": 529}[q.name],
-                error("try again"),
-            )
-            if q.name < "H" and q.name and q.times == 1
-            else None
-        ),
-        most=3 * ALL,
-    ),
-    "a gateway's time is over": Behaviour(
-        about(["Ann", "Ben"], (524, HTML % b"m | 524: A timeout occurred", PAGE)),
-        right=10,
-        code=1,
-        says=["gateway", "--max-tokens"],
-        most=ALL + 6,
-    ),
-    "errors in replies with status 200": Behaviour(
-        once(error("Rate limit exceeded", code=429), error("Provider returned error", code=502)),
-        most=4 * ALL,
-    ),
-    "lasting errors in replies with status 200": Behaviour(
-        always({"object": "error", "message": "CUDA out of memory", "code": 50000}),
-        right=None,
-        code=(1, 2, 3),
-        says=["CUDA out of memory"],
-        most=9 * ALL,
     ),
     "a limit of a day": Behaviour(
         after(
@@ -808,68 +507,20 @@ REFUSED: dict[str, Behaviour] = {
         code=2,
         says=["tokens per day", "stay open"],
     ),
-    "limits in headers": Behaviour(
-        once(
-            (
-                429,
-                RATE,
-                {"retry-after-ms": "1", "x-ratelimit-reset-requests": "1ms", "x-ratelimit-remaining-requests": "0"},
-            )
-        ),
-        most=4 * ALL,
-        wire=True,
-    ),
 }
 """What a server refuses, and what that means."""
 
 STARTS: dict[str, Behaviour] = {
     "no list of models": Behaviour(models=(404, error("Not Found")), options={"model": "m"}, says=["list"]),
     "no list of models and no name": Behaviour(models=(404, error("Not Found")), right=None, code=2, says=["--model"]),
-    "a list of models as a page": Behaviour(models=(200, HTML % b"Hi", PAGE), options={"model": "m"}),
-    "a bare list of models": Behaviour(models=b'[{"id": "m", "object": "model"}]', options={"model": "m"}),
-    "an empty list of models": Behaviour(models=models(), options={"model": "m"}),
-    "a wildcard for models": Behaviour(models=models("openai/*"), options={"model": "openai/m"}),
-    "another spelling of the model": Behaviour(models=models("models/m"), options={"model": "m"}),
     "a list of models that fails": Behaviour(models=(500, error("boom")), options={"model": "m"}),
     "another path than the one given": Behaviour(path="", right=None, code=2, says=["base URL"]),
-    "a wrong name": Behaviour(
-        lambda q: (404, error("The model `x` does not exist")) if q.body["model"] == "x" else None,
-        models=models("m", "n"),
-        options={"model": "x"},
-        right=None,
-        code=2,
-        says=["'x'", "m, n"],
-    ),
     "a key that is missing": Behaviour(
         lacks("Authorization", "Bearer sk-1", (401, error("You didn't provide an API key."))),
         models=(401, error("You didn't provide an API key.")),
         right=None,
         code=2,
         says=["API key is missing", "You didn't provide an API key"],
-    ),
-    "a key in another header": Behaviour(
-        lacks("api-key", "wk-1", (401, b"modal-http: missing credentials\n", TEXT)),
-        environment={"TOMSERVE_HEADERS": "api-key=WK", "WK": "wk-1"},
-        wire=True,
-    ),
-    "queries in the address": Behaviour(
-        lambda q: None if q.request.query.get("api-version") == "2024-10-21" else (404, error("Resource not found")),
-        models=(404, error("Resource not found")),
-        url="ROOT/openai/deployments/d?api-version=2024-10-21",
-        path="/openai/deployments/d",
-        options={"model": "m"},
-        wire=True,
-    ),
-    "a key pasted with its scheme": Behaviour(
-        lacks("Authorization", "Bearer sk-0123456789", (401, error("Incorrect API key"))),
-        environment={"TOMSERVE_API_KEY": "Bearer sk-0123456789"},
-    ),
-    "a key pasted with its name": Behaviour(
-        lacks("Authorization", "Bearer sk-0123456789", (401, error("Incorrect API key"))),
-        environment={"TOMSERVE_API_KEY": "OPENAI_API_KEY=sk-0123456789"},
-        right=None,
-        code=(0, 2),
-        hides=["sk-0123456789"],
     ),
     "a key that the server sends back": Behaviour(
         lambda asked: (400, error("bad key sk-0123456789 in header")),
@@ -878,17 +529,6 @@ STARTS: dict[str, Behaviour] = {
         code=2,
         says=["bad key \\*\\*\\*"],
         hides=["sk-0123456789"],
-    ),
-    "a key in the address": Behaviour(
-        url="ROOT/v1?key=sk-secret", right=None, code=2, says=["TOMSERVE_API_KEY"], hides=["secret"]
-    ),
-    "further fields wanted": Behaviour(
-        lambda q: None if q.body.get("top_k") == 1 else (400, error("top_k must be 1")),
-        options={"extra_body": {"top_k": 1}},
-    ),
-    "an effort of reasoning": Behaviour(
-        lambda q: None if q.body.get("reasoning_effort") == "low" else (400, error("reasoning_effort must be low")),
-        options={"reasoning_effort": "low"},
     ),
 }
 """What it takes until a server can be asked."""

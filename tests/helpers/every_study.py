@@ -20,6 +20,8 @@ from tomserve.scoring.score import item_fields, score_row
 from tomserve.scoring.table import score_table as table_score_table
 from tomserve.studies.comparison import combine_scores
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
+from tomserve.weakness.design import DESIGNS, parse_cell
+from tomserve.weakness.rounds import CONFIRMED, RANDOM, SEARCH, TWIN, label
 
 DATA = ROOT / "tests/data"
 
@@ -71,6 +73,19 @@ def _there(name: str) -> Callable[[Path], Path]:
 
 def _run(name: str) -> Made:
     return lambda _folder: load_scores(str(ROOT / "runs" / name))
+
+
+def _searched(_folder: Path) -> pl.DataFrame:
+    """Questions as a search labels them: those that it asked, two cells, and random ones."""
+    design = DESIGNS["worlds"]
+    cells = {CONFIRMED: "family=contents", TWIN: "family=contents", RANDOM: ""}
+    items = []
+    for place, item in enumerate(islice(benchmarks.load("worlds"), 300)):
+        levels = design.read_levels(item)
+        part = (SEARCH, RANDOM, CONFIRMED, TWIN)[place % 4]
+        cell = cells.get(part, "") if levels["family"] == "contents" else f"order={levels['order']}"
+        items.append(label(item, levels, part, place // 100, parse_cell(cell)))
+    return answered(items, "worlds", ("vanilla",))
 
 
 def _behaviour(folder: Path) -> pl.DataFrame:
@@ -137,6 +152,7 @@ MAKERS: Mapping[str, Made] = {
     "tomato": _choices("tomato", "tomato_fb.json"),
     "tombench": partial(_of, "tombench", tombench.write, ("tombench_vanilla", "tombench_cot")),
     "tomi": partial(_of, "tomi", _there("tomi_small.txt"), PLAIN),
+    "search": _searched,
     "worlds": _run("functional-example/worlds"),
 }  # fmt: skip
 """What makes the score table of a study, by its name."""

@@ -93,7 +93,7 @@ def same_scores(ours: Path | str, theirs: Path | str, thoughts: bool = True) -> 
     """Hold the scores of a run against those of the run that its export became, which may have some of its strategies.
     All columns are the same but that addresses in a failure's reason have lost their passwords. thoughts: whether the
     export has them, so that a reply which ended within them is told from one without a text."""
-    from tomserve.interop.samples import redact_settings
+    from tomserve.engine.redact import redact_settings
     from tomserve.runs.scores import load_scores
 
     left, right = load_scores(str(ours)), load_scores(str(theirs))

@@ -207,6 +207,8 @@ PROVIDERS: dict[str, Behaviour] = {
         options={"model": "m", "reasoning_effort": "low"},
         environment=KEYS,
         adaptations=["max_completion_tokens", "no_temperature", "strict_schema"],
+        says=["max_completion_tokens"],
+        wire=True,
     ),
     "Azure OpenAI": Behaviour(
         first_of(
@@ -225,6 +227,7 @@ PROVIDERS: dict[str, Behaviour] = {
         options={"model": "m"},
         environment={"TOMSERVE_HEADERS": "api-key=AZURE_KEY", "AZURE_KEY": "wk-1"},
         right=ALL - 1,
+        says=["1 refus"],
         wire=True,
         adaptations=["strict_schema"],
     ),
@@ -257,6 +260,7 @@ PROVIDERS: dict[str, Behaviour] = {
         options={"model": "m"},
         environment=KEYS,
         adaptations=["no_seed", "strict_schema"],
+        says=["without a seed"],
     ),
     "Gemini": Behaviour(
         first_of(BEARER, _unknown_names("seed", "frequency_penalty", "skip_special_tokens"), strict),

@@ -1,5 +1,6 @@
 """Batch files: what is exported, answered by somebody else, also a real vLLM, and imported is a run like one of our own."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.talking import ITEMS, conversing
+from tomserve.content import paths
 from tomserve.engine.request import Identity
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, read_rows, row_identity
@@ -89,6 +91,18 @@ def test_conversations_go_on_from_import_to_export_until_nothing_is_left(
     assert {row_identity(row): said(row) for row in rows(folder)} == theirs
     assert cli("score", "r").code == 0
     assert (folder / "runs/r/scores.parquet").read_bytes() == (own / "scores.parquet").read_bytes()
+
+
+def test_a_file_of_items_is_opened_only_where_an_own_export_has_named_it(
+    folder: Path, cli: Any, tmp_path: Path
+) -> None:
+    passes(export(cli, folder, "asked.jsonl"))
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    shutil.rmtree(paths.state_root())  # as on the machine of somebody else
+    done = cli("import", "batch", found, "--run", "r")
+    assert (done.code, "names" in done.err, "no export of yours has written" in done.err) == (2, True, True)
+    passes(export(cli, folder, "again.jsonl"))
+    passes(cli("import", "batch", found, "--run", "r"))
 
 
 def test_files_are_split_and_equal_requests_are_sent_once(folder: Path, cli: Any) -> None:

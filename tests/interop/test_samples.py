@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
-from tomserve.interop.samples import LONGEST, redact_settings, redact_text
+from tomserve.engine.redact import LONGEST, redact_settings, redact_text
 from tomserve.runs.scores import load_scores
 
 DIFFER = "tomserve's reading and the "

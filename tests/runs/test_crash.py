@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, make_item
-from tests.helpers.outcomes import passes
 from tests.helpers.talking import conversing
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import write_items
@@ -91,13 +90,3 @@ def test_a_server_that_stays_away_ends_the_run_resumably(
     assert cli(*command).code in (0, 1)
     assert len(final(tmp_path)) == 2 * ITEMS
     assert set(final(tmp_path)) >= kept
-
-
-def test_a_key_is_nowhere_written(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = "sk-very-secret-4711"
-    endpoint.key = secret
-    monkeypatch.setenv("TOMSERVE_API_KEY", secret)
-    done = passes(cli(*asking(endpoint, tmp_path, 4)))
-    assert secret not in done.out + done.err
-    for path in (tmp_path / "runs").rglob("*"):
-        assert not path.is_file() or secret.encode() not in path.read_bytes(), path

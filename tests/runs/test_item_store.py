@@ -21,7 +21,7 @@ from tomserve.benchmarks import get, load
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ContentError, MachineError
 from tomserve.items import items_digest, read_ids, write_items
-from tomserve.items.draw import draw_share, limit_items
+from tomserve.items.draw import limit_items, share_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import item_store
 from tomserve.runs import item_store as lines_module
@@ -142,7 +142,7 @@ def test_a_stock_is_its_items() -> None:
     assert list(stock.ids) == [item.id for item in items]
     assert stock.digest() == items_digest(items)
     assert list(stock.take(40)) == limit_items(items, 40, draw)
-    assert list(stock.take_share(0.1)) == draw_share(items, 0.1, draw)
+    assert list(stock.take_share(0.1)) == limit_items(items, share_of(len(items), 0.1), draw)
     assert stock.take(None).take(120) is stock
 
 

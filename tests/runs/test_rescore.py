@@ -35,7 +35,7 @@ def test_another_tools_responses(cli, tmp_path: Path) -> None:
     found = lines(tmp_path / "theirs.jsonl", *rows, {"item": "demo/3", "status": "timeout"})
     done = passes(cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.parquet"))
     assert "1 of 4 answers (25.0%) did not come (1 timeout); they count as wrong." in done.err
-    assert "4 rows scored, 2 correct" in done.out
+    assert "4 answers scored, 2 correct" in done.out
     scores = pl.read_parquet(tmp_path / "s.parquet")
     assert scores.select("run", "model", "strategy", "item", "status", "parse", "correct").rows() == [
         ("theirs", "theirs", "vanilla", "demo/1", "ok", "json", True),
@@ -65,7 +65,7 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     assert done.code == 1, "more than one in ten could not be read"
     assert done.err.splitlines()[-1].endswith(f"see `tomserve runs {found} --benchmark hitom --path {SMALL} --unread`")
     assert "s.csv: 1 of 3 answers (33.3%) could not be read; they count as wrong." in done.err
-    assert "3 rows scored, 1 correct\nreplies read as: " in done.out
+    assert "3 answers scored, 1 correct\nreplies read as: " in done.out
     assert "; compared with gold: corrected\n" in done.out
     scores = pl.read_csv(out)
     assert {*scores["parse"]} == {"label+letter", "label", None}
@@ -76,7 +76,7 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
 
 def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:
     rows: tuple[tuple[dict | bytes, str], ...] = (
-        (reply(1), "3 rows scored, 2 correct"),
+        (reply(1), "3 answers scored, 2 correct"),
         (b"not json\n", "1 not JSON (line 2)"),
         (b"[1]\n", "1 not a response (line 3)"),
         (reply(9), "1 of unknown items (line 4)"),
@@ -237,7 +237,7 @@ def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:
     first = b"\xef\xbb\xbf" + orjson.dumps({**reply(1), "strategy": None, "model": None}) + b"\n"
     found = lines(tmp_path / "r.jsonl", first, reply(2, "tea"), reply(2, "salt"))
     done = passes(cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.csv"))
-    assert "2 rows scored, 1 correct" in done.out
+    assert "2 answers scored, 1 correct" in done.out
     assert "1 lines answer an item again; of each the last one counts" in done.err
     empty = lines(tmp_path / "empty.jsonl")
     none = cli("score", "--responses", empty, "--items", items(tmp_path), "--out", tmp_path / "s.csv")

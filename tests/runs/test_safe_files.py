@@ -142,10 +142,10 @@ def test_a_run_folder_may_be_reached_through_a_link(
     (tmp_path / "disk").mkdir()
     run.rename(tmp_path / "disk/r")
     run.symlink_to(tmp_path / "disk/r")
-    assert "3 rows scored, 3 correct" in cli("score", "r").out
+    assert "3 answers scored, 3 correct" in cli("score", "r").out
     (tmp_path / "other").symlink_to(tmp_path / "disk")
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
-    assert "3 rows scored, 3 correct" in cli("score", "r").out
+    assert "3 answers scored, 3 correct" in cli("score", "r").out
     asking = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url)
     assert cli("eval", "--run", "new", *asking).code == 0
     assert len(list(read_rows(tmp_path / "disk/new/responses.jsonl"))) == 40

@@ -192,7 +192,7 @@ def test_what_cannot_be_read_is_told_each_time_with_its_line(run: Path, cli) -> 
     assert said in cli("score", run).err
     done = cli("score", run)
     assert said in done.err
-    assert "4 rows scored, 0 correct" in done.out
+    assert "4 answers scored, 0 correct" in done.out
 
 
 # who made it

@@ -126,7 +126,7 @@ def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, item
     strange = ("done", "\x1b[2Jgone")
     edit(journal_path(tmp_path), lambda number, row: row.update(status=strange[number]) if number < 2 else None)
     done = passes(cli("score", "r"))
-    assert "20 rows scored, 18 correct" in done.out
+    assert "20 answers scored, 18 correct" in done.out
     assert "rows of an unknown status count as failures: 1 done, 1 \ufffd[2Jgone; known: ok, length" in done.err
     assert "1 done, 18 ok, 1 \ufffd[2Jgone; prompts" in (shown := cli("runs", "r")).out
     assert "\x1b" not in shown.out + done.err

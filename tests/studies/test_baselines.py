@@ -163,7 +163,7 @@ def test_an_older_table_says_that_there_are_no_baselines(items: list[Item], stud
         found = compute(older, name)
         assert baselines.MISSING in found.warnings
         assert baselines.MISSING not in compute(scores, name).warnings
-        assert not [one for one in found.summary() if "best rule" in one.frame.columns]
+        assert not [one for one in found.summary() if "baseline" in one.frame.columns]
         assert "rule" not in found.study.verdicts(found.tables, Context())[0].lead[0]
 
 
@@ -244,7 +244,7 @@ def test_the_best_rule_of_each_strategy_is_that_of_its_own_questions() -> None:
     cells = pl.DataFrame({"class": ["a", "b"], "vanilla": ["x", "x"], "cot": ["y", "y"]})
     rows = [("a", "x", 0.875), ("a", "x", 1.0), ("b", "x", 0.5), ("b", "x", 0.5)]
     shares = pl.DataFrame(rows, schema=["class", "best_rule", "best_rule_accuracy"], orient="row")
-    assert with_best_rule(cells, shares, "class")["best rule"].to_list() == [".88 / 1.00", ".50"]
+    assert with_best_rule(cells, shares, "class")["baseline"].to_list() == [".88 / 1.00", ".50"]
 
 
 def test_a_criterion_that_one_strategy_misses_is_met_in_part_only(items: list[Item], study: Study) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.conftest import Outcome
 from tomserve.errors import ConfigError
 from tomserve.reporting.html.figures import by_factors
 from tomserve.studies import analyze, compute
@@ -155,16 +152,6 @@ def test_values_that_differ_little_are_not_counted_as_one() -> None:
     size = pl.when(pl.col("turn") == 1).then(1234567.0).otherwise(1234568.5)
     found = analyze(scored(size=size), "accuracy", by=["size"])["by_size"]
     assert found.filter(strategy="cot").select("size", "total").rows() == [("1234567", 24), ("1234568.5", 48)]
-
-
-def test_the_terminal_shows_it(cli: Callable[..., Outcome], tmp_path: Path) -> None:
-    scored().write_parquet(tmp_path / "s.parquet")
-    done = cli("analyze", tmp_path / "s.parquet", "--by", "kind", "--by", "kind,turn", "--all")
-    assert done.code == 0, done.err
-    assert "by kind: how much is right" in done.out
-    assert ["m", "vanilla", "far", "0", "36", "0.000"] in [line.split()[:6] for line in done.out.splitlines()]
-    wrong = cli("analyze", tmp_path / "s.parquet", "--by", "kidn")
-    assert (wrong.code, wrong.err.count("\n"), "did you mean 'kind'" in wrong.err) == (2, 1, True)
 
 
 NAMES = (

@@ -146,19 +146,24 @@ def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     assert rows["late_label against none"]["sd"] == pytest.approx(pooled)
     together = effects.filter(perturbation="overall_perturbed", target="new stages")["sd"]
     assert rows["all perturbations against none"]["sd"] == pytest.approx(math.sqrt((together**2).mean()))
-    done = cli("plan", "--benchmark", "perturbed", "--like", ROOT / "runs/example")
+    command = ("plan", "--benchmark", "perturbed", "--like", ROOT / "runs/example")
+    done = cli(*command, "--all")
     assert done.code == 0, done.err
     assert f"{pooled:.3f}" in done.out
     assert "sd: the standard deviation of the units' differences that the run has shown" in done.out
+    short = cli(*command).out
+    assert len(short.splitlines()) <= 25
+    least = rows["late_label against none"]["minimum_detectable_effect"]
+    assert re.search(rf"^each of \d+ classes against none +7 stages +{least:.3f} ", short, re.M)
 
 
 def test_a_plan_of_anybodys_items(cli, tmp_path: Path) -> None:
     write_items(tmp_path / "items.jsonl", [make_item(n, factors={}) for n in range(30)])
     done = cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--models", 2)
     assert done.code == 0, done.err
-    assert "30 items, 2 models: 120 requests" in done.out
+    assert "30 questions, 2 models: 120 requests" in done.out
     least = minimum_detectable_effect(30, 0.2)
-    assert re.search(rf"prompting, overall\s+30 clusters\s+{least:.3f}\s+{least:.3f}", done.out)
+    assert re.search(rf"prompting, overall\s+30 clusters\s+{least:.3f}\s+", done.out)
     alone = cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "cot")
     assert "two models, overall" in alone.out
 

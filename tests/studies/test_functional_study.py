@@ -17,7 +17,7 @@ from analysis.functional.study import STUDY
 from tests.conftest import DATA
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as moved
-from tests.helpers.functional_tables import KINDS, answers, share
+from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.functional import weighted_formula
 from tomserve.studies import Analysis, Card, Context, compute, published_tables
@@ -93,31 +93,6 @@ def test_simple_rules_stand_beside_b_and_never_change_it() -> None:
     assert row(one)["b"] == row(other)["b"]
     beaten = other.tables["layers"].filter(figure="over_rule")["value"][0]
     assert beaten == pytest.approx(0)
-
-
-@pytest.mark.usefixtures("alone")
-def test_s_is_the_mean_over_the_four_kinds_and_needs_all_of_them() -> None:
-    found = row(scored(answers(kept=0.0, kinds=KINDS)))
-    assert found["s"] == 0
-    some = scored(answers(kinds=KINDS[:3]))
-    assert row(some)["s"] is None
-    assert row(some)["no_s"] == "no variants of the kinds T4"
-
-
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize(
-    ("truth", "why"),
-    [
-        (moved.FEW, "eligible items, and 50 are needed"),
-        (moved.BROKEN, "adding nothing changes"),
-        (moved.NO_CEILING, "does not clearly move answers"),
-    ],
-)
-def test_a_mechanism_that_was_not_measured_is_missing_and_not_zero(truth: moved.Truth, why: str) -> None:
-    found = scored(answers(share(0.8)), small(truth))
-    one = row(found)
-    assert (one["c"], one["ftom"], one["ftom_bs"] is None, why in str(one["no_c"])) == (None, None, False, True)
-    assert any("C (mechanism) is missing" in line and why in line for line in found.warnings)
 
 
 LAYERS = "Which layers are shown?"

@@ -176,7 +176,7 @@ def exam(cli: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 FOREIGN = re.compile(
-    r"theory of mind|\bToM\b|belie[fv]|perturb|p_adjusted|\bclass|chance of a blind|best rule|guess|"
+    r"theory of mind|\bToM\b|belie[fv]|perturb|p_adjusted|\bclass|chance of a blind|best baseline|guess|"
     r"stages? .*written|vanilla|\bmind\b",
     re.I,
 )

@@ -76,7 +76,7 @@ def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(
     assert (
         study_of_manifests([{"kind": "measured", "study": "deeper"}, {"kind": "measured", "study": "depths"}]) is None
     )
-    assert study_of_manifests([{"study": "deeper"}]) is None
+    assert study_of_manifests([{"study": "deeper"}, {}]) is None
     assert study_of_manifests([{"kind": "measured", "study": "../deeper"}]) is None
 
 

@@ -19,7 +19,7 @@ from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion, make_item
 from tomserve.engine.retry import RetryPolicy
-from tomserve.items.draw import Draw, draw_share
+from tomserve.items.draw import Draw, limit_items, share_of
 from tomserve.runs import noise_check, planning
 from tomserve.runs.journal import read_rows
 from tomserve.runs.scores import load_scores
@@ -139,11 +139,11 @@ def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
     before: set[str] = set()
     draw = Draw(over=("perturbation",))
     for share in (0.001, 0.02, 0.1, 0.5, 1):
-        found = {item.id for item in draw_share(items, share, draw)}
-        assert {item.id for item in draw_share(shuffled, share, draw)} == found >= before
+        found = {item.id for item in limit_items(items, share_of(200, share), draw)}
+        assert {item.id for item in limit_items(shuffled, share_of(200, share), draw)} == found >= before
         assert len(found) == max(1, round(200 * share))
         before = found
-    assert set(Counter(item.factors["perturbation"] for item in draw_share(items, 0.1, draw)).values()) == {5}
+    assert set(Counter(item.factors["perturbation"] for item in limit_items(items, 20, draw)).values()) == {5}
 
 
 @pytest.mark.parametrize("share", ["0", "1.01", "nan", "much"])

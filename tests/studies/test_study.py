@@ -98,12 +98,6 @@ def test_every_printed_accuracy_is_reproduced(paper: dict[str, pl.DataFrame]) ->
     assert len(cells_of) == 144
 
 
-def test_intervals_of_every_count() -> None:
-    for cell in published("counts"):
-        low, high = accuracy_interval(int(cell["k"]), int(cell["n"]))
-        assert (low, high) == pytest.approx((float(cell["ci_low"]), float(cell["ci_high"])), abs=0.00051), cell
-
-
 def test_every_printed_effect_is_reproduced() -> None:
     """Tables 7 and 9 (against class none) and 12 (cot against vanilla), 1,224 figures, but for the six of three cells in
     which table 12 prints 1 [0, inf] where the risk ratio is 0."""

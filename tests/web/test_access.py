@@ -1,5 +1,7 @@
 """What stands before every page: names of the host, tokens, forms of strangers, limits, and headers."""
 
+import errno
+
 import pytest
 from fastapi import FastAPI
 
@@ -119,6 +121,15 @@ def test_every_response_has_the_headers_errors_and_static_files_too(app: FastAPI
         assert answer.headers["cache-control"] == "no-store"
     kept = stranger(app).get("/static/workbench.css?v=1")
     assert kept.headers["cache-control"] == access.CACHED
+
+
+def test_a_full_disk_is_told_as_such(app: FastAPI) -> None:
+    @app.post("/api/fills")
+    def fills() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    answer = client(app).post("/api/fills")
+    assert (answer.status_code, "No space left on device" in answer.text) == (409, True)
 
 
 def test_an_unexpected_error_is_told_to_the_owner_alone(

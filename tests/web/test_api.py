@@ -62,6 +62,9 @@ def test_runs_are_listed_filtered_and_changed(shared: FastAPI) -> None:
     assert ada.patch("/api/v1/runs/ours", json={"private": True}).json()["notes"] == "new"
     assert ben.get("/api/v1/runs/ours").status_code == 404
     assert client().patch("/api/v1/runs/ours", json={"private": True}).status_code == 409
+    run_index.write_card(copied_run(runs_root() / "nobodys"), Card())
+    assert ada.patch("/api/v1/runs/nobodys", json={"private": True}).status_code == 409
+    assert client().get("/api/v1/compare", params={"a": "ours", "b": "ours"}).status_code == 422
     assert ada.get("/api/v1/runs/ours").json()["manifest"]["complete"] is True
 
 

@@ -151,6 +151,12 @@ def test_too_much_is_not_wanted_at_once_and_nothing_where_no_queue_answers(
     assert background.find_all([wish(example, number) for number in range(4)]) == [None] * 4
     assert len(list(background.wanted().glob("*.json"))) == 2
     background.forget()
+    monkeypatch.setattr(background, "WAITING", 9)
+    monkeypatch.setattr(background, "WAITING_EACH", 2)
+    other = Computation("answers", (example.parent,))
+    assert background.find_all([*(wish(example, number) for number in range(4)), other]) == [None] * 5
+    assert len(list(background.wanted().glob("*.json"))) == 3  # nor can the wishes for one run keep out the others
+    background.forget()
     monkeypatch.setenv("TOMSERVE_QUEUE", f"redis://127.0.0.1:{free_port()}/0")
     assert "does not answer" in found(wish(example)).error
     assert not list(background.wanted().glob("*.json"))

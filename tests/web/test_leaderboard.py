@@ -92,6 +92,13 @@ def test_of_several_runs_the_newest_complete_one_counts() -> None:
     assert [(one.run, one.why) for one in found.apart] == [("begun", leaderboard.UNFINISHED)]
 
 
+def test_a_run_whose_questions_followed_from_its_answers_is_not_ranked() -> None:
+    example("searched", study="search")
+    found = board()
+    assert not found.rows
+    assert [(one.run, one.why) for one in found.apart] == [("searched", leaderboard.ADAPTIVE)]
+
+
 def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked_and_a_broken_one_says_so() -> None:
     rewritten(example("lost"), lambda _, row: {**row, "text": "I would rather not say."})
     (runs_root() / "broken").mkdir()

@@ -221,7 +221,7 @@ def test_a_run_is_scored_anew_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch, 
     queue.rescore("example", ME)
     going, found = queue.rescored("example", ME)
     assert found is not None
-    assert (going, found.facts["said"]) == (False, "example: 352 rows scored, 278 correct")
+    assert (going, found.facts["said"]) == (False, "example: 352 answers scored, 278 correct")
     assert (folder / "scores.parquet").exists()
     monkeypatch.setattr(background, "_IMMEDIATE", [])
     queue.rescore("example", ME)

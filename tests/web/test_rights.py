@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from fastapi import FastAPI
@@ -35,7 +36,19 @@ SPELLINGS = [
     "hers/",
     "hers//",
     "faithfulness-hers",
+    "faithfulness-hers/",
+    "hers%2f",
+    "%2fhers",
+    "hers%00",
+    "hers/%2e",
+    "runs%2fhers%2f",
+    "%ef%bd%88ers",  # a wide h
+    "h%d0%b5rs",  # a Cyrillic e
+    "hers%e2%80%8b",  # with a space of no width
+    "HERS",
 ]
+NEW = ("HERS",)
+"""Spellings by which anybody may call a run of their own, as it is another folder."""
 PARAMETERS = ("a", "b", "run", "like", "name")
 """What parameters of an address are called that name a run."""
 MARKS = ("nobody else reads this", "Hidalgo")
@@ -81,7 +94,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def requests(spelling: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Every request that names a run: in its path, or in the parameters of the address that can do so."""
-    plain = spelling.replace("%2e", ".")
+    plain = unquote(spelling)
     for method, path in routes():
         if "{name:path}" in path:
             for action in ACTIONS if "{action}" in path else ("",):
@@ -152,9 +165,9 @@ def test_nobody_reads_or_changes_a_private_run(app: FastAPI, read: list[Path], w
     for (method, path, sent), (_, other, missing) in zip(requests(spelling), requests("nine"), strict=True):
         answer = person.request(method, path, **sent)
         assert not [mark for mark in MARKS if mark in answer.text], (method, path)
-        if method != "GET" and spelling != "runs/hers":  # which is ben's own
+        if method != "GET" and spelling not in ("runs/hers", "runs%2fhers%2f", *NEW):  # which is ben's own
             assert answer.status_code in (404, 409, 422) if who == "ben" else answer.status_code == 403, (method, path)
-        if spelling.endswith("hers") and "/" not in spelling and method == "GET":  # as one that does not exist
+        if spelling.endswith("hers") and not {*"/%"} & {*spelling} and method == "GET":  # as one that does not exist
             none = person.request(method, other, **missing)
             assert (answer.status_code, answer.text) == (none.status_code, none.text.replace("nine", spelling)), path
     assert not [path for path in read if hers in (path, *path.parents)]

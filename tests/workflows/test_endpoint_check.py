@@ -14,10 +14,10 @@ from tomserve.workflows.endpoint_check import check_endpoint
 KNOWN = {**FINE, **REFUSED, **STARTS, **PROVIDERS}
 TOLD = {
     "vLLM": {
-        "requests": (True, "taken as they are"),
+        "requests": (True, "accepted as they are"),
         "model": (True, "org/m, loaded from org/m; engine version 0.31.0"),
         "models": (True, "serves org/m"),
-        "schema": (True, "kept"),
+        "schema": (True, "enforced"),
         "context": (True, "8,192 tokens"),
         "prompts": (True, "no sign"),
         "replies": (True, "8 of 8"),
@@ -25,13 +25,13 @@ TOLD = {
         "cost": (True, "all of items: 12 requests"),
     },
     "a temperature and a schema that is not kept": {
-        "requests": (True, "of vanilla: taken, if adapted"),
+        "requests": (True, "of vanilla: accepted, adapted as follows"),
         "adapted": (True, "no_temperature: .*may differ between runs"),
-        "schema": (None, "do not keep to it"),
+        "schema": (None, "not enforced: replies are read"),
     },
-    "DeepSeek": {"adapted": (True, "json_object: "), "schema": (None, "not kept: "), "replies": (True, "8 of 8")},
+    "DeepSeek": {"adapted": (True, "json_object: "), "schema": (None, "not enforced: "), "replies": (True, "8 of 8")},
     "Ollama": {"prompts": (None, "cuts prompts off: it counted 2,050")},
-    "no list of models": {"models": (None, "HTTP 404"), "context": (None, "not told"), "replies": (True, "8 of 8")},
+    "no list of models": {"models": (None, "HTTP 404"), "context": (None, "unknown"), "replies": (True, "8 of 8")},
     "a schema refused": {"evaluation": (False, "--schema off")},
     "no list of models and no name": {"evaluation": (False, "--model")},
     "a key that is missing": {"evaluation": (False, "You didn't provide an API key")},

@@ -57,6 +57,8 @@ class Belief(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that are possible, each once."""
+        if len(self.possible) == 1:  # nearly always
+            return (self.possible[0][0],)
         return tuple(dict.fromkeys(label for label, _ in self.possible))
 
     @property

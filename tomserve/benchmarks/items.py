@@ -220,7 +220,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
         if file.suffix == ".json":
             yield from (_Row(file, number, row, path.name) for number, row in _json_list(file, mapping.rows))
             return
-        with file.open("rb") as opened:
+        with files.open_own(file) as opened:
             lines = files.read_lines(opened, file)
             sheet = file.suffix in (".csv", ".tsv")
             found = Sheet(file, lines, None, refuse).rows() if sheet else json_rows(file, lines, refuse)
@@ -231,11 +231,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
 
 def _json_list(file: Path, rows: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of the list, or of the object, that stands in a JSON file's field `rows`."""
-    try:
-        found = orjson.loads(file.read_bytes())
-    except orjson.JSONDecodeError as error:
-        reason = f"is no JSON ({error.msg}); a file with an object on each line is called .jsonl"
-        raise ContentError(reason, path=file, line=error.lineno) from None
+    found = files.read_json(file, "a file with an object on each line is called .jsonl, and may be longer")
     for part in filter(None, rows.split(".")):
         found = found.get(part) if isinstance(found, dict) else None
     listed = list(found.values()) if isinstance(found, dict) else found

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from tomserve.content import files
 from tomserve.items import Item, items_digest
 from tomserve.scoring.baselines import Baseline
 
@@ -159,7 +160,9 @@ class ShippedAnswers:
 
     @cached_property
     def _content(self) -> Mapping[str, Any]:
-        content: dict[str, Any] = orjson.loads(self.file.read_bytes()) if self.file.is_file() else {"answers": {}}
+        content: dict[str, Any] = (
+            orjson.loads(files.read_own_text(self.file)) if self.file.is_file() else {"answers": {}}
+        )
         return content
 
     def fitted_to(self, items: Sequence[Item]) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, ContentError, MachineError
@@ -210,7 +211,7 @@ def _template_of(preset: Preset | None) -> str | None:
         return None
     path = content.require(f"launch/chat_templates/{preset.chat_template.file}")
     try:
-        return path.read_text("utf-8")
+        return files.read_own_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ContentError(f"cannot be read ({error})", path=path) from None
 
@@ -256,7 +257,7 @@ def _samples(path: Path) -> Iterator[bytes]:
     size = path.stat().st_size
     yield str(size).encode()
     step = SAMPLE if size <= WHOLE_BYTES else STRIDE
-    with path.open("rb") as file:
+    with files.open_own(path) as file:
         for place in range(0, size, step):
             file.seek(place)
             yield file.read(SAMPLE)

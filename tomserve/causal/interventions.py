@@ -102,7 +102,7 @@ class Interventions:
         pilot = None if self.alphas is not None or kept.exists() else self._pilot(layer, backend)
         alphas: dict[str, Strengths]
         if self.alphas is None and pilot is None:
-            alphas = orjson.loads(kept.read_bytes())
+            alphas = orjson.loads(files.read_bytes(kept))
         else:
             alphas = dict.fromkeys(names, pilot or self.alphas or ())
         of = self.layer_states(layer)
@@ -189,7 +189,7 @@ def run_interventions(
                 else:
                     advance(sum(len(ORDERS) * len(_there(cells, number)) for number in numbers))
         else:
-            advance(sum(pl.scan_parquet(path).select(pl.len()).collect().item() for path in paths))
+            advance(sum(files.scan_parquet(path).select(pl.len()).collect().item() for path in paths))
         yield fits
         yield from paths
 

@@ -41,7 +41,11 @@ def command() -> int:
         from tomserve.cli import serve
 
         serve.EXTRA[:] = extra
-    first = ours[:1] if {*ours[:1]} & {*_PLACES} else ()  # else all, for an error that lists them
+    first = ours[:1] or ["--help"]
+    if first == ["--help"]:
+        first = ["items"]  # what `_Sections` prints needs none of them
+    elif not {*first} & {*_PLACES}:
+        first = []  # all, for an error that lists them
     code = build_app(*first)(args=ours, standalone_mode=False)
     return code if isinstance(code, int) else 0
 
@@ -97,6 +101,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "faithfulness": "faithfulness.faithfulness",
         "causal": "causal.causal",
         "functional": "functional.functional",
+        "search": "search.search",
     },
     "Analyse results": {
         "score": "analyze.score",
@@ -116,14 +121,16 @@ SECTIONS: dict[str, dict[str, str]] = {
         "merge": "merge.merge",
     },
     "Prepare items": {"items": "items.items", "dataset": "dataset.app", "generate": "dataset.generators"},
-    "Keep runs": {
+    "Keep and show runs": {
         "runs": "runs.runs",
         "seal": "runs.seal",
         "verify": "runs.verify",
         "pack": "merge.pack",
         "unpack": "merge.unpack",
+        "web": "web.web",
+        "export": "",
+        "import": "",
     },
-    "Other interfaces": {"web": "web.web", "export": "", "import": ""},
 }
 """All commands as `tomserve --help` shows them, and where each is."""
 
@@ -133,11 +140,24 @@ _ABOUT = {
     "faithfulness": "Whether answers depend on the chain of thought.",
     "causal": "Whether a perspective-taking map inside drives answers.",
     "functional": "Behaviour, stability and mechanism together, as one score.",
+    "search": "The weakest questions, confirmed on fresh ones.",
 }
 """What the commands of the first section measure, in a line of 80 characters."""
 
 LASTING = {
-    *("eval", "stability", "causal", "faithfulness", "functional", "serve", "setup", "score", "report", "figures"),
+    *(
+        "eval",
+        "stability",
+        "causal",
+        "faithfulness",
+        "functional",
+        "search",
+        "serve",
+        "setup",
+        "score",
+        "report",
+        "figures",
+    ),
     *("seal", "merge", "pack", "unpack"),
 }
 """The commands whose result lies in files, so that they go on where standard output cannot be written any more."""

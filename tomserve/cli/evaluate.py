@@ -195,10 +195,13 @@ def make_options(
 ) -> tuple[planning.EvalOptions, Experiment | None]:
     """The options of an evaluation: those of the command line, over those of the file where one is given.
 
-    Also returns the experiment of that file. Raises ContentError where the file is wrong, and where a key would be sent
-    to an address that only the file names.
+    Also returns the experiment of that file. Raises ContentError where the file is wrong, and where a key, or
+    a file of items, would be sent to an address that only the file names.
     """
+    from urllib.parse import urlsplit
+
     from tomserve.engine.addresses import redact_url
+    from tomserve.engine.network import is_loopback
     from tomserve.runs.planning import EvalOptions
     from tomserve.serving import keys
     from tomserve.workflows import evaluate
@@ -222,6 +225,11 @@ def make_options(
         said = f"the API key would be sent to {', '.join(map(redact_url, experiment.base_url))}"
         error = f"{said}, which only this file names; say so by --base-url URL"
         raise evaluate.experiment_error(config.expanduser(), "base-url", error)
+    elsewhere = [one for one in experiment.base_url if not is_loopback(urlsplit(one).hostname or "")]
+    if elsewhere and experiment.path and not {"base_url", "path"} & set(named):  # which may be private
+        said = f"the items of {experiment.path} would be sent to {redact_url(elsewhere[0])}"
+        error = f"{said}, and only this file names both; say so by --base-url URL or --path FILE"
+        raise evaluate.experiment_error(config.expanduser(), "path", error)
     return merge_options(experiment, line, named), experiment
 
 
@@ -258,7 +266,7 @@ def run_and_report(
     lacking = missing_data.gaps_of_source(result.folder, scores)
     for gap in missing_data.gap_sentences(lacking):
         warn(gap)
-    analysis = compute(scores)
+    analysis = compute(scores, named=None if options.rounds is None else options.rounds.study)
     if show is not None:
         show(result, analysis, screen)
     else:

@@ -8,7 +8,6 @@ the error is lost, a second thread ends the process in the end.
 from __future__ import annotations
 
 import _thread
-import asyncio
 import contextlib
 import os
 import select
@@ -25,6 +24,7 @@ from tomserve.engine import transports
 from tomserve.errors import Interrupted, StoppedError
 
 if TYPE_CHECKING:
+    import asyncio
     from sys import UnraisableHookArgs
 
     from tomserve.runs.progress import Listener, Stop
@@ -152,6 +152,8 @@ def ask_with_signals(evaluation: Stoppable) -> None:
 
 async def _ask(evaluation: Stoppable, caught: list[int], numbers: list[signal.Signals]) -> None:
     """Ask, while listening to these signals; those that came are added to `caught`."""
+    import asyncio
+
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     unheard: list[float] = []  # when those came that the loop has not heard yet
 

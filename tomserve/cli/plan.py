@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from tomserve.cli.options import BenchmarkOption, PathOption, StrategyOption, console
-from tomserve.content.text import say
+from tomserve.cli.options import AllOption, BenchmarkOption, PathOption, StrategyOption, console
+from tomserve.content.text import count_noun, say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def plan(
         list[str] | None,
         typer.Option(help="FACTOR=VALUE: plan for the questions that meet this condition; repeatable."),
     ] = None,
+    whole: AllOption = False,
 ) -> None:
     """Estimate the cost and the statistical power of a study.
 
@@ -136,7 +137,7 @@ def plan(
         if form not in FORMS:
             raise ConfigError(one_of("format", form, FORMS))
         asked_how = (benchmark, path, tuple(strategy or ()), where or (), limit, repeats)
-        _show(_load(requests, per_request, asked_how), nodes or 1, model, nodes_given, form)
+        _show(_load(requests, per_request, asked_how), nodes or 1, model, nodes_given, form, whole)
         return
     if wrong := [name for name, value in {**nodes_given, **per_request, "model": model}.items() if value is not None]:
         option = {"tflops": "gpu_tflops"}.get(wrong[0], wrong[0]).replace("_", "-")
@@ -144,6 +145,7 @@ def plan(
     from tomserve import benchmarks
     from tomserve.cli import score
     from tomserve.reporting import tables
+    from tomserve.reporting.overview import MORE
     from tomserve.reporting.table_layout import print_prose
     from tomserve.stats.power import ASSUMED
     from tomserve.studies import comparison_tables
@@ -158,7 +160,8 @@ def plan(
     found = planning.plan_study(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
     samples = f" x {repeats} samples" if repeats > 1 else ""
     level = f"(power {power:g}, level {alpha:g})"
-    shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
+    effects = found.comparisons if whole else found.effects()
+    shown = {"requests": found.cost, f"the smallest effects that would be found {level}": effects}
     if margin is not None:
         shown[planning.margin_title(margin, power)] = planning.margin_units(items, margin, power, known)
     note = None
@@ -171,9 +174,12 @@ def plan(
         title = f"a study with {people} people who read {stories} stories each {level}"
         shown[title] = planning.people_power_table(items, people, stories, spread=spread or ASSUMED, **wanted)
         note = planning.people_note(items, spread, like)
-    say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
-    tables.show_tables(shown, console())
-    if note is not None:
+    say(f"{count_noun(found.items, 'question')}{samples}, {count_noun(models, 'model')}: {found}")
+    tables.show_tables(shown, console(), None if whole else {})
+    if not whole:
+        spread = "is assumed, unless --like RUN measures it" if known is None else f"is that of {like}"
+        print_prose(f"0.2 is 20 points. How much units differ (the standard deviation, SD) {spread}. {MORE}", console())
+    elif note is not None:
         print_prose(note, console())
 
 
@@ -198,10 +204,10 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
     return replace(measured, **known, source=f"{asked.name}: {measured.source}{said}")
 
 
-def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], form: str) -> None:
-    """Print what an evaluation takes on a cluster."""
+def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], form: str, whole: bool) -> None:
+    """Print what an evaluation takes on a cluster. whole: with what each figure rests on."""
     from tomserve.distributed.cost import Nodes, estimate_cost
-    from tomserve.reporting.table_layout import print_figures, print_prose
+    from tomserve.reporting.table_layout import print_figures
     from tomserve.serving.presets import Preset
 
     known = {name: value for name, value in given.items() if value is not None}
@@ -210,5 +216,4 @@ def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], 
     if form == "json":
         say(orjson.dumps([one.record() for one in figures], option=orjson.OPT_INDENT_2).decode())
         return
-    print_figures(figures, console())
-    print_prose("docs/explanation/scale.md works an example through.", console())
+    print_figures(figures, console(), whole=whole)

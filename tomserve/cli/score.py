@@ -21,11 +21,10 @@ from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
-from tomserve.reporting.progress import ScoringBar
 from tomserve.runs import measurement
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.runfolder import find_run, read_manifest
-from tomserve.runs.scores import load_replies, load_scores, score_run, scores_of
+from tomserve.runs.scores import load_replies, load_scored_run, load_scores, score_run, scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL
@@ -147,6 +146,7 @@ def score_missing(folder: Path) -> ScoredParts:
     """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while. Warns
     of parts that have no answers and of those that cannot be scored."""
     from tomserve.distributed.shards import score_parts
+    from tomserve.reporting.progress import ScoringBar
 
     with ScoringBar() as screen:
         done = score_parts(folder, note=warn, done=screen.done)
@@ -176,7 +176,8 @@ def score_and_tell(folder: Path) -> tuple[int, list[missing_data.Gaps]]:
         rows, right = tables.scan().select(pl.len(), pl.col("correct").sum()).collect(engine="streaming").row(0)
         lacking = warn_lacking(tables)
         current = f", {len(done.current)} of them were scored before" if done.current else ""
-        say(f"{folder}: {len(done.there)} parts scored{current}: {rows} rows, {right} correct, scores.parquet written")
+        counted = f"{rows} answers, {right} correct; written: scores.parquet of each"
+        say(f"{folder}: {len(done.there)} parts scored{current}: {counted}")
     return int(bool(done.broken)), lacking
 
 
@@ -324,13 +325,16 @@ def score_runs(
         wishes.prepare(place := GradeFiles.of_run(folder))
         if reader is not None:
             code |= wishes.read(reader, folder, place)
-        frames.append(_against_current(folder) if gold == "current" else scores_of(folder, note=warn, again=True))
+        scored = None if gold == "current" else load_scored_run(folder, note=warn, again=True)
+        frames.append(_against_current(folder) if scored is None else scored.table)
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
-        kept = ", scores.parquet written" if gold == "run" else ""
-        say(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+        kept = ""
+        if scored is not None:
+            kept = f"; written: {folder / 'scores.parquet'}" if scored.exported else "; its folder is read-only"
+        say(f"{folder}: {frames[-1].height} answers scored, {right} correct{kept}")
         if (floor := noise.noise_line(frames[-1])) is not None:
             say(floor)
     if out is not None:
@@ -408,13 +412,16 @@ def score_file(
         try:
             write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of, reader=choices)
             if out.suffix == ".parquet":
-                with output_path.open_output(out, responses, items, path) as file, table.open("rb") as source:
+                with (
+                    output_path.open_output(out, responses, items, path) as file,
+                    files.open_for_reading(table) as source,
+                ):
                     shutil.copyfileobj(source, file, 1 << 20)
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror or error})") from None
         if out.suffix != ".parquet":
-            write_scores(pl.read_parquet(table), out)
-        scores = pl.scan_parquet(table)
+            write_scores(files.scan_parquet(table).collect(), out)
+        scores = files.scan_parquet(table)
         if (strange := unknown_statuses(scores.select("status").collect())) is not None:
             warn(f"{responses}: {strange}")
         named = ("--items", items) if items is not None else ("--benchmark", benchmark)
@@ -425,7 +432,7 @@ def score_file(
         lacking = warn_gaps(out, scores.select(there).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
-    say(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+    say(f"{responses}: {rows} answers scored, {right} correct\n{scorer}\nwritten: {out}")
     return code | tell_unread(lacking)
 
 
@@ -495,7 +502,7 @@ def _unread_of(
         report_problems(warn, found)
         table = scratch / "scores.parquet"
         write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of)
-        return missing_data.list_unread(pl.read_parquet(table), count, known, found)
+        return missing_data.list_unread(files.scan_parquet(table).collect(), count, known, found)
 
 
 def _scorer(scores: pl.LazyFrame) -> str:

@@ -23,11 +23,14 @@ from collections.abc import Iterator
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
 from tomserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -69,15 +72,16 @@ def check_regular(path: Path, *, alone: bool = False) -> None:
         )
 
 
-def open_regular(path: Path, flags: int) -> int:
-    """Open the regular file `path` and return its descriptor. flags: those of `os.open`, but not O_TRUNC. Raises
+def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open the regular file `path` and return its descriptor. flags: those of `os.open`, but not O_TRUNC. mode: the
+    permissions, before the umask, of a file that this creates. Raises
     ConfigError for anything that is no regular file and, where it is to be written, has a second name; OSError where it
     cannot be opened."""
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
     check_regular(path, alone=writing)
     # Another process may have put something else there since: O_NOFOLLOW refuses a link, and O_NONBLOCK does not wait
     # for the other end of a named pipe.
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
     try:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
             raise ConfigError(f"{path}: is {describe_kind(mode)}; expected a regular file, so move it away")
@@ -90,6 +94,47 @@ def open_regular(path: Path, flags: int) -> int:
 def open_for_reading(path: Path) -> BufferedReader:
     """Open the regular file `path` for reading. Raises ConfigError and OSError as `open_regular` does."""
     return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What the regular file `path` holds. Raises ConfigError and OSError as `open_regular` does."""
+    with open_for_reading(path) as file:
+        return file.read()
+
+
+def open_own(path: Path) -> BufferedReader:
+    """Open a file that no stranger chooses: one that is shipped with tomserve, lies in a content folder, belongs to the
+    system or to a model's weights, or that the user has typed. It may be a link, a pipe or as long as it likes."""
+    return path.open("rb")
+
+
+def read_own(path: Path) -> bytes:
+    """What such a file holds. Raises OSError."""
+    with open_own(path) as file:
+        return file.read()
+
+
+def read_own_text(path: Path, errors: str = "strict") -> str:
+    """The text in UTF-8 of such a file. Raises OSError, and UnicodeDecodeError unless `errors` says otherwise."""
+    return read_own(path).decode("utf-8", errors)
+
+
+def scan_parquet(*paths: Path) -> pl.LazyFrame:
+    """The table in one or several Parquet files, in whose names no character stands for others. Raises ConfigError for
+    a link, a pipe and the like, and what Polars raises for a file that is none, at the latest when it is collected."""
+    import polars
+
+    for path in paths:
+        check_regular(path)
+    return polars.scan_parquet(list(paths), glob=False)
+
+
+def read_parquet_metadata(path: Path) -> dict[str, str]:
+    """What was written beside the table in a Parquet file. Raises as `scan_parquet` does."""
+    import polars
+
+    check_regular(path)
+    return polars.read_parquet_metadata(path)
 
 
 def read_tail(path: Path, most: int) -> str:

@@ -6,6 +6,7 @@ ModelName and RunName.
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ import orjson
 import pydantic
 import yaml
 
-from tomserve.content import files
+from tomserve.content import files, paths
 from tomserve.errors import ConfigError, ContentError, nearest
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
@@ -98,6 +99,24 @@ def read_record(path: Path, model: type[Model], way_out: str) -> Model | None:
         return model.model_validate_json(orjson.dumps(data))  # of Python's lists a strict model would take no tuples
     except pydantic.ValidationError as error:
         raise validation_error(error, data, model, path, way_out) from None
+
+
+def note_own(kind: str, record: Mapping[str, Any]) -> None:
+    """Note for this user, as far as the disk allows, that a record in a folder is his own and no stranger's."""
+    with contextlib.suppress(OSError):
+        noted = _note(kind, record)
+        files.make_private(noted.parent)
+        noted.touch(mode=0o600)
+
+
+def is_own(kind: str, record: Mapping[str, Any]) -> bool:
+    """Whether this user has written the record, which he then noted."""
+    return _note(kind, record).exists()
+
+
+def _note(kind: str, record: Mapping[str, Any]) -> Path:
+    name = paths.digest(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
+    return paths.state_root() / "tomserve" / kind / name.removeprefix("sha256:")
 
 
 def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:

@@ -7,7 +7,6 @@ sees the folder.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,8 @@ from typing import Any, Literal, Protocol
 import orjson
 import pydantic
 
-from tomserve.content import digest, files
-from tomserve.content.paths import state_root
-from tomserve.content.validation import read_record
+from tomserve.content import files
+from tomserve.content.validation import is_own, note_own, read_record
 from tomserve.errors import ConfigError
 from tomserve.serving.auto_preset import resolve_preset
 from tomserve.serving.command import set_port, shell_line
@@ -54,22 +52,13 @@ class Job(pydantic.BaseModel):
         record = self.record()
         with files.replace_file(folder / FILE) as file:
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-        with contextlib.suppress(OSError):
-            noted = _note(record)
-            files.make_private(noted.parent)
-            noted.touch(mode=0o600)
+        note_own("jobs", record)
 
     @classmethod
     def read(cls, folder: Path) -> Job | None:
         """The record beside these parts; None where nothing was submitted. Raises ConfigError where it is broken."""
         found = read_record(folder / FILE, cls, WAY_OUT)
-        return None if found is None else found.model_copy(update={"ours": _note(found.record()).exists()})
-
-
-def _note(record: Mapping[str, Any]) -> Path:
-    """The file whose presence says that this user has submitted what that record says."""
-    name = digest(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
-    return state_root() / "tomserve/jobs" / name.removeprefix("sha256:")
+        return None if found is None else found.model_copy(update={"ours": is_own("jobs", found.record())})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.content.text import format_bytes, format_duration
+from tomserve.content.text import count_noun, format_bytes, format_duration
 from tomserve.distributed.shards import EXPECTED, MOST
 from tomserve.engine.prompt_tokens import BYTES_A_TOKEN
 from tomserve.errors import ConfigError, MachineError
@@ -98,12 +98,13 @@ def estimate_speed(load: Workload, nodes: Nodes, gpus: list[Gpu]) -> tuple[float
     spread = f"one server over {each} nodes" if each > 1 else f"servers of {layout.gpus} GPUs"
     several = f"{used} GPU{'s' * (used > 1)}"
     why = (
-        f"A ROUGH GUESS, to be replaced by a measurement on one node: {spread}; {several} x {rule} / (2 x "
+        f"{spread}; {several} x {rule} / (2 x "
         f"{parameters / 1e9:,.1f} billion parameters) = {tokens:,.0f} tokens a second, where a computed prompt token "
         f"counts 1 and a reply token {nodes.reply_weight:g}"
     )
     options = ("--tokens-a-second", "--gpu-tflops", "--parameters", "--reply-weight")
-    return rate, Figure("a node", rate, "1/s", f"about {rate:,.1f} requests a second", why, options)
+    said = f"about {rate:,.1f} requests a second: A ROUGH GUESS, to be replaced by a measurement on one node"
+    return rate, Figure("a node", rate, "1/s", said, why, options)
 
 
 def _layout(preset: Preset, gpus: list[Gpu], nodes: int) -> tuple[Layout, int]:
@@ -251,7 +252,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             hours,
             "h",
             format_duration(hours * 3600),
-            f"{load.requests:,} requests at {rate * nodes.nodes:,.1f} a second on {nodes.nodes:,} nodes, "
+            f"{load.requests:,} requests at {rate * nodes.nodes:,.1f} a second on {count_noun(nodes.nodes, 'node')}, "
             f"{nodes.lost:.0%} of them asked twice as nodes fail, and {nodes.start_minutes:g} minutes for the server "
             f"of each part to start ({starts:,} parts a node); how long a cluster's queue makes wait is not known",
             ("--nodes", "--lost", "--start-minutes"),
@@ -261,7 +262,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             hours * nodes.nodes * len(gpus),
             "h",
             f"{hours * nodes.nodes * len(gpus):,.0f}",
-            f"{nodes.nodes:,} nodes of {len(gpus)} {gpus[0].name} for that time",
+            f"{count_noun(nodes.nodes, 'node')} of {len(gpus)} {gpus[0].name} for that time",
             ("--gpus",),
         ),
         _cache(load, nodes, hours, len(gpus)),

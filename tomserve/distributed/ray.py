@@ -163,7 +163,7 @@ def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
         time.sleep(0.2)
     log = place / LOG.format(number)
     log.parent.mkdir(exist_ok=True)
-    with open(files.open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+    with os.fdopen(files.open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         code = _run(work_command(folder, number, demand), {**os.environ, **dict(demand.env)}, file)
     if code:
         raise MachineError(f"{node}: `tomserve work` ended with exit code {code}: {last_line(log)}")

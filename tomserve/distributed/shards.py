@@ -449,7 +449,7 @@ def _of_files(source: str, paths: Sequence[Path], none: str) -> Partitions:
 def _rows(path: Path) -> int:
     """How many rows a Parquet file holds, as its end says. Raises ConfigError where it is none."""
     try:
-        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return int(files.scan_parquet(path).select(pl.len()).collect().item())
     except UNREAD as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a parquet table ({reason})") from None
@@ -458,7 +458,7 @@ def _rows(path: Path) -> int:
 def _table(path: Path) -> pl.LazyFrame:
     """One score table: lazily where tomserve wrote it, else read as a whole (tomserve.scoring.table.read_table), which
     raises ConfigError for values that do not fit."""
-    table = pl.scan_parquet(path, glob=False)
+    table = files.scan_parquet(path)
     try:
         schema = table.collect_schema()
         plain = all(schema[name] == kind for name, kind in COLUMNS.items() if name in schema)

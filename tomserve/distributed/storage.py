@@ -20,12 +20,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, TypeVar
+from typing import IO, Annotated, Any, Literal, TypeVar, cast
 
 import fsspec
 import orjson
 import pydantic
 import tenacity
+from fsspec.implementations.local import LocalFileSystem
 
 from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
@@ -75,8 +76,9 @@ def open_store(url: str) -> tuple[Any, str]:
             "environment of its own, or copy the parts by the store's own program (such as `aws s3 sync`) and merge "
             "the copies"
         ) from None
-    except ValueError as error:
-        raise ConfigError(f"{url}: cannot be used ({one_line(str(error))[:120]})") from None
+    except (AttributeError, TypeError, ValueError) as error:  # of what needs more than an address to be found
+        said = one_line(str(error))[:120] if "Protocol not known" in str(error) else "an address alone does not tell it"
+        raise ConfigError(f"{url}: cannot be used ({said}); expected such as s3://bucket/mine.parts") from None
     except (OSError, EOFError, ftplib.Error) as error:
         raise _unreachable_error(url, error) from None
 
@@ -167,6 +169,8 @@ class _Folder:
         """Make the folder, without the file that says that all of it was copied."""
 
         def make(system: Any, path: str) -> None:
+            if isinstance(system, LocalFileSystem) and Path(path).is_symlink():
+                raise ConfigError(f"{self.url}: is a symbolic link, which is not followed; name the folder itself")
             system.makedirs(path, exist_ok=True)
             if system.exists(done := f"{path}/{FILE}"):
                 system.rm_file(done)
@@ -177,9 +181,8 @@ class _Folder:
         """A small file; None where it is not there."""
 
         def read(system: Any, path: str) -> bytes:
-            with system.open(f"{path}/{name}", "rb") as file:
-                content: bytes = file.read(files.LONGEST_LINE + 1)
-            return content
+            with _open_file(system, f"{path}/{name}") as file:
+                return file.read(files.LONGEST_LINE + 1)
 
         try:
             return self.retry(read)
@@ -194,11 +197,11 @@ class _Folder:
         """Write a file, and read it back. opened: opens what is written. held: its length and digest."""
 
         def write(system: Any, path: str) -> None:
-            with opened() as source, system.open(f"{path}/{name}", "wb") as target:
+            with opened() as source, _open_file(system, f"{path}/{name}", writing=True) as target:
                 while piece := source.read(PIECE):
                     self.stop.check()
                     target.write(piece)
-            with system.open(f"{path}/{name}", "rb") as file:
+            with _open_file(system, f"{path}/{name}") as file:
                 found = _copy_pieces(file, held.bytes, lambda piece: None)
             if found != held:
                 raise ServerError(f"{self.url}/{name}: holds {found.bytes:,} bytes that are not those that were sent")
@@ -212,7 +215,7 @@ class _Folder:
             raise MachineError(f"{self.url}/{name}: has {held.bytes:,} bytes by {FILE}, and {free:,} are free here")
 
         def fetch(system: Any, path: str) -> None:
-            with system.open(f"{path}/{name}", "rb") as source, open(into, "wb") as target:
+            with _open_file(system, f"{path}/{name}") as source, files.open_for_writing(into) as target:
 
                 def keep(piece: bytes) -> None:
                     self.stop.check()
@@ -223,6 +226,14 @@ class _Folder:
                 raise ServerError(f"{self.url}/{name}: is not what {FILE} says; copy the part there again")
 
         self.retry(fetch)
+
+
+def _open_file(system: Any, path: str, *, writing: bool = False) -> IO[bytes]:
+    """A file of a store. On a disk, where others may write to the store, no link is followed to or from another file.
+    Raises ConfigError for a link or a pipe, and OSError."""
+    if isinstance(system, LocalFileSystem):
+        return files.open_for_writing(Path(path)) if writing else files.open_for_reading(Path(path))
+    return cast(IO[bytes], system.open(path, "wb" if writing else "rb"))
 
 
 def _copy_pieces(file: IO[bytes], most: int, take: Callable[[bytes], object]) -> CopiedFile:

@@ -10,7 +10,6 @@ import ipaddress
 import os
 import socket
 import ssl
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +60,8 @@ def proxy_for(url: str) -> Proxy | None:
 
     Raises ConfigError where the environment names one that is not spoken to by plain HTTP, or that is no address.
     """
+    import urllib.request  # it takes longer than all of this module
+
     parts = urlsplit(url)
     named = urllib.request.getproxies_environment()
     kind = parts.scheme if named.get(parts.scheme) else "all"

@@ -4,13 +4,14 @@ that a process can hold.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import resource
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
+
     from tomserve.engine.transport import Timeouts, Transport
 
 
@@ -42,6 +43,8 @@ T = TypeVar("T")
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in a loop of its own, as asyncio.run does, and return what it returns."""
+    import asyncio  # half of the imports of `tomserve --help`
+
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):  # without uvloop, as on Windows, asyncio's own loop is used
         import uvloop

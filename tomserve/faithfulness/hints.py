@@ -20,6 +20,7 @@ from typing import NamedTuple
 import orjson
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.faithfulness.chains import OmittedEdit
 from tomserve.faithfulness.table import (
     AUTHORITY,
@@ -339,7 +340,7 @@ def _file(place: str, kind: str) -> Path:
 
 @lru_cache(maxsize=32)
 def _template(path: Path) -> Template:
-    return Template(environment(path.parent), path.read_text("utf-8"), path)
+    return Template(environment(path.parent), files.read_own_text(path), path)
 
 
 def _hint(place: str, item: Item, label: str | None, listed: Sequence[str] = (), offered: Sequence[str] = ()) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tomserve.content import digest
+from tomserve.content import digest, files
 from tomserve.content.paths import run_name, runs_root
 from tomserve.engine import transports
 from tomserve.engine.records import CONCLUSION
@@ -424,7 +424,7 @@ def measure(
     second = {"rewriter": rewriter, "predictor": predictor, "reader": reader}
     with _open_run(path, settings, source, second, checkpoint) as run:
         if run.complete and not _open_ends(path):
-            return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
+            return _result(path, files.scan_parquet(path / TABLE).collect(), asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, run_loop)
             made, chains, predictions = _ask_all(work, source, settings, servers, waiting, rewriter, predictor)
@@ -504,7 +504,7 @@ def _command(settings: Settings, source: SourceRun) -> str:
 
 def _open_ends(path: Path) -> bool:
     """Whether the table of a finished measurement holds questions that may be asked again."""
-    statuses = pl.scan_parquet(path / TABLE, glob=False).select("outcome").unique().collect()["outcome"]
+    statuses = files.scan_parquet(path / TABLE).select("outcome").unique().collect()["outcome"]
     return bool(set(statuses) - FINAL - {INVALID, LEFT_OUT})
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.engine.prompt_tokens import estimate_tokens
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
@@ -248,7 +249,7 @@ def text_digest() -> str:
 @cache
 def _second_call() -> Template:
     path = content.require("prompts/second_call/answer.j2")
-    return Template(environment(path.parent), path.read_text("utf-8"), path)
+    return Template(environment(path.parent), files.read_own_text(path), path)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError
 
@@ -160,7 +161,7 @@ def read_consent(path: Path | None) -> str:
     """
     file = path or _file("consent.txt")
     try:
-        data = file.read_bytes()
+        data = files.read_own(file)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=file) from None
     if len(data) > LONGEST:

@@ -29,6 +29,7 @@ from tomserve._version import __version__
 from tomserve.content import files, output_path
 from tomserve.content.paths import run_name, runs_root
 from tomserve.content.text import mark_hidden
+from tomserve.engine.redact import is_secret_name
 from tomserve.errors import ConfigError
 from tomserve.interop import hub, recompute
 from tomserve.interop.inspect_export import stable_zip_member
@@ -48,7 +49,6 @@ TAKEN = (*verification.SEALED, journal.PACKED, verification.SEAL_FILE)
 """The files of a run of answers that are handed on, as far as it has them. A measured run has its table besides."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_SECRET = re.compile(r"key|token|secret|passw|credential", re.I)
 _SHORTEST = 12
 """Fewest characters of a secret of the environment that is looked for; a shorter one would be found by chance."""
 
@@ -142,7 +142,7 @@ def _copy(snapshot: Snapshot, name: str, folder: Path, places: Sequence[tuple[st
     if (target / verification.SEAL_FILE).exists():
         snapshot.sealed.add(name)
     else:
-        given = orjson.loads((target / MANIFEST).read_bytes())
+        given = orjson.loads(files.read_bytes(target / MANIFEST))
         if (record := make_portable(given, places)) != given:
             (target / MANIFEST).write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
     for path in sorted(target.iterdir()):
@@ -170,10 +170,10 @@ def _check_content(snapshot: Snapshot, named: Path, path: Path, home: str | None
     secrets = {
         variable: value.encode()
         for variable, value in os.environ.items()
-        if _SECRET.search(variable) and len(value) >= _SHORTEST and not Path(value).exists()
+        if is_secret_name(variable) and len(value) >= _SHORTEST and not Path(value).exists()
     }
     found, before = False, b""
-    with path.open("rb") as file:
+    with files.open_for_reading(path) as file:
         for block in iter(lambda: file.read(1 << 20), b""):
             text = before + block
             for variable, value in secrets.items():
@@ -196,7 +196,7 @@ def list_requirements() -> str:
     found = importlib.metadata.distributions()
     installed = {re.sub(r"[-_.]+", "-", one.name).lower(): one.version for one in found if one.name}
     path = content.find("launch/locked/core.txt")
-    locked = path.read_text("utf-8") if path is not None else ""
+    locked = files.read_own_text(path) if path is not None else ""
     versions = re.findall(r"^([\w.-]+)==([^ ;\\\n]+)", locked, re.M)
     if locked and all(installed.get(name, version) == version for name, version in versions):
         return locked.partition("\n")[2]  # without the line that says what wrote it
@@ -334,7 +334,7 @@ class _Artefact:
         papers = hub.list_papers(one.benchmark for one in self.runs.manifests.values() if one.foreign is None)
         self.add("requirements.txt", list_requirements().encode())
         self.add("artefact.json", self._record(study))
-        self.add("recompute.py", Path(recompute.__file__).read_bytes())
+        self.add("recompute.py", files.read_own_text(Path(recompute.__file__)).encode())
         own = {"title": "tomserve: Theory-of-Mind evaluation of language models"}
         own |= {"author": "{The tomserve maintainers}", "version": __version__, "year": "2026"}
         entries = (_entry("software", "tomserve", own), render_bibtex(papers))
@@ -367,16 +367,16 @@ class _Artefact:
                 self.analysis.tables, scratch / form, form, study.layouts, self.analysis.notes
             )
             for file in written:
-                self.add(f"tables/{form}/{file.name}", file.read_bytes())
+                self.add(f"tables/{form}/{file.name}", files.read_bytes(file))
         drawings, _ = figures.figures(names, options.intervals, self.labels, options.study, by=options.by)
         try:
             drawn = figure_export.write_figures(drawings, scratch / "figures", ("pdf",), 1)
         except ConfigError:  # a study without figures
             drawn = []
         for file in sorted((scratch / "figures").iterdir()) if drawn else ():
-            self.add(f"figures/{file.name}", file.read_bytes())
+            self.add(f"figures/{file.name}", files.read_bytes(file))
         page = report.write_report(names, scratch / "report.html", labels=self.labels, analysis=self.analysis)
-        self.add("report.html", page.read_bytes())
+        self.add("report.html", files.read_bytes(page))
         return len(drawn)
 
     def _record(self, study: str | None) -> bytes:

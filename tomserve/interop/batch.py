@@ -28,7 +28,7 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve.content import files, output_path
-from tomserve.content.validation import Name, read_record, strategy_name
+from tomserve.content.validation import Name, is_own, note_own, read_record, strategy_name
 from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.adaptations import SchemaPolicy
@@ -328,9 +328,15 @@ class Export(_Record):
         return cls(path=path, model=BatchModel(name=chosen.model, revision=chosen.revision, preset=fields), **own)
 
     def options(self, folder: Path) -> EvalOptions:
-        """The options of an evaluation of that run's folder."""
+        """The options of an evaluation of that run's folder. Raises ConfigError for a file that a stranger's record
+        names."""
         own = self.model_dump(exclude={"path", "model"})
         path = None if self.path is None else Path(self.path)
+        if path is not None and not is_own("exports", self.model_dump(mode="json")):
+            raise ConfigError(
+                f"{folder / BATCH_FILE}: path: names {str(path)[:200]!r}, which no export of yours has written; a "
+                "stranger's record opens no file, so repeat `tomserve export batch` with the run's options and --path"
+            )
         return EvalOptions(path=path, model=self.model.name, run=str(folder.absolute()), **own)
 
 
@@ -347,6 +353,7 @@ class Exports(_Record):
         with files.replace_file(folder / BATCH_FILE) as file:
             held = every.model_dump(mode="json", by_alias=True, exclude_defaults=True)
             file.write(orjson.dumps({"schema": 1, **held}, option=orjson.OPT_INDENT_2) + b"\n")
+        note_own("exports", export.model_dump(mode="json"))
 
     @classmethod
     def read(cls, folder: Path) -> Exports:
@@ -615,7 +622,7 @@ class _Reader:
     added: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._mask = Redactor(keys.api_key())
+        self._mask = Redactor(*keys.all_keys())
         self._refusals = Refusals(begun=bool(len(self.evaluation.journal.final)))
 
     def row(self, request: Request) -> Row | None:

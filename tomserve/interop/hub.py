@@ -27,7 +27,7 @@ import yaml
 
 from tomserve import benchmarks, content
 from tomserve._version import __version__
-from tomserve.content import output_path
+from tomserve.content import files, output_path
 from tomserve.content.files import digest_file, temporary_folder
 from tomserve.content.paths import run_name
 from tomserve.content.text import mark_hidden
@@ -148,7 +148,7 @@ def _write_rows(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> i
     if len(parts) == 1:
         parts[0].replace(path)
         return count
-    whole = pl.scan_parquet(parts, glob=False)
+    whole = files.scan_parquet(*parts)
     whole.sink_parquet(path, compression="zstd", row_group_size=AT_A_TIME, maintain_order=True)
     for part in parts:
         part.unlink()
@@ -183,7 +183,7 @@ def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> b
     ]
     whole = {
         **orjson.loads(
-            (TEMPLATES / "croissant.json").read_bytes()
+            files.read_own_text(TEMPLATES / "croissant.json")
         ),  # the names of Croissant, as every file states them
         **{name: value for name, value in about.items() if value is not None},
         "distribution": distribution,
@@ -286,13 +286,13 @@ def state_terms(licence: str, named: str) -> str:
 
 def own_terms() -> str:
     """The text of the licence of the data that come with tomserve."""
-    return content.require("dataset/LICENSE").read_text("utf-8")
+    return files.read_own_text(content.require("dataset/LICENSE"))
 
 
 def read_terms(path: Path) -> str:
     """The text of a licence from the user's file. Raises ConfigError where it is no short text."""
     try:
-        with path.expanduser().open("rb") as file:
+        with files.open_own(path.expanduser()) as file:
             data = file.read(MOST + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected the text of a licence") from None
@@ -365,7 +365,7 @@ def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -
             written = []
             for name, table in tables.items():
                 written.append(folder / f"data/{name}.parquet")
-                with table.path.open("rb") as source, _open(written[-1], inputs) as file:
+                with files.open_for_reading(table.path) as source, _open(written[-1], inputs) as file:
                     shutil.copyfileobj(source, file, 1 << 20)
             texts = {
                 "README.md": _card(dataset, tables, canaries).encode(),

@@ -30,6 +30,7 @@ from tomserve import benchmarks
 from tomserve.content import digest, files
 from tomserve.content.files import digest_file
 from tomserve.content.text import count_noun
+from tomserve.engine.redact import redact_text
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.fingerprints import BenchmarkFinder, QuestionOrigin
 from tomserve.interop.samples import (
@@ -50,7 +51,6 @@ from tomserve.interop.samples import (
     item_id,
     make_item,
     one_line,
-    redact_text,
     resolve_letter,
     text_digest,
 )
@@ -450,7 +450,7 @@ class _PreparedRun:
                 self.run.fresh = False
                 return
             for name in (JOURNAL, ITEMS):
-                with (self._place / name).open("rb") as file:
+                with files.open_for_reading(self._place / name) as file:
                     write_chunks(self.run.folder / name, iter(lambda: file.read(1 << 20), b""))
             folder.write_manifest(self._manifest)
             replies = count_noun(self.run.replies, "reply", "replies")
@@ -624,8 +624,9 @@ def _ungraded_error(group: Group, run: ImportedRun, items: ItemStore) -> Ungrade
     if run.matched or all(item.choices for item in items):
         return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
     return UngradedError(
-        f"{what}, and the questions are none that tomserve can read replies to; {way}, or name the questions' "
-        "benchmark by --benchmark NAME"
+        f"{what}, and tomserve cannot read the replies, as it does not know the choices; {way}, or "
+        + "the choices by --map choices=COLUMN --counts tomserve, or " * mapped
+        + "the questions' benchmark by --benchmark NAME"
     )
 
 

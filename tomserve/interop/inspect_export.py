@@ -21,8 +21,9 @@ from typing import IO, Any
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import redact_settings, sample_record
+from tomserve.interop.samples import sample_record
 from tomserve.interop.scored_replies import (
     Message,
     RightReplies,
@@ -67,7 +68,7 @@ class Samples:
 
     def of(self, one: ScoredReply) -> Sample:
         """The sample of a reply."""
-        identity = _digest(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
+        identity = sha256_of(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
         shown = [_input_message(identity, place, message) for place, message in enumerate(one.messages)]
         reply = self._reply(identity, "reply", one.row.get("text"), one.row.get("reasoning"))
         messages, turns = self._transcript(one, identity)
@@ -259,7 +260,7 @@ def _thin(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _digest(text: str) -> str:
+def sha256_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -339,7 +340,7 @@ class _Log:
             head = self._head()
             _put(made, "_journal/start.json", {name: head[name] for name in ("version", "eval", "plan")})
             with (
-                scratch.open("rb") as waiting,
+                files.open_for_reading(scratch) as waiting,
                 made.open(stable_zip_member("summaries.json"), "w", force_zip64=True) as kept,
             ):
                 shutil.copyfileobj(waiting, kept, 1 << 20)

@@ -25,6 +25,7 @@ from typing import IO, Any
 import orjson
 import zstandard
 
+from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import (
     Grade,
@@ -34,7 +35,6 @@ from tomserve.interop.samples import (
     is_fact,
     open_source,
     parse_grade,
-    redact_settings,
 )
 from tomserve.items.item import Factor
 from tomserve.status import LENGTH, MALFORMED, REFUSAL, TIMEOUT, finished

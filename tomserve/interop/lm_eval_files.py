@@ -23,8 +23,9 @@ from typing import Any
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
-from tomserve.interop.inspect_export import error_text, format_time
+from tomserve.interop.inspect_export import error_text, format_time, sha256_of
 from tomserve.interop.samples import (
     Grade,
     Sample,
@@ -33,7 +34,6 @@ from tomserve.interop.samples import (
     is_fact,
     open_source,
     parse_grade,
-    redact_settings,
     sample_record,
 )
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, mean_and_error
@@ -483,15 +483,11 @@ def _document(samples: list[ScoredReply]) -> dict[str, Any]:
         "filtered_resps": [sample.score["answer"] or "" for sample in samples],
         "filter": "none",
         "metrics": [METRIC],
-        "doc_hash": _hash(orjson.dumps(doc).decode()),
-        "prompt_hash": _hash(messages),
-        "target_hash": _hash(one.item.answer),
+        "doc_hash": sha256_of(orjson.dumps(doc).decode()),
+        "prompt_hash": sha256_of(messages),
+        "target_hash": sha256_of(one.item.answer),
         METRIC: sum(right) / len(right),
         "tomserve_status": [sample.row["status"] for sample in samples],
         "tomserve_correct": right,
         "tomserve_error": [error_text(sample) if sample.row.get("error") else None for sample in samples],
     }
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

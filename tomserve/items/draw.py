@@ -108,11 +108,6 @@ def limit_items(items: Sequence[Item], limit: int | None, draw: Draw | None = No
     return list(items) if limit is None else [items[place] for place in draw_places(items, limit, draw)]
 
 
-def draw_share(items: Sequence[Item], share: float, draw: Draw | None = None) -> list[Item]:
-    """This share of the items, 0 < share <= 1, drawn as `limit_items` does; a larger share contains a smaller one."""
-    return limit_items(items, share_of(len(items), share), draw)
-
-
 def share_of(count: int, share: float) -> int:
     """How many of `count` items this share is, rounded; at least one."""
     return max(1, round(share * count))

@@ -289,7 +289,7 @@ def where(items: Iterable[HasFactorsT], conditions: Iterable[str]) -> Iterator[H
         known |= set(item.factors)
         meets = True
         for name, value in wanted:
-            found = _condition_text(item.factors[name]) if name in item.factors else None
+            found = factor_text(item.factors[name]) if name in item.factors else None
             meets &= found in _either(value)
             if found is not None and (len(values[name]) <= _LISTED or found in _either(value)):
                 values[name].add(found)
@@ -318,5 +318,6 @@ def _either(value: str) -> tuple[str, ...]:
     return (value, *(() if ", " in value else value.split(",")))
 
 
-def _condition_text(value: Factor) -> str:
+def factor_text(value: object) -> str:
+    """A factor's value as conditions write it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)

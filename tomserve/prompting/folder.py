@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from tomserve.content import files
 from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.items import Item, read_items
@@ -124,7 +125,7 @@ class Folder:
         if text is not None:
             return text
         try:
-            return path.read_text("utf-8") if path.exists() else None
+            return files.read_own_text(path) if path.exists() else None
         except (OSError, UnicodeDecodeError) as error:
             raise ContentError(f"cannot be read ({error})", path=path) from None
 

@@ -23,6 +23,7 @@ import jinja2.nodes
 import jinja2.sandbox
 import orjson
 
+from tomserve.content import files
 from tomserve.errors import ContentError, one_of
 
 _LOOP = frozenset({"index", "index0", "first", "last", "length"})
@@ -197,7 +198,7 @@ def _is_includable(path: Path, folder: Path) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return files.read_own_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ContentError(f"cannot be read ({error})", path=path) from None
 

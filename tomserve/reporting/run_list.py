@@ -57,7 +57,7 @@ def list_runs(console: Console) -> None:
                 "model": str(manifest.get("model")),
                 "benchmark": str(manifest.get("benchmark")),
                 "strategies": _strategies_of(manifest),
-                "created": str(manifest.get("created")),
+                "created (UTC)": str(manifest.get("created"))[:16].replace("T", " "),
                 "complete": "yes" if manifest.get("complete") else "no",
             }
         )

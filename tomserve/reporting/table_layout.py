@@ -265,8 +265,16 @@ def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) 
         console.print(line, soft_wrap=True)
 
 
-def print_figures(figures: Sequence[Figure], console: Console) -> None:
-    """Print the figures of a plan, each with what it rests on and the options that change it."""
+def print_figures(figures: Sequence[Figure], console: Console, *, whole: bool = True) -> None:
+    """Print the figures of a plan. whole: each with what it rests on and the options that change it."""
+    if not whole:
+        wide = max(len(figure.name) for figure in figures)
+        for figure in figures:
+            print_entry(Text(f"{figure.name:{wide}}  "), figure.text, console)
+        print_prose(
+            "What each figure rests on, and the options that change it: repeat the command with --all.", console
+        )
+        return
     for figure in figures:
         print_prose(f"{figure.name}: {figure.text}", console, "bold", hanging=2)
         changed = f" ({', '.join(figure.options)})" if figure.options else ""

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from tomserve.engine.adaptations import NO_SCHEMA, STRICT, SchemaPolicy, check_names, describe
 from tomserve.engine.redact import Redactor, clean_text
 from tomserve.engine.request import Identity, Request, Sampling
@@ -38,12 +40,14 @@ from tomserve.runs.conversations import (
     is_finished,
     run_asking,
 )
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.open_again import OpenAgain
 from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
+from tomserve.runs.scores import score_run
 from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
 from tomserve.serving.preflight import learn_adaptations, list_turns
@@ -289,6 +293,7 @@ class Evaluation:
     sampling: Sampling = field(default_factory=Sampling)  # the plan's, with the adaptations to the server
     added: int = 0  # how many rows were added
     session: Session = field(default_factory=Session)  # the record of this session in the manifest
+    over: bool = False  # whether no further round of questions follows
 
     async def ask(self) -> None:
         """Ask everything that has no final row yet, phase by phase. Raises TomserveError, and StoppedError where `stop`
@@ -318,9 +323,12 @@ class Evaluation:
             self.added += runner.added
 
     def phases(self) -> Generator[Phase, None, None]:
-        """The phases in order: the questions, then those of the noise check for each of its concurrencies."""
-        questions = self._questions(self._begin_session())
-        yield questions
+        """The phases in order: the questions, round by round where they follow from the answers, then those of the
+        noise check for each of its concurrencies."""
+        session = self._begin_session()
+        yield self._questions(session)
+        while self.add_rounds():
+            yield self._questions(session)
         if self.plan.again.items:
             yield from self.noise_check().phases(self.manifest)
 
@@ -384,6 +392,22 @@ class Evaluation:
         target = self.target
         return Request.build(identity, turn, model=target.model, revision=target.revision, sampling=self.sampling)
 
+    def add_rounds(self) -> bool:
+        """Add the questions that follow from the answers, as far as all before them are answered; returns whether any
+        of them is left to ask. Where a request failed that may yet be answered, nothing is added."""
+        rounds, questions = self.plan.options.rounds, self.plan.questions
+        if rounds is None or self.over or questions.count(self.journal).left:
+            return False
+        scores = score_run(self.folder.path).select("item", pl.col("correct").fill_null(False))
+        answers = dict(scores.iter_rows())
+        while not questions.count(self.journal).left and (new := rounds.following(answers)):
+            items = questions.items.concat(ItemStore(new))
+            questions = Questions(items, questions.strategies, questions.repeats)
+        self.over = not questions.count(self.journal).left
+        self.plan, self.manifest.benchmark_items = replace(self.plan, questions=questions), len(questions.items)
+        self.known = runfolder.store_items(self.folder.path, questions.items, fresh=False)
+        return not self.over
+
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""
         return NoiseCheck(
@@ -392,13 +416,15 @@ class Evaluation:
 
     def anything_left(self) -> bool:
         """Whether any phase has something to ask, and so needs a server."""
-        if self._questions().count().left:
+        if self._questions().count().left or self.add_rounds():
             return True
         return bool(self.plan.again.items) and self.noise_check().left(self.manifest) > 0
 
     def complete(self) -> bool:
         """Whether every item of the run has its final answer by every strategy of the run."""
         repeats = self.manifest.repeats
+        if self.plan.options.rounds is not None and not self.over:
+            return False
         if len(self.journal.final) < len(self.known) * len(self.manifest.strategies) * repeats:
             return False  # the number alone decides, without a look at each of a million rows
         return all(
@@ -451,7 +477,8 @@ def open_evaluation(
     # A run that takes no answers is refused before any server is looked for, which may take minutes to start.
     given = None if options.run is None else runfolder.answers_folder(options.run)
     plan = make_plan(options, waiting)
-    path = given or runfolder.answers_folder(runfolder.default_name(plan.benchmark_name, plan.name))
+    asked = plan.benchmark_name if options.rounds is None else f"{options.rounds.study}-{plan.benchmark_name}"
+    path = given or runfolder.answers_folder(runfolder.default_name(asked, plan.name))
     if plan.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         ensure_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:

@@ -314,9 +314,8 @@ def has_journal(folder: Path) -> bool:
 
 def read_packed_header(path: Path) -> PackedHeader:
     """What a packed file says of itself. Raises ConfigError where it is none, or not to be believed."""
-    files.check_regular(path)
     try:
-        held = pl.read_parquet_metadata(path).get(MARK)
+        held = files.read_parquet_metadata(path).get(MARK)
         found = PackedHeader.model_validate(orjson.loads(held if isinstance(held, str) else ""))
     except (*_BROKEN, orjson.JSONDecodeError, pydantic.ValidationError) as error:
         raise _packed_error(path, error) from None
@@ -339,7 +338,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     are not those that were packed, at the latest after the last of them."""
     wanted, found, size = read_packed_header(path), hashlib.sha256(), 0
     try:
-        lines = pl.scan_parquet(path, glob=False).select(pl.col(LINE).cast(pl.Binary))
+        lines = files.scan_parquet(path).select(pl.col(LINE).cast(pl.Binary))
         for batch in lines.collect_batches(chunk_size=BATCH, maintain_order=True, engine="streaming"):
             piece = b"".join(batch[LINE].drop_nulls())
             found.update(piece)

@@ -179,7 +179,7 @@ def refuse_difference(folder: Path, before: Mapping[str, Any], wanted: Mapping[s
 
 WAY_OUT = "restore the file, or use --run NEW"  # what a user can do about a manifest that is broken
 
-FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
+FIXED = ("benchmark", "settings", "benchmark_digest", "model", "revision", "sampling")
 """Fields that must stay the same within a run. Prompts must, too; they are compared strategy by strategy."""
 
 HISTORY = (
@@ -250,10 +250,11 @@ class Session(ManifestPart):
 class Manifest(ManifestPart):
     """The whole manifest; its fields are written in the order in which they stand here. A run holds a model's answers
     or, where `kind` is "measured", a table that was measured inside of it (see tomserve.runs.measurement). Only such a
-    run has a `study` (that reads its table), a `command` (that made it), `settings` (what was measured how) and a
-    `table` (which file holds it). `parts` are the runs it was merged from. `foreign` says which tool's files it was
-    made from, where another tool asked. `adaptations` names how requests were changed for a server that refused part of
-    them (see tomserve.engine.adaptations)."""
+    run has a `command` (that made it) and a `table` (which file holds it); it, and a run whose questions followed from
+    its answers, have a `study` (that reads it) and `settings` (what was measured how, or what the questions follow
+    from). `parts` are the runs it was merged from. `foreign` says which tool's files it was made from, where another
+    tool asked. `adaptations` names how requests were changed for a server that refused part of them (see
+    tomserve.engine.adaptations)."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str | None = None

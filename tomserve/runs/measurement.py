@@ -16,6 +16,7 @@ A process that is killed at any moment leaves a run that is either complete or i
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import platform
 import re
@@ -187,7 +188,7 @@ class MeasuredRun:
                 else:
                     table.write_parquet(file)
             size, digest = digest_file(path)
-            rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+            rows = files.scan_parquet(path).select(pl.len()).collect().item()
         except (OSError, pl.exceptions.PolarsError) as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
             raise JournalError(f"{path}: cannot be written ({reason})") from None
@@ -247,7 +248,7 @@ def read_measurement(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, ru
     and where the file holds no table, or one without rows."""
     table, record = read_table_bytes(folder, manifest)
     try:
-        frame = pl.read_parquet(table)
+        frame = pl.read_parquet(io.BytesIO(table))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = " ".join(str(error).split())[:120]
         raise ConfigError(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -169,10 +169,12 @@ def manifest_fields(plan: Plan) -> dict[str, Any]:
         "benchmark_digest": plan.every.digest(),
         "benchmark_items": len(plan.wanted),
         **plan.benchmark.provenance,
+        **({} if (rounds := options.rounds) is None else {"study": rounds.study}),
         "model": plan.target.model,
         "revision": plan.target.revision,
         "preset": plan.target.preset.name if plan.target.preset else None,
         "sampling": plan.sampling.record(),
+        **({} if rounds is None else {"settings": dict(rounds.record)}),
     }
 
 
@@ -347,6 +349,20 @@ def add_variants(
     return VariedItems(originals, known, tuple(kinds), {kind: dict(one) for kind, one in dropped.items()})
 
 
+class Rounds(Protocol):
+    """Questions that follow from the answers to those before: the same answers give the same rounds again. record: the
+    settings that they follow from, which a run keeps and must not change. study: what reads such a run."""
+
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+    @property
+    def study(self) -> str: ...
+
+    def following(self, answers: Mapping[str, bool]) -> Sequence[Item]:
+        """The questions of the next round; none after the last. answers: whether each question of the rounds so far, by
+        its id, was answered right; one that is not there has no answer."""
+
+
 TELL_EVERY = 100_000  # after so many items it is said how many were read
 
 
@@ -359,7 +375,7 @@ class EvalOptions:
     tomserve.variants. start: whether a server of the model may be started where none runs; that of the reference model
     always may. patience: seconds to wait for a server that is busy or still loads before the first question, and for
     one that gives nothing but refusals later; None for what suits the case. whole: the evaluation of which this one is
-    a part, where it is one; see tomserve.runs.planning."""
+    a part, where it is one; see tomserve.runs.planning. rounds: what proposes further items once these are answered."""
 
     benchmark: str | None = None  # the name of the benchmark, or the path of a file that declares one
     items: Sequence[Item] = ()
@@ -393,6 +409,7 @@ class EvalOptions:
     patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often and when a failed request is sent again
     whole: WholeEvaluation | None = None
+    rounds: Rounds | None = None
 
     @property
     def asking_policy(self) -> RetryPolicy:

@@ -202,8 +202,8 @@ def _holds_just(path: Path, items: ItemStore) -> bool:
     """Whether a file has a line for each of these items, and no other line."""
     if path.stat().st_size != items.size:
         return False
-    with path.open("rb") as file:
-        return digest_of(line.removesuffix(b"\n") for line in file) == items.digest()
+    with files.open_for_reading(path) as file:
+        return digest_of(line.removesuffix(b"\n") for line in files.read_lines(file, path)) == items.digest()
 
 
 def _check_place(folder: Path) -> None:

@@ -11,7 +11,7 @@ nothing in a run folder is ever run as code.
 
 from __future__ import annotations
 
-import contextlib
+import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,11 +35,13 @@ from tomserve.scoring.table import TABLES, Note, empty_table, read_table, unknow
 
 
 class ScoredRun(NamedTuple):
-    """A run's score table, what it was made from, and by file which lines could not be read (Problems.as_json)."""
+    """A run's score table, what it was made from, by file which lines could not be read (Problems.as_json), and whether
+    its folder holds the table."""
 
     table: pl.DataFrame
     record: Record
     unread: Mapping[str, Any] = {}
+    exported: bool = True
 
 
 class RunReplies(NamedTuple):
@@ -138,7 +140,7 @@ def _score(path: Path, folder: Path, items: Path | None = None, note: Note | Non
     if replies is None:
         sources = {**_describe(folder), "files": {}}
         empty_table(sources["run"]).write_parquet(path)
-        return {"record": {**sources, "table": digest_bytes(path.read_bytes())}, "unread": {}}
+        return {"record": {**sources, "table": digest_bytes(files.read_bytes(path))}, "unread": {}}
     sources, questions, responses = replies
     noise = folder / NOISE
     again = NoiseFile(noise, questions, sources["model"], talking=sources["turns"]) if noise.exists() else None
@@ -161,7 +163,7 @@ def _score(path: Path, folder: Path, items: Path | None = None, note: Note | Non
         if not file.is_unchanged():  # the table would mix two states of it
             raise changed_error(file.path)
     described = {file.path.name: {"bytes": file.size, "digest": file.digest} for file in read}
-    record = {**sources, "files": described, "table": digest_bytes(path.read_bytes())}
+    record = {**sources, "files": described, "table": digest_bytes(files.read_bytes(path))}
     return {"record": record, "unread": unread, "own": _own_files(questions.benchmarks)}
 
 
@@ -174,7 +176,7 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
     no run or a measured one, or its items are broken."""
     with files.temporary_folder() as scratch:
         _score(scratch / runfolder.TABLE, folder, items, note)
-        return pl.read_parquet(scratch / runfolder.TABLE)
+        return files.scan_parquet(scratch / runfolder.TABLE).collect()
 
 
 def _tell(folder: Path, benchmark_file: str | None, unread: Mapping[str, Any], note: Note | None) -> None:
@@ -212,11 +214,13 @@ def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = No
     else:
         with files.temporary_folder() as scratch:
             head = _score(scratch / runfolder.TABLE, folder, note=note)
-            table = (scratch / runfolder.TABLE).read_bytes()
+            table = files.read_bytes(scratch / runfolder.TABLE)
         cache.keep(_place(head["record"]), orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE), table)
-    with contextlib.suppress(OSError):  # a read-only folder
+    try:
         _export(folder, head, table)
-    return ScoredRun(pl.read_parquet(table), head["record"], head["unread"])
+    except OSError:  # a read-only folder
+        return ScoredRun(pl.read_parquet(io.BytesIO(table)), head["record"], head["unread"], exported=False)
+    return ScoredRun(pl.read_parquet(io.BytesIO(table)), head["record"], head["unread"])
 
 
 def _export(folder: Path, head: Mapping[str, Any], table: bytes) -> None:
@@ -252,7 +256,7 @@ def kept_scores(folder: Path) -> pl.DataFrame | None:
     """The scores of a run as its files are now, where they are kept; None where they have to be made. Raises
     ConfigError where the folder is no run."""
     kept = _find_kept(folder, _describe(folder))
-    return None if kept is None else pl.read_parquet(kept[1])
+    return None if kept is None else pl.read_parquet(io.BytesIO(kept[1]))
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:

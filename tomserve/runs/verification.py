@@ -520,6 +520,8 @@ def _questions(folder: Path, manifest: Manifest, options: VerifyOptions) -> Find
     benchmark = benchmarks.find(manifest.benchmark)
     if benchmark is None:
         return Finding("questions", None, f"not compared: the benchmark {named!r} is not known here")
+    if manifest.study is not None:
+        return Finding("questions", None, "not compared: they followed from the answers, round by round")
     if manifest.benchmark_path is not None and options.path is None:
         return Finding("questions", None, "not compared: they came from a file; give it by --path")
     try:

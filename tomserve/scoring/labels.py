@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from typing import Any, NamedTuple, Self
 
 from tomserve.items import Item
@@ -255,7 +256,7 @@ def _name(choice: str) -> str:
 
 
 _ARTICLES = re.compile(r"^(?:the|an|a)[\s_]+", re.I)
-_WORD = re.compile(r"[^\s_-]+")
+_WORD = re.compile(r"[^\s_,;-]+")
 # fmt: off
 _LEADING = frozenset((
     "a", "an", "the", "his", "her", "their", "its", "my", "your", "that", "this", "in", "on", "at", "to", "under",
@@ -289,13 +290,16 @@ def find_wordings(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, 
     spelled = dict(named)
     for name, meant in named.items():
         gray, single = name.replace("grey", "gray"), re.sub(r"(?:(?<=ch)e|(?<=sh)e|(?<=ss)e|(?<=x)e)?s$", "", name)
-        for other in (f"{name}s", single, re.sub(r"ies$", "y", name), gray, gray.replace("gray", "grey")):
+        inner = re.sub(r"(?<=[a-rt-z])s\b(?=[ ]\w)", "", name)
+        for other in (f"{name}s", single, re.sub(r"ies$", "y", name), gray, gray.replace("gray", "grey"), inner):
             if len(other) > 3 and other not in named and meant is not None:
                 spelled[other] = None if spelled.get(other, meant) != meant else meant
     for name, meant in _telling([choice for choice in choices if named[wording_key(choice)] is not None]).items():
         spelled.setdefault(name, meant)
+    heads = {name: meant for name, meant in _heads(choices).items() if name not in spelled}
+    spelled |= heads
     names = sorted((name for name in spelled if name), key=len, reverse=True)
-    bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
+    bodies = [r"(?<=the )" * (name in heads) + r"[\s_,;-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
     return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?![\w]|-[a-z])", re.I), spelled
 
 
@@ -316,7 +320,22 @@ def _telling(choices: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
+def _pairs(mine: list[str], taken: Sequence[str]) -> list[list[str]]:
+    """Two words of a sentence beside each other, but for such as "the", that are none of those taken."""
+    telling = [place for place, word in enumerate(mine) if len(word) > 3 and word not in _LEADING]
+    pairs = [(one, other) for one, other in pairwise(telling) if other - one < 4]
+    return [mine[one : other + 1] for one, other in pairs if mine[one] not in taken and mine[other] not in taken]
+
+
+def _heads(choices: Sequence[str]) -> dict[str, str]:
+    """The last words of names of two words, such as "painting", that no other choice has; "the" stands before them."""
+    words = [wording_key(choice).split(" ") for choice in choices]
+    counts = Counter(word for one in words for word in one)
+    pairs = zip(choices, map(_strip_words, words), strict=True)
+    return {bare[1]: choice for choice, bare in pairs if len(bare) == 2 and counts[bare[1]] == 1}
+
+
+def _parts(mine: list[str], every: Sequence[Sequence[str]]) -> list[str]:
     """Shorter names of one choice: without its leading preposition, and what only it has among `every` choice."""
     parts = [_strip_words(mine)]
     others = [other for other in every if other is not mine and min(len(mine), len(other)) > 2 and mine[0] == other[0]]
@@ -328,6 +347,9 @@ def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
         if len(middle) > 2 and middle[0].endswith(("ed", "en", "less", "ful")):
             parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
         parts += _with_pronoun(middle, others)
+        parts += _pairs(mine, [word for other in others for word in other])
+        after = max((place for place, word in enumerate(mine) if word in _LEADING), default=len(mine))
+        parts += [mine[after + 1 :]] if len(mine) - after > 2 else []  # "the left drawer", whatever is done to it
     if len(mine) == 2 and mine[0] in _ORDINALS:
         parts.append([mine[1], _ORDINALS[mine[0]]])
     if len(mine) == 2:

@@ -6,17 +6,17 @@ past states, who moved or saw what, labels, and what others think have no rank.
 
 | rung      | read | wrong | the text                                                                                 |
 |-----------|------|-------|------------------------------------------------------------------------------------------|
-| stated    |  194 |     2 | states its answer, each time the same, or another in the end after taking back others    |
-| first     |  112 |     2 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
-| last      |  112 |     1 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
-| concluded |   76 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
-| echoed    |  199 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
-| settled   |   73 |     7 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
-| sole      |   89 |     4 | asserts one choice and no other, without doubt, in whatever words                        |
+| stated    |  189 |     2 | states its answer, each time the same, or another in the end after taking back others    |
+| first     |  114 |     1 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
+| last      |  114 |     0 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
+| concluded |   82 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
+| echoed    |  255 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
+| settled   |   74 |     2 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
+| sole      |  101 |     3 | asserts one choice and no other, without doubt, in whatever words                        |
 
-(Of 903 replies of bench/ that are read, by `bench/reading.py`.) What is stated decides; of the others those above
-"settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences that state
-or echo. Other words for not knowing name a choice like "unknown".
+(Of 929 replies of bench/ that are read so, by `bench/reading.py`.) What is stated decides; of the others those above
+"settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences. What a
+text also denies is not its answer. Other words for not knowing name a choice like "unknown".
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from tomserve.scoring.labels import AGAINST, BOTH, LETTER, LetteredChoices, Mention, extra_length, find_mentions
+from tomserve.scoring.labels import BOTH, LETTER, LetteredChoices, Mention, find_mentions
+from tomserve.scoring.thoughts import find_tags
 
 THEREFORE = re.compile(
     r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
@@ -47,55 +49,49 @@ NECESSARY = re.compile(
     r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\bso it(?:['\u2019]s| is)\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will) (?:say|expect|conclude)\b"
 )
-TURN = re.compile(
-    r"(?i)\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no[,:]|now|instead|rather|though|although|correction"
-    r"|nevertheless|nonetheless|later|afterwards)\b|^\W*(?:no|nope)\b"
-)
 SUPPOSED = re.compile(
-    r"^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b"
-    r"|\b(?:would|could|might) (?:then |also |only |still )?have\b|\botherwise\b"
-    r"|\b(?:first|initial|usual|typical|obvious|intuitive|naive|tempting|wrong) (?:instinct|thought|impression|guess"
-    r"|reading|answer)\b|\bi (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
-    r"|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say|expect)\b|\b(?:tempt(?:ed|ing)"
-    r"|at first (?:glance|sight)|normally|usually|typically)\b"
+    r"^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b|\b(?:would|could|might) (?:then |also "
+    r"|only |still )?have\b|\botherwise\b|\b(?:first|initial|usual|typical|obvious|intuitive|naive|tempting"
+    r"|wrong) (?:instinct|thought|impression|guess|reading|answer)\b|\bi (?:first|initially|almost|nearly) (?:wanted"
+    r"|thought|was|said|guessed)\b|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say|expect)\b|\b(?:tempt(?:ed"
+    r"|ing)|at first (?:glance|sight)|normally|usually|typically)\b"
 )
 PAST = re.compile(
     r"(?i)\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
     r"|at the (?:beginning|start|outset)|in the (?:beginning|morning)|had been|started|starts|starting|began|begins"
-    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there"
-    r"|moved?|moves|moving|puts?|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves"
-    r"|took|takes|told|tells|went|goes|carried|brought|lays?|laid|hides?|hid|drop(?:s|ped)|stor(?:es|ed))\b|\bbefore\W*$"
-    r"|^\W*before\b"
+    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there|moved?|moves|moving|puts?"
+    r"|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells|went|goes|carried|brought|lays?|laid"
+    r"|hides?|hid|drop(?:s|ped)|stor(?:es|ed))\b|\bbefore\W*$|^\W*before\b"
 )
 DOUBT = re.compile(
     r"(?i)\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient"
-    r"|inconclusive"
-    r"|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt\w*|depend\w*|guess|sorry|apolog\w+"
-    r"|refuse"
-    r"|decline|fails?|lacks?|(?:hard|difficult) to|(?:enough|more|further|missing) information"
-    r"|no (?:way|information|answer)|none of the|I (?:do|am|would|could|have|can) ?not"
-    r"|can ?not (?:say|tell|be|determine|know|conclude|answer|infer))\b|\bI \w{1,6}n['\u2019]t\b"
-    r"|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b|(?:\bnot|n['\u2019]t|\bnever)"
-    r" (?:\w+ly )?(?:stated|specified|mentioned|revealed|given|told|clear|settled?)\b"
+    r"|inconclusive|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt\w*|depend\w*|guess|sorry"
+    r"|apolog\w+|refuse|decline|fails?|lacks?|(?:hard|difficult) to|(?:enough|more|further|missing) information"
+    r"|no (?:way|information|answer)|none of the|I (?:do|am|would|could|have|can) ?not|can ?not (?:say|tell|be"
+    r"|determine|know|conclude|answer|infer))\b|\bI \w{1,6}n['\u2019]t\b|\bcan['\u2019]t (?:say|tell|be|determine|know"
+    r"|conclude|answer|infer|help)\b|(?:\bnot|n['\u2019]t|\bnever) (?:\w+ly )?(?:stated|specified|mentioned|revealed"
+    r"|given|told|clear|settled?)\b"
 )
 NEGATION = re.compile(
     r"(?i)\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
-    r"|runs? out of|cannot|cant|dont|doesnt|isnt|wasnt|wont|wrong|incorrect)\b|n['\u2019]t\b"
+    r"|runs? out of|unaware|ignorant|oblivious|cannot|cant|dont|doesnt|isnt|wasnt|wont|wrong|incorrect)\b|n['\u2019]t\b"
     r"|[\u4e0d\u6ca1\u975e\u672a]"
 )
 BOUNDARY = re.compile(
-    r"(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)|rather than|instead of"
-    r"|other than|as opposed to|unlike|except(?: for)?|without|nor|not (?=(?:in|at|on|the|under|behind|inside"
-    r"|an?|that|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)"
-    r"|(?P<aside>\b(?:because|since|as|while|although|though|even|despite|whereas|before(?!\W*$)|after|when|until"
-    r"|having|where|given)\b|(?<=, )who\b|\()"
+    r"(?P<instead>(?:,|;|\.\.\.|[\u2013\u2014]) (?:(?:no|wait|oh)[,:]? )?(?:no,|sorry|wait|i mean|or rather|make that"
+    r"|correction)(?= |,))"
+    r"|(?P<excluded>,? ?\b(?:(?:and|but|or) (?:not|no|never|nothing|nobody|none|neither)|rather than|instead of"
+    r"|other than|as opposed to|unlike|except(?: for)?|without|nor|not (?=(?:in|at|on|the|under|behind|inside|an?|that"
+    r"|for|of|to)\b)|(?<=, )(?:not|no)(?= ))\b)"
+    r"|(?P<aside>\b(?:because|since|as(?! well as)|while|although|though|even|despite|whereas|before(?!\W*$)|after|when"
+    r"|until|having|where|given)\b|(?<=, )who\b|\()"
     r"|(?P<main>[,;:] |\)| [\u2013\u2014-] |\b(?:but|yet)\b|\band (?=(?:it|he|she|they|that)\b))"
 )
 """Where a clause begins: one that excludes what it names, one that says something aside, or a main one. As the patterns
 for SUPPOSED, NECESSARY and _CUE it is for small letters, which are searched in half the time."""
 BELIEF = re.compile(
     r"(?i)\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|suppos|convinced|sure|imagin|guess"
-    r"|reckon)\w*"
+    r"|reckon|thought|name|suspect)\w*"
 )
 FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)
 REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
@@ -118,10 +114,9 @@ def stem(word: str) -> str:
 
 
 _SENTENCE = re.compile(
-    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
-    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
-    r"|Although|As|When|Then|There|Now|Hence|Thus|I|We|You|My|Our|Here|His|Her|In|At|After|Before|Let|Wait|No"
-    r"|Sorry|Hmm"
+    r"(?<=[.!?])(?<!\.\.\.(?= [a-z]))(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If|Although|As"
+    r"|When|Then|There|Now|Hence|Thus|I|We|You|My|Our|Here|His|Her|In|At|After|Before|Let|Wait|No|Sorry|Hmm"
     r"|Actually)\b)"
 )
 _STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
@@ -132,8 +127,7 @@ _DENIED = re.compile(r"[\u274c\u2717\u2718\u2716\U0001f6ab](?<!\?.)(?<!\? .)\ufe
 _SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
 _DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
 _COURTESY = re.compile(
-    r"(?i)\W*(?:please )?(?:let me know|i hope|hope (?:this|that|it)|feel free|thanks?|happy to|glad to"
-    r"|would you like"
+    r"(?i)\W*(?:please )?(?:let me know|i hope|hope (?:this|that|it)|feel free|thanks?|happy to|glad to|would you like"
     r"|if you (?:have|need|want|would)|is there anything|do you (?:have|want|need))\b"
 )
 _BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
@@ -154,42 +148,21 @@ def plain_lines(text: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def read_lines(text: str, choices: Sequence[str]) -> tuple[str, ...]:
+    """The lines of a text, as `plain_lines` gives them, without a list that repeats what was offered."""
+    lines = plain_lines(text)
+    marks = {line: one[1] for line in dict.fromkeys(lines) if (one := _OFFERED.match(line)) is not None}
+    marks = {line: mark for line, mark in marks.items() if find_mentions(line, choices)}
+    repeats = len(set(marks.values()) - {None}) > 2
+    return tuple(line for line in lines if line not in marks or (marks[line] is not None and not repeats))
+
+
+_OFFERED = re.compile(r"\W{0,2}(?:([A-Z])[.):][^.:;?(\u2013\u2014]{1,80}\.?$|(?:[Ll]abels|[Cc]hoices|[Oo]ptions):)")
+
+
 def _cells(row: re.Match[str]) -> str:
     cells = [cell.strip() for cell in row[1].split("|")]
     return "" if all(set(cell) <= set("-: ") for cell in cells) else ": ".join(filter(None, cells))
-
-
-_TITLE = re.compile(r"(?i)\W*[a-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*")
-
-
-def find_tags(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
-    """The texts in tags, boxes and lines after "####", in order and each once; and the whole text without its tags,
-    where any of them holds something."""
-    pattern = _pattern(extra_length(choices), isinstance(choices, LetteredChoices))
-    texts = dict.fromkeys(next(filter(None, found.groups()), "") for found in pattern.finditer(text))
-    told = [one for one in texts if one.strip() and not _TITLE.fullmatch(one.strip())]
-    return told, pattern.sub("", text) if told else text
-
-
-_OPENS = r"[\s*\"\u201c(\[\uff08\u3010]{0,4}"
-_LETTER = (
-    rf"|(?<!not )(?<!\u4e0d\u662f)(?<!\u4e0d\u9009)(?<!\u5e76\u975e)\[\[[ ]?([A-Za-z])[ ]?\]\]"
-    rf"|\u7b54\u6848(?:\u5e94\u8be5|\u5e94\u5f53|\u5e94)?[\u662f\u4e3a:\uff1a]{_OPENS}([A-Za-z])(?![A-Za-z])"
-    rf"|(?:\u56e0\u6b64|\u6240\u4ee5|\u5e94\u8be5|\u5e94|\u6545|\u6211)\u9009\u62e9?{_OPENS}([A-Za-z])(?![A-Za-z])"
-)
-"""[[B]] unless denied, and Chinese for "the answer is B", "therefore choose B", "should choose B", "I choose B"."""
-
-
-@lru_cache(maxsize=64)
-def _pattern(more: int, lettered: bool) -> re.Pattern[str]:
-    """more: how many characters beyond those of short choices may stand in a tag; a bound keeps the time linear.
-    lettered: whether letters alone count."""
-    return re.compile(
-        rf"<(?:final_)?answer>(?=([^<\n]{{0,{300 + more}}})</(?:final_)?answer>)"
-        rf"|\\boxed\{{(?:\\(?:text|textbf|mathrm|mathbf)\{{)?(?=([^{{}}\n]{{0,{300 + more}}})\}})|(?:^"
-        rf"|\n)#{{4}}[ ]?(?=([^\n:?]{{0,{60 + more}}}(?:\n|$)))" + (_LETTER if lettered else ""),
-        re.I,
-    )
 
 
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
@@ -200,18 +173,9 @@ _FORM = re.compile(
 _CUE = re.compile(
     rf"\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
     rf"|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
-    r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
-    r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally"
-    r"| then)?"
-    r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?"
-)
-_IS_ANSWER = re.compile(
-    r"[\"'\u201d)\]]{0,3},? (?:which )?(?:is|would be|should be|must be|seems to be)(?: \w+){0,5}? (?:answer"
-    r"|choice|option"
-    r"|one|correct|right|(?:more|most) (?:likely|probable|plausible))\b"
-    r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct"
-    r"|right)\b|[\"'\u201d)\]]{0,3},? it is[.!]?$",
-    re.I,
+    r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?|\b(?:i"
+    r"|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally"
+    r"| then)? (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?"
 )
 _TAKEN_BACK = re.compile(
     r"(?i)^\W*(?:no|or|wait|actually|hmm+|correction|sorry|instead|rather|scratch that|on second thoughts?)\b"
@@ -222,10 +186,9 @@ _HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
 
 _NAME = re.compile(r"(?<![\w'\u2019])[A-Z\u00c0-\u00de][^\W\d_A-Z]+(?:-\w+)?(?!\w)")
 _OPENER = re.compile(
-    r"\W*(?P<name>[A-Z][a-z]+(?:-[A-Z]?[a-z]+)?)(?=(?:['\u2019]s)?,? (?:\w+ly )?(?:is|was|has|had|would|will"
-    r"|did|does|thinks?"
-    r"|believes?|knows?|expects?|saw|left|told|\w+s|\w+ed)\b"
-    r"|, (?:who|by contrast|however|in turn|on the other)\b)"
+    r"\W*(?P<name>[A-Z][a-z]+(?:-[A-Z]?[a-z]+)?)(?=(?:['\u2019]s)?,? (?:\w+ly )?(?:is|was|has|had|would|will|did|does"
+    r"|thinks?|believes?|knows?|expects?|saw|left|told|\w+s|\w+ed)\b|, (?:who|by contrast|however|in turn"
+    r"|on the other)\b)"
 )
 _PRONOUNS = frozenset(("he", "she", "they", "it", "his", "her", "their", "there", "him", "them", "i", "one", "person"))
 _NO_NAMES = frozenset(
@@ -237,18 +200,18 @@ _NO_NAMES = frozenset(
         "therefore these third this those thus ultimately until wait well while"
     )
 )
+_MODIFIER = re.compile(r"\b[Tt]he ((?:[A-Z]\w+ )+)([a-z]+)\b")  # such as "the Friday market"
 _KIN = re.compile(
     r"(?i)(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend"
-    r"|neighbou?r|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator"
-    r"|reader"
+    r"|neighbou?r|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader"
     r"|author)s?\b"
 )
 _LABEL = re.compile(
     r"(?i)\b(?:label|lid|sticker|picture|sign|tag|note|cover|inscription)s?(?: \w+){0,4}? (?:says?|said|saying|reads?"
     r"|reading|shows?|suggests?|claims?|states?)\b|\b(?:label|lid|sticker|picture|sign|tag|inscription|reads?"
-    r"|reading)\b[^\w,;.]{0,3}"
-    r"[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
+    r"|reading)s?(?: (?:of|with|the|words?)){0,3}[^\w,;.]{0,3}[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
 )
+_WRITTEN = re.compile(r"\W*(?:is |was )?(?:printed|written|painted|stamped|stitched|drawn) on\b")
 _PLAN = re.compile(
     r"(?i)\b(?:will|going to|set to|plan(?:s|ned|ning)?|wants?|wanted|intends?|about to|hopes?|tr(?:y|ies))\b"
 )
@@ -261,6 +224,7 @@ _PASSIVE = re.compile(r"(?i)\b(?:is|was|to be) (?:believed|thought|expected|assu
 _THING = re.compile(
     r"(?i)\W*(?:(?:and|but|so) )?(?:the|an?) ((?:[\w-]+ ){1,5}?)(?:is|was|are|were|lies|can|will|has|had)\b"
 )
+_COMPLEMENT = re.compile(r"\bthat (?:the|an?) ((?:[\w-]+ ){1,5}?)(?:is|was|are|were)(?: an?| the)? ?\W?$")
 _HEAD_WORDS = frozenset(
     WORD.findall("step belief perspective view mind current answer so now what content location contents believ")
 )
@@ -289,6 +253,10 @@ def _in_order(names: Iterable[str], told: Sequence[str]) -> bool:
     return all(name in words for name in names)
 
 
+_ROLE = re.compile(rf"\b(?:do|does|did|will|would) (?:the|an?|his|her|their|my) (\w+) {BELIEF.pattern[6:]}")
+_PERSON = re.compile(r"\b(?:he|she|they|him|her|them)\b")
+
+
 class QuestionFocus:
     """A question: whom it names, in order, and whether it asks for a belief, for reality, for a plan or the past."""
 
@@ -299,12 +267,19 @@ class QuestionFocus:
         self.names = [
             stem(one) for one in words[1:] if one[0].isupper() and one[1:2].islower() and one.casefold() not in COMMON
         ]
+        roles = [] if self.names else [stem(one) for one in _ROLE.findall(asked)]
+        if not (self.names or roles) and _PERSON.search(asked):  # "she", of whom the sentences before speak
+            self.names = [stem(one) for one in _NAME.findall(text or "")[:1] if one.casefold() not in COMMON]
+        self.spelled: dict[str, str] = {}
+        self.names, self.roles = self.names or roles, set(roles)
         self.topic = {stem(one) for one in words if one.casefold() not in COMMON} - set(self.names)
         self.stems = set(map(stem, words)) | _COMMON_STEMS
         self.things = (self.stems - _COMMON_STEMS) | {"object", "item", "thing", "content", "location", "place", "one"}
         self.of_choices = {stem(word) for choice in choices for word in WORD.findall(choice)}
         self.believes = BELIEF.search(asked) is not None
         self.really = text is None or not self.believes or REALLY.search(asked) is not None
+        self.first = "first" in words
+        self.past = PAST.search(asked) is not None
         self.plans = _PLAN.search(asked) is not None
         self.who = re.match(r"\W*who\b", asked, re.I) is not None
         self.verbs = set(map(stem, words[1:])) - {"the", "that", "is", "and", "of", "to", "in", "a", "s", "still"}
@@ -314,25 +289,34 @@ class QuestionFocus:
         """The stems of the names in a text, and of words such as "aunt" where the question has them not."""
         first, start = _OPENER.match(text), len(text) - len(text.lstrip(" \"'(*"))
         found = {stem(one[0]) for one in _NAME.finditer(text) if one.start() > start or stem(one[0]) in self.names}
+        found -= {
+            stem(one) for names, thing in _MODIFIER.findall(text) if stem(thing) in self.things for one in names.split()
+        }
         if first is not None:
             found.add(stem(first["name"]))
         found -= self.of_choices | _NO_NAMES | _COMMON_STEMS
+        for name in found.difference(self.names):  # a small model misspells names
+            self.spelled[name] = (get_close_matches(name, self.names, 1, 0.83) or [name])[0] if len(name) > 4 else name
+        found = {self.spelled.get(name, name) for name in found}
+        found |= self.roles.intersection(_stems(text)) if self.roles else set()
         return found | {kin for kin in (stem(one["kin"]) for one in _KIN.finditer(text)) if kin not in self.stems}
 
     def rank(self, lead: str, rest: str, decides: bool) -> int:
         """ASKED, FITTING, LOOSE, or 0 for a clause that speaks of others, of labels, of what was or is planned. lead,
         rest: its words before and after the choice. decides: whether it concludes something."""
-        told, people, own = _stems(lead), self.people(lead), set(self.names)
+        people, own = self.people(lead), set(self.names)
+        told = [self.spelled.get(word, word) for word in _stems(lead)]
         believes, words = BELIEF.search(lead) is not None, f"{lead} {rest}"
         pronoun = not _PRONOUNS.isdisjoint(told)
         others = self.known and bool(people - own)
-        if _LABEL.search(lead) or (others and (believes or own or self.believes)):
+        if _LABEL.search(lead) or _WRITTEN.match(rest) or (others and (believes or own or self.believes)):
             return 0
-        if not (believes or decides) and PAST.search(words):
+        if not (believes or decides or self.past) and PAST.search(words):
             return 0
         if not (believes or decides or self.plans or (own and not self.believes)) and _PLAN.search(lead):
             return 0
         thing = _THING.match(lead) if self.known and not (decides or believes) and (self.believes or not own) else None
+        thing = thing or _COMPLEMENT.search(lead)
         if thing is not None and self.things.isdisjoint(_stems(thing[1])):
             return 0
         if others:
@@ -348,12 +332,12 @@ class QuestionFocus:
         if self.believes:
             if self.depth == 1 and not people and _PASSIVE.search(lead):
                 return ASKED
-            if people and self.names[0] not in people and not pronoun:
+            if people and self.names[0] not in people and not (pronoun and self.depth < 2):
                 return LOOSE if people == set(self.names[-1:]) else 0
             if _in_order(self.names, told) and (own or pronoun):
                 return ASKED
-            if own <= people:
-                return 0  # they are named in another order
+            if own and own <= people:  # in another order: of two it is another question, a longer chain is garbled
+                return FITTING if len(own) > 2 and own.intersection(told[: told.index(self.names[0])]) == set() else 0
             return ASKED if decides else FITTING if pronoun and self.depth < 2 else LOOSE
         if not own and (pronoun or people) and believes:
             return LOOSE
@@ -388,10 +372,14 @@ class Assertion(NamedTuple):
 def list_assertions(text: str, choices: Sequence[str], asked: QuestionFocus) -> tuple[list[str], list[Assertion]]:
     """The sentences of a text, and what they assert, in order."""
     tags, text = find_tags(text, choices)
-    said = _split(_before_heading(plain_lines(text), choices), choices)
+    said = _split(_before_heading(read_lines(text, choices), choices), choices)
     found: list[Assertion] = []
     known: dict[tuple[str, str], list[Assertion]] = {}  # a text that repeats itself is read once
+    naming = {one for one in dict.fromkeys(said) if find_mentions(one, choices)}
+    ends = max((place for place, one in enumerate(said) if one in naming), default=0)
     for place, pair in enumerate(pairwise((*said, ""))):
+        if place >= ends and not NEGATION.search(pair[1]):  # nothing else is named instead
+            pair = (pair[0], "")
         if pair not in known:
             known[pair] = list(_of_sentence(*pair, choices, asked))
         found += [one._replace(place=place) for one in known[pair]]
@@ -449,14 +437,19 @@ def _clauses_of(
     lead, doubts, denied, hedged = "", False, False, False
     for kind, start, end, here in _clauses(small, named):
         bare = remove_choices(sentence, start, end, here)
+        if kind == "instead":
+            by_rank.clear()
         if kind == "aside" or not sentence[start:end].strip(" ,"):
             continue
         first = here[0].start if here else end
         own = sentence[start:first]
-        if stated and by_rank and _SUBJECT.match(own):
+        if by_rank and (_SUBJECT.match(own) if stated else asked.first and _NEXT.search(own)):
             break
-        lead = (own if not lead or _SUBJECT.match(own) else f"{lead}, {own.strip()} ")[-LONGEST:]
+        opened = not by_rank and sentence.startswith(", ", max(0, start - 2)) and _OPENED.search(lead) is not None
+        lead = (own if not lead or (_SUBJECT.match(own) and not opened) else f"{lead}, {own.strip()} ")[-LONGEST:]
         denied = NEGATION.search(bare) is not None or (denied and own.lstrip().startswith("that "))
+        if len(here) > 1 and _COPULA.fullmatch(sentence, here[-2].end, here[-1].start):
+            here = here[-1:]  # "the socks are really mittens"
         moved = len(here) > 1 and FROM.search(own) is not None
         here = [one for one in here[moved:] if not _DENIED_AFTER.match(sentence, one.end)]
         if here and denied and asked.rank(lead, "", False) >= FITTING:
@@ -465,14 +458,15 @@ def _clauses_of(
             decides = decided or INNER.search(sentence, 0, first) is not None
             if len(here[0].choice or "") > LONG:  # a sentence as a choice tells itself of whom it speaks
                 lead += sentence[here[0].start : here[0].end]
-            if _CUE.search(lead.lower()) or any(_IS_ANSWER.match(sentence, one.end) for one in here):
+            if _CUE.search(lead.lower()):
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
             else:
                 rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
                 rank = 0 if moved and BELIEF.search(lead) is None else rank
+            if by_rank and asked.really and _REALLY_IS.search(own):  # what the sentence said before only seemed so
+                rank = max(rank, *by_rank)
+                by_rank.clear()
             by_rank.setdefault(rank, set()).update(one.choice for one in here)
-            doubts = doubts or DOUBT.search(bare) is not None
-        elif by_rank and not here:
             doubts = doubts or DOUBT.search(bare) is not None
     decides = decided or INNER.search(sentence) is not None
     for rank, kept in by_rank.items():
@@ -480,14 +474,17 @@ def _clauses_of(
         yield Assertion(0, choice, rank, not hedged if rank == STATED else decides)
 
 
+_REALLY_IS = re.compile(r"\b(?:which|but|that) (?:(?:is|are|was|were) )?(?:actually|really|in fact)\b")
+_OPENED = re.compile(rf"{BELIEF.pattern} that [^,]*$")
+_NEXT = re.compile(r"\b(?:then|next|second|afterwards?|after that)\b", re.I)
+_COPULA = re.compile(
+    r"(?: (?:in|on|inside|that)\b[^,;:]{0,30})? (?:is|are|was|were|being) (?:\w+ly |in fact )?(?:an? |the )?\W?"
+)
 _SUBJECT = re.compile(
-    r"\W*(?:(?:[Aa]nd|[Bb]ut|[Ss]o|[Tt]hen|[Yy]et|[Nn]ow|[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]till"
-    r"|\w+ly)\W+)*(?:[A-Z]\w+|it|he|she"
-    r"|they|I|we|there|this|that|which|the|an?|his|her|their|its|my|nobody|who|what)\b.*?(?:\b(?:is|are|was"
-    r"|were|will|would|must"
-    r"|has|had|do|does|did|can|could|should|holds?|contains?)\b|['\u2019]s\b|"
-    + BELIEF.pattern.removeprefix("(?i)")
-    + ")"
+    r"\W*(?:(?:[Aa]nd|[Bb]ut|[Ss]o|[Tt]hen|[Yy]et|[Nn]ow|[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]till|\w+ly)\W+)*(?:[A-Z]\w+"
+    r"|it|he|she|they|I|we|there|this|that|which|the|an?|his|her|their|its|my|nobody|who|what)\b.*?(?:\b(?:is|are|was"
+    r"|were|will|would|must|sees?|saw|finds?|found|has|had|do|does|did|can|could|should|holds?|contains?)\b"
+    r"|['\u2019]s\b|" + BELIEF.pattern.removeprefix("(?i)") + ")"
 )
 
 
@@ -527,7 +524,7 @@ def find_stated(text: str, choices: Sequence[str]) -> set[str | None]:
 
 def read_prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
     """Read an answer out of prose, in time proportional to its length; the arguments as for `answers.read_reply`."""
-    lines = plain_lines(text)
+    lines = read_lines(text, choices)
     if not lines:
         return None
     asked = _focus(question, tuple(choices))
@@ -542,17 +539,23 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     whole = whole and (_CUT.search(text) is None or text.count(text[-40:-20]) > 3)  # or it repeats itself for ever
     begins = _edge(lines, 0, 1, choices)
     if question is not None and not question.rstrip().endswith("?"):  # it goes on where the question stops
-        begins = _leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices)
+        begins = _leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices, goes_on=True)
         whole = whole and begins is None
     if not whole:
-        agreed = _agreed([one for one in assertions if one.place < len(said) - 1], said, choices, ASKED)
-        label = begins or (agreed.choice if agreed is not None else None)
-        return None if label is None else ("first" if begins else "echoed", label)
+        said = said if said and said[-1].endswith((".", "!")) else said[:-1]
+        kept = [one for one in assertions if one.place < len(said)]
+        agreed = _agreed(kept, ASKED) or _agreed(kept, FITTING)
+        if label := begins or (agreed.choice if agreed is not None else None):
+            return "first" if begins else "echoed", label
+        about = any(one.rank and asked.topic.intersection(_stems(said[one.place])) for one in kept)
+        return _sole(text, said, kept, choices) if about else None
+    denied = {one.choice for one in assertions if one.rank == DENIED}
+    assertions = [one for one in assertions if one.rank == DENIED or one.choice not in denied]
     last = _ending(_before_heading(lines, choices), choices, asked)
     by_rung = {"first": begins, "last": last}
-    if (agreed := _agreed(assertions, said, choices, ASKED)) is not None:
+    if (agreed := _agreed(assertions, ASKED)) is not None:
         by_rung["concluded" if agreed.decides else "echoed"] = agreed.choice
-    elif begins is None and last is None and (agreed := _agreed(assertions, said, choices, FITTING)) is not None:
+    elif begins is None and last is None and (agreed := _agreed(assertions, FITTING)) is not None:
         by_rung["settled"] = agreed.choice
     found = {rung: label for rung, label in by_rung.items() if label is not None}
     if found:
@@ -572,23 +575,19 @@ def _split(lines: Sequence[str], choices: Sequence[str]) -> list[str]:
                 parts.append(line[start : end.start()])
                 start = end.end()
         parts.append(line[start:])
-    return [one for part in parts for one in part.split("; ") if one]
+    return [one for part in parts for one in part.split("; ") if one and not _COURTESY.match(one)]
 
 
-def _agreed(assertions: Sequence[Assertion], said: Texts, choices: Texts, rank: int) -> Assertion | None:
-    """The last assertion of a rank, if all are of the same choice, or it turns from the others or concludes, and what
-    follows asserts no other choice."""
+def _agreed(assertions: Sequence[Assertion], rank: int) -> Assertion | None:
+    """The last assertion of a rank, if all are of the same choice or it concludes, and what follows asserts no other
+    choice."""
     last = next((one for one in reversed(assertions) if one.rank == rank), None)
     if last is None or any(
         one.rank >= FITTING and one.choice != last.choice for one in assertions if one.place >= last.place
     ):
         return None
-    others = [one.place for one in assertions if one.rank == rank and one.choice not in (last.choice, None)]
-    between = said[others[-1] + 1 : last.place + 1] if others and rank == ASKED else ()
-    turns = last.decides or any(
-        TURN.search(remove_choices(one, 0, len(one), find_mentions(one, choices))) for one in between
-    )
-    return last if turns or not others else None
+    others = any(one.rank == rank and one.choice not in (last.choice, None) for one in assertions)
+    return last if last.decides or not others else None
 
 
 def _sole(text: str, said: Sequence[str], assertions: Sequence[Assertion], choices: Sequence[str]) -> Outcome:
@@ -609,26 +608,22 @@ def _sole(text: str, said: Sequence[str], assertions: Sequence[Assertion], choic
 
 _OPEN = re.compile(r"(?i)\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]")
 _CUT = re.compile(
-    r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from"
-    r"|with|at|on|so"
-    r"|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved|affect))\s*$"
+    r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from|with|at"
+    r"|on|so|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved))\s*$"
 )
 _CANNOT_KNOW = re.compile(
-    r"(?i)\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
-    r"(?:determined?|known?|told|tell|said|say|inferred|infer)\b"
-    r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info(?:rmations?)?\b|\bno way (?:to know|of knowing)\b"
-    r"|\b(?:not|n['\u2019]t|never) (?:stated|specified|mentioned|known|said)\b"
+    r"(?i)\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?(?:determined?|known?|told|tell|said|say"
+    r"|inferred|infer)\b|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info(?:rmations?)?\b|\bno way (?:to know"
+    r"|of knowing)\b|\b(?:not|n['\u2019]t|never) (?:stated|specified|mentioned|known|said)\b"
 )
 _UNKNOWN = re.compile(
-    r"(?i)unknown|undetermined"
-    r"|(?:there (?:is|isn['\u2019]t) )?(?:not )?(?:enough|sufficient|insufficient) info(?:rmation)?.*"
+    r"(?i)unknown|undetermined|(?:there (?:is|isn['\u2019]t) )?(?:not )?(?:in|suf|en)\w+ info(?:rmation)?.*"
     r"|(?:it )?can(?:not|['\u2019]t| not) (?:be )?(?:determined?|know|known|tell|told|say|said).*"
 )
 _HEADING = re.compile(
-    r"\W*(?:(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)"
-    r"|takeaways?|notes?"
-    r"|caveats?|verification|why|not(?= ?:))\b[^.]{0,40}$|(?:explanation|reason(?:ing|s)?|rationale|justification|why"
-    r"|because|notes?):)",
+    r"\W*(?:(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)|takeaways?"
+    r"|notes?|caveats?|verification|why|not(?= ?:))\b[^.]{0,40}$|(?:explanation|reason(?:ing|s)?|rationale"
+    r"|justification|why|because|notes?):)",
     re.I,
 )
 _DENIED_AFTER = re.compile(
@@ -645,14 +640,13 @@ _LEADS = ("", "the", "a", "an", "in", "it's", "in the", "in a", "at the", "on th
 
 
 _CLAUSE_END = re.compile(
-    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they"
-    r"|it|i|we)\b"
-    r"|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b))",
+    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they|it|i"
+    r"|we)\b|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b))",
     re.I,
 )
 
 
-def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
+def _leading_choice(line: str, choices: Sequence[str], goes_on: bool = False) -> str | None:
     """The choice with which a line begins, as the whole line or clause, or before a reason ("blue_box because ...").
     None where it asks, offers two, or takes it back."""
     named = find_mentions(line, choices)
@@ -665,19 +659,14 @@ def _leading_choice(line: str, choices: Sequence[str]) -> str | None:
         return None
     if one.by == LETTER and one.end - one.start < 5 and rest.strip(_MARKS + ":"):
         return None
-    return one.choice if _CLAUSE_END.match(rest) or not rest.strip(_MARKS) else None
+    return one.choice if goes_on or _CLAUSE_END.match(rest) or not rest.strip(_MARKS) else None
 
 
 def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
     """The choice with which the first or last line begins, if the line beside it does not list another one."""
     label = _leading_choice(lines[place], choices)
     other = None if label is None or len(lines) < 2 else _leading_choice(lines[beside], choices)
-    if other in (None, label):
-        return label
-    if abs(ord(lines[place].lstrip(_MARKS)[0]) - ord(lines[beside].lstrip(_MARKS)[0])) == 1:
-        return None  # "A. ..." and "B. ..."
-    shapes = {by if (by := find_mentions(lines[one], choices)[0].by) != AGAINST else BOTH for one in (place, beside)}
-    return None if len(shapes) == 1 else label
+    return label if other in (None, label) else None
 
 
 def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionFocus) -> str | None:

@@ -81,7 +81,7 @@ def write_score_table(
             return
         with files.temporary_folder(path.parent) as scratch:
             done = score_parts(work, scratch, parts)
-            pl.scan_parquet(done).sink_parquet(path, row_group_size=PART, maintain_order=True)
+            files.scan_parquet(*done).sink_parquet(path, row_group_size=PART, maintain_order=True)
     except pl.exceptions.ComputeError as error:  # a full disk
         raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 

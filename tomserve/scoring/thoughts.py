@@ -1,4 +1,4 @@
-"""The marks between which models write their thoughts, and what a reply says beside them.
+"""The marks between which models write their thoughts and their answers, and what a reply says beside them.
 
 Servers with a parser for a model's marks return its thoughts apart; others leave them in the text. A mark counts where
 the reply begins with it, so that prose may speak of marks. A closing mark counts without an opening one, too, since
@@ -13,9 +13,13 @@ many templates put that into the prompt.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
+
+from tomserve.scoring.labels import LetteredChoices, extra_length
 
 THINK = ("<think>", "</think>")
 """The usual marks. As the only ones they also count in the middle of a reply."""
@@ -99,3 +103,36 @@ def _is_object(text: str) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
+
+
+_TITLE = re.compile(r"(?i)\W*[a-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*")
+
+
+def find_tags(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
+    """The texts in tags, boxes and lines after "####", in order and each once; and the whole text without its tags,
+    where any of them holds something."""
+    pattern = _answer_pattern(extra_length(choices), isinstance(choices, LetteredChoices))
+    texts = dict.fromkeys(next(filter(None, found.groups()), "") for found in pattern.finditer(text))
+    told = [one for one in texts if one.strip() and not _TITLE.fullmatch(one.strip())]
+    return told, pattern.sub("", text) if told else text
+
+
+_OPENS = r"[\s*\"\u201c(\[\uff08\u3010]{0,4}"
+_ANSWER_LETTER = (
+    rf"|(?<!not )(?<!\u4e0d\u662f)(?<!\u4e0d\u9009)(?<!\u5e76\u975e)\[\[[ ]?([A-Za-z])[ ]?\]\]"
+    rf"|\u7b54\u6848(?:\u5e94\u8be5|\u5e94\u5f53|\u5e94)?[\u662f\u4e3a:\uff1a]{_OPENS}([A-Za-z])(?![A-Za-z])"
+    rf"|(?:\u56e0\u6b64|\u6240\u4ee5|\u5e94\u8be5|\u5e94|\u6545|\u6211)\u9009\u62e9?{_OPENS}([A-Za-z])(?![A-Za-z])"
+)
+"""[[B]] unless denied, and Chinese for "the answer is B", "therefore choose B", "should choose B", "I choose B"."""
+
+
+@lru_cache(maxsize=64)
+def _answer_pattern(more: int, lettered: bool) -> re.Pattern[str]:
+    """more: how many characters beyond those of short choices may stand in a tag; a bound keeps the time linear.
+    lettered: whether letters alone count."""
+    return re.compile(
+        rf"<(?:final_)?answer>(?=([^<\n]{{0,{300 + more}}})</(?:final_)?answer>)"
+        rf"|\\boxed\{{(?:\\(?:text|textbf|mathrm|mathbf)\{{)?(?=([^{{}}\n]{{0,{300 + more}}})\}})|(?:^"
+        rf"|\n)#{{4}}[ ]?(?=([^\n:?]{{0,{60 + more}}}(?:\n|$)))" + (_ANSWER_LETTER if lettered else ""),
+        re.I,
+    )

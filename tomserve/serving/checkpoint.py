@@ -21,6 +21,7 @@ import jinja2.sandbox
 import orjson
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.content.paths import cache_root
 from tomserve.errors import ConfigError, MachineError, StoppedError
@@ -52,9 +53,9 @@ def find_snapshot(model: str, revision: str | None) -> Path | None:
     folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
     folder = folder.expanduser()
     try:
-        commit = revision or (folder / "refs/main").read_text().strip()
+        commit = revision or files.read_own_text(folder / "refs/main").strip()
         named = folder / "refs" / commit
-        commit = named.read_text().strip() if named.is_file() else commit
+        commit = files.read_own_text(named).strip() if named.is_file() else commit
     except OSError:
         return None
     path = folder / "snapshots" / commit
@@ -63,7 +64,7 @@ def find_snapshot(model: str, revision: str | None) -> Path | None:
 
 def read_json_object(path: Path) -> dict[str, Any] | None:
     try:
-        parsed = orjson.loads(path.read_bytes())
+        parsed = orjson.loads(files.read_own(path))
     except (OSError, orjson.JSONDecodeError):
         return None
     return parsed if isinstance(parsed, dict) else None
@@ -447,7 +448,7 @@ def read_chat_format(folder: Path) -> ChatFormat:
 def _template(folder: Path, tokenizer: Json) -> tuple[str | None, str]:
     """The text of the chat template and where it stands, in the order in which transformers looks for it."""
     try:
-        return (folder / "chat_template.jinja").read_text("utf-8"), "chat_template.jinja"
+        return files.read_own_text(folder / "chat_template.jinja"), "chat_template.jinja"
     except (OSError, UnicodeDecodeError):
         pass
     for name, parsed in (
@@ -603,7 +604,7 @@ def _folder() -> Path:
 def _check_digest(folder: Path) -> str:
     try:
         actual = content.digest(*(folder / name for name in REFERENCE_FILES))
-        stated = (folder / "digest.txt").read_text("utf-8").strip()
+        stated = files.read_own_text(folder / "digest.txt").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(f"{folder}: cannot be read ({error}); reinstall tomserve to restore the files") from None
     if actual != stated:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.errors import MachineError
 from tomserve.serving.sizing import find_gpus
@@ -50,7 +51,7 @@ def supports_architecture(architecture: str) -> bool | None:
     if found is None or found.origin is None:
         return None
     try:
-        table = (Path(found.origin).parent / "model_executor/models/registry.py").read_text("utf-8")
+        table = files.read_own_text(Path(found.origin).parent / "model_executor/models/registry.py")
     except OSError:
         return None
     return f'"{architecture}":' in table

@@ -119,12 +119,15 @@ def credentials(*endpoints: str) -> Credentials:
     if len(named) > 1:
         raise ConfigError(f"{KEYS}: the addresses of one model are asked with one key, and it names several")
     (variable,) = named
-    if variable is None:
-        return Credentials(api_key(), headers())
+    return Credentials(api_key(), headers()) if variable is None else Credentials(_named_key(variable), {})
+
+
+def _named_key(variable: str) -> str | None:
+    """The key that TOMSERVE_KEYS names; None for "". Raises ConfigError where the variable holds none."""
     key = _check_key(os.environ.get(variable) or "") if variable else None
     if variable and key is None:
         raise ConfigError(f"{KEYS}: the environment variable {variable} is not set; put the API key into it")
-    return Credentials(key, {})
+    return key
 
 
 def _keys_of_hosts() -> dict[str, str]:
@@ -169,6 +172,12 @@ def check_one_host(*models: Sequence[str]) -> None:
 def any_secret() -> str | None:
     """Something secret that endpoints are sent, the key or the value of a header; None where nothing is."""
     return api_key() or next(iter(headers().values()), None)
+
+
+def describe() -> str:
+    """Which keys are set, "" for none; nothing secret. Raises ConfigError where one that TOMSERVE_KEYS names is not."""
+    own = [host for host, variable in _keys_of_hosts().items() if _named_key(variable) is not None]
+    return "; ".join(["set"] * (any_secret() is not None) + [f"set for {host} by {KEYS}" for host in own])
 
 
 _used: list[str] = []  # the variables that experiments have named for their keys; the last one counts

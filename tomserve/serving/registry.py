@@ -199,9 +199,9 @@ def process_birth(pid: int) -> str | None:
     try:
         if process.stat().st_uid != os.geteuid():
             return None
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        boot = files.read_own_text(Path("/proc/sys/kernel/random/boot_id")).strip()
         # The second field is the name of the program in brackets, which may hold blanks and brackets itself.
-        state, *rest = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        state, *rest = files.read_own_text(process / "stat", "replace").rpartition(")")[2].split()
         return None if state in ("Z", "X") else f"{boot}/{int(rest[18])}"
     except (OSError, ValueError, IndexError):
         return None

@@ -379,7 +379,7 @@ def explain_preset(wanted: ServeOptions, console: Console) -> None:
         if not gpus:
             raise MachineError(f"--replicas {wanted.replicas}: there are fewer GPUs than replicas, and each needs one")
         layout = sizing.choose_layout(preset, gpus)
-    template = Template(Path(__file__).with_name("explain.txt.jinja").read_text("utf-8"), trim_blocks=True)
+    template = Template(files.read_own_text(Path(__file__).with_name("explain.txt.jinja")), trim_blocks=True)
     text = template.render(
         preset=preset,
         model=model,

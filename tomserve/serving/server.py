@@ -26,7 +26,7 @@ from tomserve.content import files
 from tomserve.content.paths import cache_root
 from tomserve.content.validation import load_yaml
 from tomserve.engine.redact import Redactor
-from tomserve.errors import MachineError, ServerError
+from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.serving import keys
 from tomserve.serving.command import Command
 from tomserve.serving.probe import is_healthy
@@ -81,7 +81,7 @@ def free_port(count: int = 1) -> int:
     on which it is to listen in the end. Raises MachineError where none is."""
     highest = _HIGHEST
     with contextlib.suppress(OSError, ValueError, IndexError):
-        own = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        own = files.read_own_text(Path("/proc/sys/net/ipv4/ip_local_port_range")).split()
         highest = min(highest, int(own[0]))
     for _ in range(1000):
         first = random.randrange(_LOWEST, max(highest, _LOWEST + 1000) - count)
@@ -101,9 +101,9 @@ def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
     name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
     try:
         files.make_private(folder)
-        lock = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
+        lock = os.fdopen(files.open_regular(folder / name, os.O_RDWR | os.O_CREAT, 0o600), "r+")
         free = files.try_lock(lock.fileno())
-    except OSError:
+    except (OSError, ConfigError):
         yield  # the lock is a convenience: without a place for it, serving still works
         return
     with lock:
@@ -136,7 +136,7 @@ def check_port(host: str, port: int) -> None:
         by = "" if pids is None else " by another user's process"
         for pid in pids or ():
             with contextlib.suppress(OSError):
-                by = f" by pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+                by = f" by pid {pid} ({files.read_own_text(Path(f'/proc/{pid}/comm')).strip()})"
                 break
         raise MachineError(
             f"{host}:{port}: cannot listen ({error.strerror}{by}); choose another --port (PORT=)"
@@ -149,7 +149,7 @@ def port_listeners(port: int) -> list[int] | None:
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
+            for line in files.read_own_text(Path(table)).splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port:
                     inodes.add(f"socket:[{fields[9]}]")
@@ -234,7 +234,7 @@ class Server:
     def _echo(self, log: Path, before: str) -> None:
         """Copy the log to our output as it grows. The server itself writes to the file, so it never waits for us."""
         rest = b""
-        with contextlib.suppress(OSError, ValueError), log.open("rb") as file:
+        with contextlib.suppress(OSError, ValueError), files.open_for_reading(log) as file:
             while True:
                 ended = self._pipe < 0 or self.process.poll() is not None
                 *whole, rest = (rest + file.read()).split(b"\n")

@@ -74,10 +74,10 @@ def _singly(differences: Floats, draws: int, rng: np.random.Generator) -> Iterat
     what scipy does with the same generator."""
     for rows in batches(draws, differences.size):
         keep = rng.integers(0, 2**32, size=(rows, differences.size), dtype=np.uint32) & 1
-        signed = np.ascontiguousarray(np.where(keep, differences, -differences).T)
-        yield (
-            np.add.reduce(signed, axis=0) / differences.size
-        )  # added unit after unit, as scipy does, for equal rounding
+        total = np.zeros(rows)
+        for kept, difference in zip(keep.T, differences, strict=True):  # in turn, as scipy adds, for equal rounding
+            total += np.where(kept, difference, -difference)
+        yield total / differences.size
 
 
 def _by_size(sizes: Floats, counts: npt.NDArray[np.int64], draws: int, rng: np.random.Generator) -> Iterator[Floats]:

@@ -258,6 +258,9 @@ def pooled_effect(sums: ArmSums, level: float = 0.95) -> Effect:
     )
 
 
+_TIE = 1e-9  # sums of differences that are closer than this are taken as equal
+
+
 def permutation_p(sums: ArmSums, draws: int = 9999, seed: int = 0) -> float:
     """Two-sided p of the hypothesis that, within its stratum, a control cluster is like any treated one, by shuffling
     clusters between the arms: (1 + draws as extreme) / (1 + draws) (Phipson and Smyth 2010). nan where no stratum has
@@ -268,6 +271,9 @@ def permutation_p(sums: ArmSums, draws: int = 9999, seed: int = 0) -> float:
     cells = sums.cells()
     if not len(cells.means):
         return math.nan
+    total = abs(float(np.sum(cells.means[:, 1] - cells.means[:, 0])))
+    if total <= _TIE:  # every draw is as extreme
+        return 1.0
     rng, moved = np.random.default_rng(seed), np.zeros(draws)
     many = int(cells.counts.sum()) > SINGLY
     ends = np.cumsum(np.bincount(sums.stratum))[:-1]
@@ -277,8 +283,7 @@ def permutation_p(sums: ArmSums, draws: int = 9999, seed: int = 0) -> float:
             for part in (_alone if many and n1 in (1, means.size - 1) else _moves)(means, n1, draws, rng):
                 moved[start : start + part.size] += part
                 start += part.size
-    total = abs(float(np.sum(cells.means[:, 1] - cells.means[:, 0])))
-    return (1 + int(np.sum(np.abs(moved) >= total - 1e-9))) / (1 + draws)
+    return (1 + int(np.sum(np.abs(moved) >= total - _TIE))) / (1 + draws)
 
 
 def _moves(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iterator[Floats]:

@@ -303,7 +303,7 @@ def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.Da
     differs. shares: rows of accuracy with the column `key` and KNOWN_COLUMNS."""
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
         return cells
-    return with_column(cells, shares, key, "best rule", "best_rule_accuracy", cell)
+    return with_column(cells, shares, key, "baseline", "best_rule_accuracy", cell)
 
 
 def with_column(
@@ -340,7 +340,11 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
         paired = "over_rule" in part.columns
         share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
-        columns = [cell_of(share, "accuracy"), pl.col("best_rule").alias("best baseline"), cell_of(rule, "its own")]
+        columns = [
+            cell_of(share, "accuracy"),
+            pl.col("best_rule").alias("best baseline"),
+            cell_of(rule, "its accuracy"),
+        ]
         if paired:
             ends = map(cell_of, ("over_rule", "over_rule_low", "over_rule_high"))
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]

@@ -379,7 +379,7 @@ def _lines(path: Path) -> tuple[int, int]:
     if not path.is_file():
         return 0, 0
     every = variants = 0
-    with path.open("rb") as file:
+    with files.open_for_reading(path) as file:
         for line in files.read_lines(file, path):
             every += bool(line.strip())
             variants += is_variant(line)

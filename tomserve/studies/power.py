@@ -44,6 +44,7 @@ from tomserve.studies.people import CLASS, NONE, people_answers
 # tells.
 SD = (0.2, 0.4)
 NO_PERTURBATION, PROMPTING = "none", "prompting, "
+UNITS, SMALLEST = "units", "minimum_detectable_effect"
 ALL, OVERALL = "all perturbations against none", f"{PROMPTING}overall"
 
 
@@ -64,7 +65,27 @@ class Plan:
     def __str__(self) -> str:
         """What is sent, in a sentence."""
         fewest, whose = "at least " * self.open, " of first turns" * self.later
-        return f"{fewest}{self.requests} requests, about {self.tokens / 1e6:.1f} million prompt tokens{whose}"
+        return f"{fewest}{self.requests:,} requests, about {self.tokens / 1e6:.1f} million prompt tokens{whose}"
+
+    def effects(self) -> pl.DataFrame:
+        """The smallest effects that would be found: a row for all classes that are alike in it."""
+        cells = [name for name in self.comparisons.columns if name.startswith((UNITS, SMALLEST))]
+        kinds = pl.Series("kind", [test_family(name) or name for name in self.comparisons["comparison"]])
+        rows = self.comparisons.with_columns(kinds).group_by("kind", *cells, maintain_order=True)
+        found = rows.agg(pl.col("comparison").first(), pl.len().alias("alike"))
+        alike = {
+            "against": f"each of {{}} classes against {NO_PERTURBATION}",
+            PROMPTING: f"{PROMPTING}each of {{}} classes",
+        }
+        names = [
+            alike[kind].format(count) if count > 1 else name
+            for kind, name, count in found.select("kind", "comparison", "alike").iter_rows()
+        ]
+        shown = {
+            name: name.removeprefix(f"{SMALLEST}, ").replace(SMALLEST, "smallest effect").replace("_", " ")
+            for name in cells
+        }
+        return found.select(pl.Series("comparison", names), *cells).rename(shown)
 
 
 def plan_study(
@@ -163,14 +184,14 @@ def _comparisons(
     rows = []
     for name, unit, count in units:
         tested = sizes[test_family(name)] if test_family(name) else 1
-        row: dict[str, Any] = {"comparison": name, "units": f"{count} {unit}"}
+        row: dict[str, Any] = {"comparison": name, UNITS: f"{count} {unit}"}
         given = {f", SD {sd:g}": sd for sd in SD}
         if known is not None:
             given = {"": known.get(test_family(name) or name, math.nan)}
             row["sd"] = _known_or_none(given[""])
         for label, sd in given.items():
             least = minimum_detectable_effect(count, sd, alpha, power, tested)
-            row[f"minimum_detectable_effect{label}"] = _known_or_none(least)
+            row[f"{SMALLEST}{label}"] = _known_or_none(least)
             row[f"if all are affected{label}"] = _known_or_none(minimum_detectable_effect(count, sd, alpha, power))
         label, sd = next(iter(given.items()))
         rows.append({**row, f"units_needed for {WORTH:g}{label}": count_units(WORTH, sd, alpha, power, tested)})

@@ -154,19 +154,6 @@ class Excerpt:
     reading: str = ""
 
 
-def excerpts_of(
-    tables: Mapping[str, pl.DataFrame], shown: Mapping[str, str], reading: Mapping[str, str]
-) -> list[Excerpt]:
-    """Of each table the columns that a reader needs first, those that it has, under its name in words. shown: by name
-    the columns, in the order of printing. reading: by name what stands right below."""
-    found = []
-    for name, columns in shown.items():
-        if (frame := tables.get(name)) is not None:
-            kept = [column for column in columns.split() if column in frame.columns]
-            found.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), reading.get(name, "")))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a long table is laid out on paper: a row for each value of `rows`, a column for each pair of values of

@@ -40,7 +40,6 @@ import polars as pl
 from tomserve import benchmarks, content
 from tomserve.content.python_file import describe_failure, load_module
 from tomserve.errors import ConfigError, ContentError, Interrupted, one_of
-from tomserve.scoring.table import MEASURED
 from tomserve.studies import baselines
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, split_by
 from tomserve.studies.baselines import RuleKinds
@@ -477,9 +476,9 @@ def _loadable() -> Iterator[tuple[str, Study]]:
 
 
 def study_of_manifests(manifests: Iterable[Mapping[str, Any]]) -> str | None:
-    """The study that all these runs name to read what they have measured; None where they do not name one, and the
-    same. A manifest may be a stranger's: only a study found by its name counts, never a path."""
-    named = {manifest.get("study") if manifest.get("kind") == MEASURED else None for manifest in manifests}
+    """The study that all these runs name to read what they hold; None where they do not name one, and the same. A
+    manifest may be a stranger's: only a study found by its name counts, never a path."""
+    named = {manifest.get("study") for manifest in manifests}
     return next((name for name in study_names() if {name} == named), None)
 
 

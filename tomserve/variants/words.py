@@ -15,16 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from tomserve.content.validation import SAFE_LOADER
+from tomserve.content.validation import load_yaml
 
 
 @cache
 def english() -> Mapping[str, Any]:
     """The lists of words and names of english.yaml, by their names."""
-    text = Path(__file__).with_name("english.yaml").read_text("utf-8")
-    found: dict[str, Any] = yaml.load(text, SAFE_LOADER)
+    found: dict[str, Any] = load_yaml(Path(__file__).with_name("english.yaml"))[0]
     return found
 
 

@@ -8,6 +8,7 @@ things; whether a page of ours sent the form. A route need not do anything for t
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import socket
 import threading
@@ -307,6 +308,7 @@ def crash_response(request: Request, error: Exception, secrets: tuple[str, ...])
 def install_handlers(app: FastAPI) -> None:
     """Have an application answer errors of ours, of FastAPI's and of Starlette's in this way."""
     app.add_exception_handler(TomserveError, _handle_own)
+    app.add_exception_handler(OSError, _handle_disk)
     app.add_exception_handler(StarletteHTTPException, _handle_http)
     app.add_exception_handler(RequestValidationError, _handle_validation)
 
@@ -314,6 +316,12 @@ def install_handlers(app: FastAPI) -> None:
 def _handle_own(request: Request, error: Exception) -> Response:
     assert isinstance(error, TomserveError)
     return error_response(request, status_of(error), str(error))
+
+
+def _handle_disk(request: Request, error: Exception) -> Response:
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        raise error
+    return error_response(request, 409, f"the disk of the workbench takes nothing now ({error.strerror})")
 
 
 def _handle_http(request: Request, error: Exception) -> Response:

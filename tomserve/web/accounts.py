@@ -210,7 +210,8 @@ class Users:
             raise validation_error(error, found, _File, self.path, WAY_OUT) from None
 
     def put(self, name: str, role: str, password: str) -> bool:
-        """Add somebody, or give them a new password and role, which ends their sessions; returns whether they are new.
+        """Add somebody, or give them a new password and role, which ends their sessions and tokens; returns whether
+        they are new.
 
         Raises ConfigError for a name, role or password that will not do.
         """
@@ -235,7 +236,6 @@ class Users:
                 password=Password.of(password),
                 stamp=secrets.token_hex(16),
                 made=before.made if before else utc_now(),
-                tokens=before.tokens if before else (),
             )
 
         self._change(change)
@@ -390,7 +390,8 @@ class LoginThrottle:
 
     def wait(self, name: str, address: str) -> float:
         """Seconds until the next try is looked at; 0 for at once. A try is then counted as a failure until `forgive`
-        says otherwise, so that many at once do not slip through."""
+        says otherwise, so that many at once do not slip through. address: "" where a proxy does not tell it, which then
+        is everybody's and counts for nobody."""
         with self._lock:
             now = self._clock()
             keys = self._keys(name, address)
@@ -418,4 +419,4 @@ class LoginThrottle:
     @staticmethod
     def _keys(name: str, address: str) -> tuple[tuple[str, str, str], ...]:
         name = name[:100]
-        return ("both", name, address), ("address", "", address), ("name", name, "")
+        return ("both", name, address), *([("address", "", address)] if address else []), ("name", name, "")

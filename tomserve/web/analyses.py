@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from tomserve.content import files
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
@@ -125,13 +126,13 @@ def comparison_of(
 
 def comparison_tables(result: Result) -> list[dict[str, Any]]:
     """The tables of a comparison as the page shows them."""
-    found: list[dict[str, Any]] = orjson.loads((result.folder / ROWS).read_bytes())
+    found: list[dict[str, Any]] = orjson.loads(files.read_bytes(result.folder / ROWS))
     return found
 
 
 def flips_page(result: Result, page: int, *, kind: str = "", item: str = "", strategy: str = "") -> Flips:
     """A page of the flips. kind: "gained" or "lost", "" for both. item: a part of the id. strategy: one of them."""
-    frame = pl.scan_parquet(result.folder / FLIPS, glob=False).with_row_index("place")
+    frame = files.scan_parquet(result.folder / FLIPS).with_row_index("place")
     if kind:
         frame = frame.filter(pl.col("flip") == kind)
     if strategy:
@@ -212,4 +213,4 @@ def rescore(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     folder = find_run(runs[0])
     refuse_measured(folder, "cannot be scored again")
     table = scores_of(folder)
-    return {"said": f"{run_name(folder)}: {table.height} rows scored, {table['correct'].sum()} correct"}
+    return {"said": f"{run_name(folder)}: {table.height} answers scored, {table['correct'].sum()} correct"}

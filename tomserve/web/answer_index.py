@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import orjson
 import polars as pl
 
+from tomserve.content import files
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import nfc
@@ -89,8 +90,8 @@ def _items(path: Path) -> pl.DataFrame:
     words: list[str] = []
     golds: list[str | None] = []
     offsets, offset = array("Q"), 0
-    with path.open("rb") as file:
-        for line in file:
+    with files.open_for_reading(path) as file:
+        for line in files.read_lines(file, path):
             if line.strip():
                 data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
                 ids.append(nfc(data["id"]))
@@ -323,7 +324,7 @@ def neighbours(run: Path, filters: Filters, place: int) -> tuple[Mapping[str, An
 
 def open_table(path: Path) -> pl.LazyFrame:
     """A table of an index, of which only what is needed is read from the disk."""
-    return pl.scan_parquet(path, glob=False)
+    return files.scan_parquet(path)
 
 
 def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, Any]]:

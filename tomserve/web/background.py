@@ -70,7 +70,7 @@ MEASURED = "scores.parquet"
 RECORD = "record.json"
 ROOM, PIECES = 4 << 30, 10_000  # bytes and results that the cache may hold
 AT_ONCE = 2  # works that are done side by side
-WAITING = 1000  # works that may wait; whoever wants more is told to come again
+WAITING, WAITING_EACH = 1000, 20  # works that may wait, and of the same runs; whoever wants more comes again
 TRY_AGAIN = 300.0  # seconds after which what has failed is done again once somebody looks
 LEFT = 24 * 3600  # seconds after which an unfinished folder is taken for one whose process was killed
 TRIMMED = 50  # works between two looks at how much the cache holds
@@ -183,13 +183,13 @@ def wanted() -> Path:
 def _read(key: str) -> Result | None:
     folder = results() / key
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        facts = orjson.loads((folder / RECORD).read_bytes())["facts"]
+        facts = orjson.loads(files.read_bytes(folder / RECORD))["facts"]
         os.utime(folder)  # what was used longest ago is removed first
         return Result(folder, facts)
     with contextlib.suppress(OSError):
         failed = wanted() / f"{key}.failed"
         if time.time() - failed.stat().st_mtime < TRY_AGAIN:
-            return Result(folder, error=failed.read_text(encoding="utf-8"))
+            return Result(folder, error=files.read_bytes(failed).decode("utf-8"))
     return None
 
 
@@ -201,12 +201,14 @@ def _want(computation: Computation, key: str, *, alone: bool) -> None:
     """Have it computed, unless too much waits already. Raises OSError and ConfigError where that fails."""
     folder = wanted()
     files.make_private(folder)
-    if sum(name.endswith(".json") for name in os.listdir(folder)) >= WAITING:
+    waiting = [name for name in os.listdir(folder) if name.endswith(".json")]
+    runs = list(map(str, computation.runs))
+    if len(waiting) >= WAITING or (len(waiting) >= WAITING_EACH and _count_waiting(waiting, runs) >= WAITING_EACH):
         return
     shutil.rmtree(results() / key, ignore_errors=True)
     path = folder / f"{key}.json"
     path.with_suffix(".failed").unlink(missing_ok=True)
-    wish = {"work": computation.work, "runs": list(map(str, computation.runs)), "options": dict(computation.options)}
+    wish = {"work": computation.work, "runs": runs, "options": dict(computation.options)}
     with files.replace_file(path, 0o600) as file:
         file.write(orjson.dumps({**wish, "code": CODE}))
     try:
@@ -214,6 +216,15 @@ def _want(computation: Computation, key: str, *, alone: bool) -> None:
     except ConfigError:
         path.unlink(missing_ok=True)
         raise
+
+
+def _count_waiting(names: Sequence[str], runs: Sequence[str]) -> int:
+    """How many of these works are about just these runs, whatever else was chosen."""
+    found = 0
+    for name in names:
+        with contextlib.suppress(OSError, ValueError):
+            found += orjson.loads(files.read_bytes(wanted() / name))["runs"] == runs
+    return found
 
 
 class JsonSerializer(Serializer):  # type: ignore[misc]  # huey has no types
@@ -268,7 +279,7 @@ def perform(key: str) -> None:
     begun, scratch = wanted() / f"{key}.begun", results() / f".{secrets.token_hex(8)}"
     try:
         begun.with_suffix(".json").rename(begun)
-        wish = orjson.loads(begun.read_bytes())
+        wish = orjson.loads(files.read_bytes(begun))
     except (OSError, ValueError):
         return
     try:

@@ -16,11 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from tomserve import benchmarks
 from tomserve.benchmarks import ANYBODYS
 from tomserve.benchmarks.items import tables_of
+from tomserve.content import files
 from tomserve.content.paths import names, roots
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.items import EVERY, Item, read_items
-from tomserve.items.item import gold_layers
+from tomserve.items.item import factor_text, gold_layers
 from tomserve.prompting import strategy as known
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
@@ -80,11 +81,6 @@ def items(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[st
         for name, values in factors.items()
     ).write_parquet(out / TABLE, compression="lz4", row_group_size=10_000)
     return {}
-
-
-def factor_text(value: object) -> str:
-    """A factor's value as conditions write it."""
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 SIZE = 50  # how many items a page has
@@ -170,7 +166,7 @@ def content_path(text: str) -> Path:
 
 
 def _open_index(found: Path) -> tuple[pl.LazyFrame, tuple[str, ...]]:
-    table = pl.scan_parquet(found)
+    table = files.scan_parquet(found)
     columns = table.collect_schema().names()
     return table, tuple(name.removeprefix(FACTOR) for name in columns if name.startswith(FACTOR))
 
@@ -320,7 +316,7 @@ def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[Ru
             continue
         try:
             rows = (
-                pl.scan_parquet(result.folder / result.facts["file"], glob=False)
+                files.scan_parquet(result.folder / result.facts["file"])
                 .filter(pl.col("item") == item.id)
                 .select("strategy", "status", "answer", "correct")
                 .collect()
@@ -371,7 +367,7 @@ def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
         return None
     if result.error:
         raise ConfigError(result.error)
-    lines = orjson.loads((result.folder / FILE).read_bytes())
+    lines = orjson.loads(files.read_bytes(result.folder / FILE))
     return tuple(
         Variant(kind, changes, None if line is None else Item.from_json(line), reason)
         for kind, changes, line, reason in lines

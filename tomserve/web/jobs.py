@@ -95,7 +95,7 @@ def begin_child(
     environment: of the process. turn: of the card, which is noted where the process prints to. addresses: to which the
     experiment may send its key. Raises OSError and ConfigError where it cannot be begun.
     """
-    lock = os.open(_lock(name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    lock = files.open_regular(_lock(name), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not files.try_lock(lock):
             return None
@@ -126,8 +126,8 @@ def begin_child(
 def is_alive(name: str) -> bool:
     """Whether a process asks the experiment of that name."""
     try:
-        lock = os.open(_lock(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+        lock = files.open_regular(_lock(name), os.O_RDONLY)
+    except (OSError, ConfigError):
         return False
     try:
         return not files.try_lock(lock, shared=True)
@@ -139,8 +139,8 @@ def pid_of(name: str) -> int | None:
     """The id of the process that asks an experiment, as the worker that began it has noted it; None where that is not
     known, or is another process by now."""
     try:
-        noted, _, birth = _lock(name).read_text("ascii").strip().partition(" ")
-    except (OSError, ValueError):
+        noted, _, birth = files.read_bytes(_lock(name)).decode("ascii").strip().partition(" ")
+    except (OSError, ValueError, ConfigError):
         return None
     pid = int(noted) if noted.isdigit() else 0
     return pid if pid and birth and registry.process_birth(pid) == birth else None

@@ -23,6 +23,7 @@ from tomserve.content.files import one_line
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
+from tomserve.runs.manifest import ANSWERS
 from tomserve.studies.comparability import (
     AnswerConditions,
     Conditions,
@@ -38,6 +39,7 @@ from tomserve.web.tally import Interval, Layers, Share, Tally, read_tallies
 from tomserve.workflows import leaderboard
 
 UNFINISHED = "incomplete, therefore not ranked"
+ADAPTIVE = "its questions followed from its answers, therefore not ranked"
 LAYERED = "three layers"  # what stands for the benchmark where a row is about the three layers of a model
 
 
@@ -217,6 +219,9 @@ class _Builder:
 
     def add_tally(self, line: RunEntry, tally: Tally) -> None:
         """Add a complete run."""
+        if line.kind == ANSWERS and line.study:
+            self.apart.append(UnrankedRun(line.name, line.model, line.benchmark, ADAPTIVE))
+            return
         if tally.broken:
             self.apart.append(UnrankedRun(line.name, line.model, line.benchmark, tally.broken))
         for share in tally.shares:

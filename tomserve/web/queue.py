@@ -22,6 +22,7 @@ from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
+from tomserve.engine.redact import is_secret_name
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import noise_check, planning
 from tomserve.runs.runfolder import default_name
@@ -41,8 +42,6 @@ THIS_MACHINE = "this machine"  # the group of experiments whose server runs on t
 LONGEST = 65_536  # bytes of an experiment's file
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_SECRET = re.compile(r"(?i)(^|_)(api_?)?(keys?|tokens?|secrets?|passwords?|passwd|credentials?)(_|$)")
-"""How variables are called that hold what is nobody else's business, whatever program they belong to."""
 
 
 def check_experiment(experiment: Experiment, person: Person, register: RunIndex, settings: Settings) -> Experiment:
@@ -197,7 +196,7 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
         for name, value in os.environ.items()
         if name in allowed
         or not (
-            _SECRET.search(name)
+            is_secret_name(name)
             or name in dict(settings.keys)
             or name in ("TOMSERVE_API_KEY_FILE", HEADERS, KEYS, "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
             or value.strip() in values
@@ -222,7 +221,7 @@ def secret() -> bytes:
                 return found
             raise ConfigError(f"{path}: is no secret of this user alone; delete it, and queue the experiments again")
         with contextlib.suppress(FileExistsError):
-            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            made = files.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(made, "wb") as file:
                 file.write(secrets.token_bytes(SECRET_LENGTH))
     raise ConfigError(f"{path}: cannot be read; delete it")

@@ -388,11 +388,13 @@ def change_metadata(
         raise NotAllowedError(f"the run {line.name!r} belongs to {line.card.owner or 'somebody else'}")
     if private and not person.name:
         raise ConflictError("nobody signs in here, so that a run cannot be private; start the workbench with --auth")
+    if private and not line.card.owner:
+        raise ConflictError(f"the run {line.name!r} belongs to every runner, so that nobody can keep it to themselves")
     wanted = {"notes": notes, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "private": private}
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
 
     def change(card: Card) -> Card:
-        known = {"owner": line.card.owner or (person.name if private else ""), "private": line.card.private}
+        known = {"owner": line.card.owner, "private": line.card.private}
         return card.model_copy(update={**known, **changes}) if changes else card
 
     return replace(line, card=change_card(line.folder, change))

@@ -119,7 +119,7 @@ def of_run(folder: Path) -> Tally:
     known = _tally(manifest, manifest.complete, orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() if own else "")
     if manifest.measured:
         return known
-    table, record, _ = load_scored_run(folder)
+    table, record, *_ = load_scored_run(folder)
     rows = originals(table)
     if rows.is_empty():
         return known

@@ -153,7 +153,7 @@ def main() -> None:
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(settings.folder / "worker.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    lock = files.open_regular(settings.folder / "worker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     while not worker.leave.is_set():
         if files.try_lock(lock):
             worker.run()

@@ -89,7 +89,7 @@ def _of(error: TomserveError, endpoint: str) -> str:
 def _describe_server(plan: Plan) -> str:
     version, root = (plan.target.server.get(name) for name in ("engine_version", "root"))
     loaded = f", loaded from {root}" if root else ""
-    return f"{plan.target.model}{loaded}; engine version {version or 'not told'}"
+    return f"{plan.target.model}{loaded}; engine version {version or 'unknown'}"
 
 
 def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Finding]:
@@ -101,11 +101,11 @@ def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Fin
         target, plan.questions, sampling, options.timeout, waiting, warnings.append, options.answer_schema
     )
     asked = ", ".join(strategy.name for strategy in plan.questions.strategies)
-    yield Finding("requests", True, f"of {asked}: taken{', if adapted' if names else ' as they are'}")
+    yield Finding("requests", True, f"of {asked}: accepted{', adapted as follows' if names else ' as they are'}")
     for name in names:
         yield Finding("adapted", True, f"{name}: {TABLE[name].says}")
     yield _look_at_schema(plan, probe, names)
-    limit = "not told" if target.context is None else f"{target.context:,} tokens"
+    limit = "unknown" if target.context is None else f"{target.context:,} tokens"
     counted = "" if longest is None else f"; the longest first prompt of {plan.benchmark_name} has {longest:,}"
     yield Finding("context", None if target.context is None else True, f"{limit}{counted}")
     probe.adaptations = names
@@ -120,17 +120,17 @@ def _look_at_schema(plan: Plan, probe: Probe, names: tuple[str, ...]) -> Finding
     if NO_SCHEMA in names or all(
         turn.schema is None for one in plan.questions.strategies for turn in list_turns(one, item)
     ):
-        return Finding("schema", None, "none is asked for")
+        return Finding("schema", None, "none is sent")
     loose = [name for name in names if TABLE[name].holds is False]
     if loose:
-        return Finding("schema", None, f"not kept: {TABLE[loose[0]].says}")
+        return Finding("schema", None, f"not enforced: {TABLE[loose[0]].says}")
     dialect = next((name for name in names if TABLE[name].holds), "response_format")
     if Preflight(probe, plan.target.model).holds_schema(names):
-        return Finding("schema", True, f"kept, asked for by {dialect}: what no model would say by itself was said")
+        return Finding("schema", True, f"enforced, by {dialect}: a reply that only the schema demands came back")
     return Finding(
         "schema",
         None,
-        f"{dialect} is taken, and replies do not keep to it: they are read as the model writes them, and more may be "
+        f"{dialect} is accepted, but not enforced: replies are read as the model writes them, and more may be "
         "unreadable than elsewhere",
     )
 

@@ -93,7 +93,7 @@ def score(
         answered = ResponseFile(_responses_file(responses, folder), asked, model or name, foreign=True)
         table.report_problems(note, answered)
         table.write_score_table(asked, answered, folder / "scores.parquet", run=name, rules=benchmarks.scoring_of)
-        return pl.read_parquet(folder / "scores.parquet")
+        return files.scan_parquet(folder / "scores.parquet").collect()
 
 
 def _items_file(items: str | Path | Iterable[Item], folder: Path) -> Path:

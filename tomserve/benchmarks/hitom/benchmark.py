@@ -28,7 +28,7 @@ from tomserve.benchmarks.hitom.items import CORRECTED, Record, TrackedBeliefs, m
 from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.variants import make_retell
-from tomserve.content import output_path
+from tomserve.content import files, output_path
 from tomserve.content.output_path import parse_file
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Factor, Item, read_items, write_chunks
@@ -314,7 +314,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 def _is_items(path: Path) -> bool:
     """Whether a file is JSONL of items; the official one is a single object with the field "data"."""
     try:
-        with path.open("rb") as file:
+        with files.open_own(path) as file:
             line = next((line for line in file if line.strip()), b"")
         first = orjson.loads(line)
     except (OSError, orjson.JSONDecodeError):

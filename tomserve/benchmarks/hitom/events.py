@@ -24,7 +24,9 @@ from functools import cache, cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-from tomserve.benchmarks.hitom.words import words
+from tomserve import content
+from tomserve.benchmarks.hitom.words import FILE, words
+from tomserve.errors import ContentError
 
 WAITING_ROOM = "waiting_room"
 """The room where agents wait between chapters. Nothing is seen there, and leaving it does not count as an exit."""
@@ -222,13 +224,28 @@ RELEASED = {
 @cache
 def other_wordings() -> dict[str, tuple[Wording, ...]]:
     """For each sort of sentence the wordings of paraphrases."""
-    return {sort: tuple([Wording(sort, text) for text in listed]) for sort, listed in words().wordings.items()}
+    return {sort: tuple([_wording("wordings", sort, one) for one in few]) for sort, few in words().wordings.items()}
 
 
 @cache
 def short_wordings() -> dict[str, Wording]:
     """For some sorts of sentence a wording with fewer words, for condensed stories."""
-    return {sort: Wording(sort, text) for sort, text in words().short_wordings.items()}
+    return {sort: _wording("short_wordings", sort, text) for sort, text in words().short_wordings.items()}
+
+
+def _wording(part: str, sort: str, text: str) -> Wording:
+    """A wording of words.yaml. Raises ContentError where it has other blanks than the released one."""
+    known = set(re.findall(r"{(\w+)}", RELEASED[sort].template))
+    found = re.findall(r"{(\w+)}", text)
+    braces = re.search("[{}]", re.sub(r"{\w+}", "", text))
+    if braces or len(found) > len(set(found)) or not known - {"room", "the", "now"} <= set(found) <= known:
+        listed = ", ".join(f"{{{one}}}" for one in sorted(known))
+        raise ContentError(
+            f"{text[:100]!r}: expected the blanks {listed}, of which {{room}}, {{the}} and {{now}} may be missing",
+            path=content.require(FILE),
+            field=f"{part}.{sort}",
+        )
+    return Wording(sort, text)
 
 
 EXPECTED = (

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Story, Tell, read_question, write_question
 from tomserve.benchmarks.hitom.tracker import OTHER_SEMANTICS, Semantics, Trace, find_mentioned
-from tomserve.content import digest
+from tomserve.content import digest, files
 from tomserve.content.validation import choose_error, explain, place_of
 from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
@@ -104,7 +104,7 @@ def write_choices(choices: tuple[str, ...] | list[str]) -> str:
 def read_records(path: Path) -> list[Record]:
     """All records of an official file, in order. Raises ContentError with the record, the field and the way out."""
     try:
-        data = orjson.loads(path.read_bytes())
+        data = orjson.loads(files.read_own(path))
         rows = _File.model_validate(data).data
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None

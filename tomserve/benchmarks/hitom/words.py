@@ -15,6 +15,9 @@ _Short = Literal["place", "stay", "exit", "claim", "tell"]
 _Sort = _Short | Literal["enter", "move", "saw", "lost", "likes", "dislikes"]
 
 
+FILE = "dataset/hitom/words.yaml"
+
+
 class Words(BaseModel):
     """The words of generated stories and of variants, as ``dataset/hitom/words.yaml`` has them."""
 
@@ -42,4 +45,4 @@ class Words(BaseModel):
 @cache
 def words() -> Words:
     """The words. Raises ConfigError where the file is not installed, ContentError by line for a mistake in it."""
-    return validation.load_model(content.require("dataset/hitom/words.yaml"), Words)
+    return validation.load_model(content.require(FILE), Words)

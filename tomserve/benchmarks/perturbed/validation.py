@@ -31,7 +31,6 @@ from tomserve.benchmarks.perturbed.stages import (
     PERTURBATIONS,
     ROLES,
     SCENARIOS,
-    SLOT,
     Edition,
     Place,
     Stage,
@@ -39,7 +38,7 @@ from tomserve.benchmarks.perturbed.stages import (
     in_false_belief_subset,
     parse,
 )
-from tomserve.benchmarks.perturbed.variants import Retold, StageRewording, largest_reduction, retold_path
+from tomserve.benchmarks.perturbed.variants import Retold, StageRewording, largest_reduction, retold_path, slots
 from tomserve.content.text import count_noun
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError, InapplicableError
@@ -480,17 +479,13 @@ class _Checker:
 
     def wordings(self, place: Place, wordings: Sequence[str], longest: int) -> Iterator[Problem]:
         """Whether all wordings of a sentence name the same labels and people, and none is too long."""
-        first = _names_in(wordings[0])
+        first = slots(wordings[0])
         for number, text in enumerate(wordings[1:], 1):
-            if _names_in(text) != first:
+            if slots(text) != first:
                 shown = " and ".join(sorted(first)) or "no label"
                 yield (*place, number), f"the wordings name different labels; the first names {shown}"
             if len(text.split()) > longest:
                 yield (*place, number), f"{len(text.split())} words, expected at most {longest}"
-
-
-def _names_in(text: str) -> set[str]:
-    return {match[0] for match in SLOT.finditer(text)}
 
 
 def find_unused_words(stage: Stage) -> Iterator[str]:

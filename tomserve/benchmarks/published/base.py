@@ -22,7 +22,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from tomserve.benchmarks.base import Benchmark, Findings, Load, Say, outcome
+from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError, nearest
 from tomserve.items import Item
 from tomserve.scoring.baselines import GENERIC, Baseline
@@ -173,7 +173,7 @@ class Source:
         """The text of the file. Raises ConfigError where it is missing, ContentError where it cannot be read."""
         path = self.require_path(path)
         try:
-            text = path.read_text("utf-8-sig")
+            text = files.read_own_text(path).removeprefix("\ufeff")
         except OSError as error:
             raise self.place(path).error(f"cannot be read ({error.strerror})") from None
         except UnicodeDecodeError as error:
@@ -247,7 +247,7 @@ def git_blob_name(content: bytes) -> str:
 
 def read_digests(name: str) -> list[list[str]]:
     """The words of each line of NAME.txt, of which the first may say what the digests after it are of."""
-    return [line.split() for line in (resources.files(__package__) / f"{name}.txt").read_text("ascii").splitlines()]
+    return [line.split() for line in files.read_own_text(Path(__file__).with_name(f"{name}.txt")).splitlines()]
 
 
 class Place(NamedTuple):

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ import polars as pl
 from tomserve.benchmarks.base import Findings, Say, outcome
 from tomserve.benchmarks.counterfactuals import Case, NoCase, add_factors
 from tomserve.benchmarks.published.base import Record, Source, audit_items, published, read_digests, row_digest
+from tomserve.content import files
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
@@ -266,7 +266,7 @@ def _read_by_hand() -> dict[str, HandReading]:
     """The readings of bigtom_readings.txt by the digest of the row. A line holds the number of the template, the
     digest, a gender, and then "| old = new" for each fragment."""
     found = {}
-    text = (resources.files(__package__) / "bigtom_readings.txt").read_text("ascii")
+    text = files.read_own_text(Path(__file__).with_name("bigtom_readings.txt"))
     for line in text.splitlines():
         head, *fragments = (part.strip() for part in line.split("|"))
         _, digest, gender = head.split()

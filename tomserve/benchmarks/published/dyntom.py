@@ -31,6 +31,7 @@ from tomserve.benchmarks.published.base import (
     read_digests,
     row_digest,
 )
+from tomserve.content import files
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.baselines import Baseline
@@ -292,7 +293,7 @@ def _load(found: Sequence[Path], sizes: Counter[int]) -> Iterator[Item]:
 def trial_bytes(folder: Path) -> bytes:
     """What of a trial is compared: its story and its questions, as their bytes."""
     try:
-        return b"\0".join(file.read_bytes() for file in (folder / STORY, require_questions(folder)))
+        return b"\0".join(files.read_own(file) for file in (folder / STORY, require_questions(folder)))
     except OSError as error:
         reason = f"cannot be read ({error.strerror})"
         raise SOURCE.place(Path(error.filename or folder)).error(reason) from None

@@ -43,6 +43,7 @@ from tomserve.benchmarks.published.base import (
     read_texts,
     split_lines,
 )
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -302,7 +303,7 @@ def _compare_files(path: Path | None) -> list[str]:
     at_hand = find_files(path)
     if any(file.suffix == ".json" for file in at_hand):
         return [f"{OFFICIAL} is not compared with the authors' file, whose digest tomserve does not know."]
-    found = {named[0]: git_blob_name(file.read_bytes()) for file in at_hand if (named := NAME.search(file.name))}
+    found = {named[0]: git_blob_name(files.read_own(file)) for file in at_hand if (named := NAME.search(file.name))}
     said = [
         f"{name} is not the file of commit {SOURCE.commit} of {SOURCE.repository}."
         for name, digest in sorted(found.items())

@@ -70,7 +70,7 @@ def items(
     """An item for each question that the rules settle, in the order of the record. questions: the places of the
     questions to make items of; None for all. first: the key of whom the choices call "I". Raises as `sentences` does,
     and ValueError for events that make no sense."""
-    story, known = sentences(world, lexicon), read_world(world)
+    story, known, record = sentences(world, lexicon), read_world(world), world.to_dict()
     for number, question in enumerate(world.questions):
         if questions is not None and number not in questions:
             continue
@@ -90,7 +90,7 @@ def items(
             gold=gold,
             factors=_factors(world, question, right, known),
             cluster=world.name,
-            world=world.model_copy(update={"questions": (question,)}).to_dict(),
+            world={**record, "questions": [record["questions"][number]]},
         )
 
 

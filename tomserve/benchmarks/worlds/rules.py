@@ -458,9 +458,10 @@ def answer(
 
 def believed(world: World, question: Question, who: tuple[Key, ...], known: WorldHistory | None = None) -> Key | None:
     """What these people believe of the fact that a question is about, when it is asked; what is so, for nobody."""
-    choices = (*world.facts[question.fact], UNKNOWN)
-    asked = question.model_copy(update={"kind": "belief", "who": who, "choices": choices})
-    return answer(world, asked, known)
+    known = known or read_world(world)
+    at = question.at if question.at is not None else known.lines - 1
+    found = Case(world, known, question, at).find_belief(who)
+    return found if found in (*world.facts[question.fact], UNKNOWN) else None
 
 
 def answers(world: World, question: Question, known: WorldHistory | None = None) -> list[Key] | None:

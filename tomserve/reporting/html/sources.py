@@ -8,12 +8,10 @@ from these scores and this manifest.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 import polars as pl
@@ -23,6 +21,7 @@ from tomserve.content import cache, files
 from tomserve.content.files import changed_error, digest_bytes
 from tomserve.content.paths import PACKAGE, run_name
 from tomserve.distributed.shards import Shards, find_tables, part_folder, parts_folder, score_parts
+from tomserve.engine.redact import is_secret_name, redact_text
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.reporting.html.transcripts import Conversations
@@ -94,7 +93,7 @@ class Source:
         if not self.several or self.folder is None or not journal.has_journal(self.folder):
             return self.scores.height
         path = journal.journal_path(self.folder)
-        with path.open("rb") as file:
+        with files.open_for_reading(path) as file:
             return max(self.scores.height, sum(1 for _ in files.read_lines(file, path)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Conversations | None:
@@ -117,7 +116,7 @@ class Source:
         if self.folder is None or not journal.has_journal(self.folder):
             return
         path = self.folder / "items.jsonl"
-        with path.open("rb") as file:
+        with files.open_for_reading(path) as file:
             for line in files.read_lines(file, path):
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
@@ -189,12 +188,6 @@ def input_fields(record: runfolder.Record) -> list[tuple[str, str]]:
     return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 
-# What the name of a field contains whose value is never shown; `max_tokens` and `tokenizer` do not count
-_SECRET = re.compile(
-    r"(?:^|[^a-z])(api_?key|key|token|secret|password|passwd|credentials?|authorization|bearer)(?:$|[^a-z])", re.I
-)
-
-
 def provenance(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The manifest as pairs of a field (nested names joined by dots) and its text, in which credentials are left out
     and missing values are said to be unknown."""
@@ -205,7 +198,7 @@ def _fields(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             path = f"{prefix}.{name}" if prefix else str(name)
-            if _SECRET.search(str(name)) and not isinstance(inner, Mapping):
+            if is_secret_name(str(name)) and not isinstance(inner, Mapping):
                 yield path, "(not shown)"
             else:
                 yield from _fields(path, inner)
@@ -223,32 +216,20 @@ def _field_text(value: Any) -> str:
         return " ".join(_without_secrets([str(inner) for inner in value]))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _address(str(value))
+    return redact_text(str(value))
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:
     hide = False
     for word in words:
-        flag = word.startswith("-") and _SECRET.search(word.partition("=")[0])
+        flag = word.startswith("-") and is_secret_name(word.partition("=")[0])
         if hide and not word.startswith("-"):
             yield "(not shown)"
         elif flag and "=" in word:
             yield word.split("=")[0] + "=(not shown)"
         else:
-            yield _address(word)
+            yield redact_text(word)
         hide = bool(flag) and "=" not in word
-
-
-def _address(text: str) -> str:
-    """An address without user, password and query; any other text as it is."""
-    if not re.match(r"^[a-z][a-z0-9+.-]*://", text, re.I):
-        return text
-    try:
-        parts = urlsplit(text)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return "(an address that cannot be read)"
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 PAGE, RECORD = "report.html", "report.json"

@@ -14,6 +14,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, ConflictError, one_of
 from tomserve.runs.runfolder import read_manifest
@@ -259,9 +260,7 @@ def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> 
     if result is None:
         return computing_response()
     told = [
-        schemas.TableResponse(
-            name=name, rows=rows, csv=(result.folder / f"table-{name}.csv").read_text(encoding="utf-8")
-        )
+        schemas.TableResponse(name=name, rows=rows, csv=files.read_bytes(result.folder / f"table-{name}.csv").decode())
         for name, rows in result.facts["tables"].items()
     ]
     return schemas.TablesResponse(study=result.facts["study"], intervals=result.facts["intervals"], tables=told)
@@ -295,7 +294,7 @@ def compare(
     Without b, two strategies of a are compared.
     """
     lines = [bench.register.line(name, person) for name in (query.a, query.b) if name]
-    if bool(query.sa) != bool(query.sb) or not (query.b or query.sa):
+    if bool(query.sa) != bool(query.sb) or not (query.b not in ("", query.a) or query.sa):
         raise ConfigError("name a second run, b, or two strategies, sa and sb")
     pair = (query.sa, query.sb) if query.sa else None
     a, b = lines[0].folder, lines[-1].folder

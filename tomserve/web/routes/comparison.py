@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import quote, urlencode
 
-import polars as pl
 import pydantic
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 from pydantic import BaseModel, StringConstraints
 
+from tomserve.content import files
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.reporting import tables as forms
 from tomserve.web import analyses, answers
@@ -61,8 +61,8 @@ class ComparisonQuery(BaseModel):
 
     @property
     def others(self) -> list[str]:
-        """The runs that are compared with the first."""
-        return list(dict.fromkeys(one for one in self.b if one))
+        """The runs that are compared with the first, which is one of them where its strategies are compared."""
+        return list(dict.fromkeys(one for one in self.b if one and (one != self.a or self.strategies)))
 
     @property
     def strategies(self) -> tuple[str, str] | None:
@@ -158,8 +158,7 @@ def _pair(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
 def _several(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
     rows: list[tuple[str, Result | None, str]] = []
     for line in lines[1:]:
-        if line.name != query.a or query.strategies:
-            rows.append((line.name, query.compare(lines[0], line), f"/compare?{query.text(line.name)}"))
+        rows.append((line.name, query.compare(lines[0], line), f"/compare?{query.text(line.name)}"))
     return {"kind": "several", "rows": rows, "waits": any(made is None for _, made, _ in rows),
             "again": f"/compare?{query.text()}"}  # fmt: skip
 
@@ -176,13 +175,13 @@ def download(bench: Bench, person: Reader, query: Asked) -> Response:
         raise HTTPException(409, "The comparison is still being made; look again soon.")
     if result.error:
         raise ConfigError(result.error)
-    files = {"effects": EFFECTS, "flips": FLIPS}
-    if what not in files or form not in ("csv", "latex", "md", "parquet"):
+    made = {"effects": EFFECTS, "flips": FLIPS}
+    if what not in made or form not in ("csv", "latex", "md", "parquet"):
         raise HTTPException(404, "There is no such file to download.")
-    path = result.folder / files[what]
+    path = result.folder / made[what]
     if form == "parquet":
         return FileResponse(path, filename=f"{what}.parquet", media_type="application/octet-stream")
-    text = forms.render(pl.read_parquet(path), form)
+    text = forms.render(files.scan_parquet(path).collect(), form)
     ending = {"latex": "tex"}.get(form, form)
     headers = {"Content-Disposition": f'attachment; filename="{what}.{ending}"'}
     return Response(text, media_type="application/octet-stream", headers=headers)

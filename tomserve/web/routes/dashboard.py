@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
 from tomserve.content import digest
+from tomserve.engine.network import is_loopback
 from tomserve.engine.redact import Redactor
 from tomserve.serving import keys, registry
 from tomserve.web import queue, run_status
@@ -128,6 +129,8 @@ def sign_in(
     """Sign in, and go to where somebody wanted to go."""
     _only_with_users(request)
     who, address = access(request), request.client.host if request.client else ""
+    if who.settings.proxy and is_loopback(address):  # the proxy itself, which has not said for whom it asks
+        address = ""
     if (wait := who.tries.wait(name, address)) > 0:
         said = f"too many attempts; try again in {int(wait) + 1} seconds"
         answer = render_page(request, "login.html.j2", status=429, next=_inside(next), said=said, name=name)

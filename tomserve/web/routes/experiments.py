@@ -268,7 +268,7 @@ def benchmark_choices() -> tuple[Choice, ...]:
         spec = importlib.util.find_spec(module)
         assert spec is not None
         assert spec.origin is not None
-        beginning = Path(spec.origin).read_text(encoding="utf-8").split('"""')[1].partition("\n\n")[0]
+        beginning = files.read_own_text(Path(spec.origin)).split('"""')[1].partition("\n\n")[0]
         found.append(Choice(name, " ".join(beginning.replace("`", "").split())))
     return tuple(found)
 

@@ -119,7 +119,7 @@ def download(request: Request, line: VisibleRun) -> Response:
         raise HTTPException(404, "The study makes no such table.")
     path = result.folder / f"table-{table}.{TABLE_FORMS[form]}"
     if given.get("shown"):
-        return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
+        return Response(files.read_bytes(path), media_type="text/plain; charset=utf-8")
     return FileResponse(path, filename=f"{name.replace('/', '-')}-{table}.{TABLE_FORMS[form]}", media_type=_KIND)
 
 
@@ -163,7 +163,7 @@ def _panels(request: Request, line: RunEntry, options: Mapping[str, str]) -> dic
     found: dict[str, Any] = {"result": result or "computing", "grown": _current_sizes(line) if line.running else 0}
     if isinstance(result, Result) and not result.error:
         # The text was rendered by the report's own templates, which escape what comes from elsewhere.
-        found["panels"] = Markup((result.folder / PANELS).read_text(encoding="utf-8"))
+        found["panels"] = Markup(files.read_bytes(result.folder / PANELS).decode())
     return found
 
 

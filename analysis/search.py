@@ -1,0 +1,155 @@
+"""The study of searches: the cells in which a model was found weakest, each confirmed on fresh questions.
+
+tomserve search mymodel
+tomserve analyze search-worlds-mymodel --study search
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from tomserve.reporting.html import charts
+from tomserve.studies import Study, baselines
+from tomserve.studies.answer_rows import REQUIRED, split_by
+from tomserve.studies.presentation import (
+    BAD,
+    OPEN,
+    Card,
+    Context,
+    Figure,
+    Panel,
+    Tables,
+    Verdict,
+    capitalize_first,
+    percent,
+)
+from tomserve.studies.study import accuracy_marks, frames_of, tables_by_model
+from tomserve.studies.texts import Texts
+from tomserve.weakness.design import find_design, parse_cell
+from tomserve.weakness.estimate import Record, estimate_cells, estimate_surface, level_rows
+from tomserve.weakness.rounds import CELL, PART, RANDOM, ROUND, SEARCH
+
+TEXTS = Texts(__file__)
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """The tables: random questions as a whole, the cells, the rounds, and the surface over two factors."""
+    kinds = baselines.RuleKinds.of(scores)
+    rows = scores.sort("model", "strategy", "item").collect()
+    own: dict[str, list[Record]] = {"cells": [], "surface": [], "rounds": []}
+    for key, part in split_by(rows, ("benchmark", "model", "strategy")):
+        factors = find_design(str(key["benchmark"])).factors
+        levels = level_rows(part, factors)
+        found = estimate_cells(levels, factors, kinds.columns)
+        own["cells"] += [{**key, **one, "finding": _finding(one)} for one in found]
+        if found:
+            surface = estimate_surface(levels, factors, parse_cell(found[0]["cell"]))
+            own["surface"] += [{**key, **one} for one in surface]
+        own["rounds"] += [{**key, **one} for one in _rounds(levels)]
+    drawn = rows.filter(pl.col(PART) == RANDOM)
+    asked, _ = baselines.rows_with_rules((drawn if drawn.height else rows).lazy(), {})
+    return frames_of({"accuracy": baselines.shares_by(asked, (), kinds, intervals, brief=False), **own})
+
+
+def _finding(row: Mapping[str, Any]) -> str:
+    """A cell in one sentence."""
+    shares = f"{percent(row['confirmed'])} [{100 * row['ci_low']:.0f}, {100 * row['ci_high']:.0f}]"
+    beside = f", against {percent(row['elsewhere'])} elsewhere" if row["elsewhere"] is not None else ""
+    begins = "fails" if row["weak"] else "is not clearly weaker"
+    return f"{begins} {row['where']}: {shares}{beside}"
+
+
+def _rounds(rows: pl.DataFrame) -> Iterator[Record]:
+    """How often each round of the search was answered right."""
+    searched = rows.filter(pl.col(PART) == SEARCH)
+    for key, part in split_by(searched, (ROUND,)):
+        yield {**key, "questions": part.height, "accuracy": part["correct"].mean()}
+
+
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model where it breaks."""
+    found = []
+    for model, own in tables_by_model(tables):
+        rows = own["cells"].to_dicts() if "cells" in own else []
+        weak = [row for row in rows if row["weak"]]
+        said = weak[0]["finding"].removeprefix("fails ") if weak else "Nowhere clearly"
+        said = f"{capitalize_first(said)}{f'; and in {len(weak) - 1} more' if len(weak) > 1 else ''}"
+        grounds = tuple((row["strategy"], f"{row['finding']}; {_beside(row)}.") for row in rows)
+        card = Card("Where does it break?", said, BAD if weak else OPEN, grounds, TEXTS["about"])
+        lead = tuple(row["finding"] for row in weak) or (TEXTS["nothing"] if rows else TEXTS["unfinished"],)
+        found.append(Verdict(model, lead, (card,), accuracy_marks(own["accuracy"])))
+    return found
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    """What stands beside the accuracy of a cell."""
+    parts = [f"{percent(row['searched'])} while it was searched"] if row["searched"] is not None else []
+    if row["twin"] is not None:
+        parts.append(f"{percent(row['twin'])} of their twins")
+    if row["best_rule"] is not None:
+        parts.append(f"the rule “{row['best_rule']}” has {percent(row['best_rule_accuracy'])}")
+    if row["random_needed"] is not None:
+        parts.append(f"random questions would have taken {row['random_needed']:,}, these were {row['asked']:,}")
+    return "; ".join(parts)
+
+
+SURFACE, CELLS = TEXTS.figure("search-surface"), TEXTS.figure("search-cells")
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The cells beside the rest, and the surface over two factors."""
+    return [
+        charts.draw_figure(CELLS, lambda: _draw_cells(tables)),
+        charts.draw_figure(SURFACE, lambda: _draw_surface(tables)),
+    ]
+
+
+def _draw_cells(tables: Tables) -> Figure:
+    shown = []
+    for row in charts.rows_of(tables, "cells", "model where confirmed ci_low ci_high elsewhere searched"):
+        name = str(row["where"]).removeprefix("where ")
+        shown.append({**row, "row": name, "series": "confirmed", "value": row["confirmed"]})
+        for series in ("elsewhere", "searched"):
+            shown.append({**row, "row": name, "series": series, "value": row[series], "ci_low": None, "ci_high": None})
+    axis = charts.Axis("share right", (0.0, 1.0))
+    return charts.small_multiples(CELLS, shown, ("row", "series", "value", "ci_low", "ci_high"), axis)
+
+
+def _draw_surface(tables: Tables) -> Figure:
+    panels: list[Panel] = []
+    needed = "model strategy factor level other other_level expected questions"
+    rows = charts.rows_of(tables, "surface", needed)
+    for model in charts.values_of(rows, "model"):
+        own = [row for row in rows if row["model"] == model]
+        cells = [
+            charts.Cell(
+                str(row["level"]),
+                str(row["other_level"]),
+                float(str(row["expected"])),
+                f"{row['level']}, {row['other_level']}: {percent(row['expected'])} of {row['questions']} questions",
+            )
+            for row in own
+        ]
+        title = f"{model}: {own[0]['factor']} by {own[0]['other']}"
+        names = (sorted({cell.row for cell in cells}), sorted({cell.column for cell in cells}))
+        chart = charts.heat_map(cells, *names, title)
+        panels.append(charts.panel(SURFACE, title, chart, [cell.words for cell in cells], len(panels)))
+    return replace(SURFACE, panels=tuple(panels))
+
+
+STUDY = Study(
+    name="search",
+    tables=tables,
+    required=(*REQUIRED, "benchmark", PART, ROUND, CELL),
+    intervals=("recommended",),
+    notes=TEXTS.notes,
+    warnings=baselines.missing_warnings,
+    summary=TEXTS.excerpts,
+    verdicts=verdicts,
+    figures=figures,
+    labels={CELL: "cell", PART: "part of the search"},
+)

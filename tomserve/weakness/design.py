@@ -1,0 +1,312 @@
+"""The design that a search explores: for each benchmark with a generator its factors, and an endless stream of stories.
+
+A cell is a level of one factor, or one level each of two:
+
+>>> cell = parse_cell("family=transfer & missed=2")
+>>> describe_cell(cell, DESIGNS["worlds"].factors)
+'where the story is of the family transfer and the person asked about missed the last 2 changes'
+>>> write_cell(cell)
+'family=transfer & missed=2'
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, groupby
+from random import Random
+from typing import Any
+
+from tomserve import benchmarks, variants
+from tomserve.errors import ConfigError, InapplicableError, one_of
+from tomserve.items import Item
+
+Cell = tuple[tuple[str, str], ...]  # one or two factors, each with its level
+
+Levels = Mapping[str, str]  # the level of each factor of one question
+
+MOST_LINES = 10, 12  # the lines of a short story and of one of middle length, at most
+
+
+@dataclass(frozen=True)
+class Design:
+    """What can be varied in the questions of a benchmark."""
+
+    # Each factor with what a sentence says of a level, which stands for {}; "{}|one|many" by whether the level is 1
+    factors: Mapping[str, str]
+    # Yields stories without end by a seed: of each all its questions in all its tellings. The flag asks for phrasings
+    # that the stories without the flag never have, where the benchmark has several; the names are those of the families
+    # that the stories are drawn from, where it has any.
+    stories: Callable[[int, bool, Sequence[str]], Iterator[list[Item]]]
+    levels: Callable[[Item], Mapping[str, Any]]  # the levels of the factors that items do not have yet
+    same: Callable[[Item], Hashable]  # what the same question has in common in two tellings of a story
+
+    def read_levels(self, item: Item) -> dict[str, str]:
+        """The level of each factor."""
+        found = {**item.factors, **self.levels(item)}
+        return {name: write_level(found.get(name)) for name in self.factors}
+
+    def find_twin(self, item: Item, told: Sequence[Item]) -> Item | None:
+        """The same question in another telling of the story, with another right answer; None where there is none. told:
+        the questions of all tellings."""
+        key, own = self.same(item), (item.story, item.factors.get("answer_key", item.answer))
+        return next(
+            (
+                one
+                for one in told
+                if one.story != own[0] and one.factors.get("answer_key", one.answer) != own[1] and self.same(one) == key
+            ),
+            None,
+        )
+
+
+def find_design(benchmark: str) -> Design:
+    """The design of a benchmark. Raises ConfigError that lists those that have one."""
+    if benchmark not in DESIGNS:
+        raise ConfigError(f"{one_of('--benchmark', benchmark, DESIGNS)}; a search needs a benchmark with a generator")
+    return DESIGNS[benchmark]
+
+
+def write_level(value: object) -> str:
+    """A value of a factor as a level."""
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def write_cell(cell: Cell) -> str:
+    """A cell as text, which `parse_cell` reads."""
+    return " & ".join(f"{name}={level}" for name, level in cell)
+
+
+def parse_cell(text: str) -> Cell:
+    """The cell of a text; parts without a level are left out, as the text may be a stranger's."""
+    parts = (part.partition("=") for part in text.split(" & "))
+    return tuple((name, level) for name, equals, level in parts if equals)
+
+
+def describe_cell(cell: Cell, factors: Mapping[str, str]) -> str:
+    """A cell in words. factors: of the design."""
+    said = []
+    for name, level in cell:
+        text, *forms = factors.get(name, f"{name} is {{}}").split("|")
+        word = forms[level != "1"] if forms else ""
+        said.append(text.replace("{}", level.replace("_", " ")).replace("[]", word))
+    return f"where {' and '.join(said)}"
+
+
+def count_level(number: int, most: int = 2) -> str:
+    """A number as a level; those from `most` on are one level."""
+    return str(number) if number < most else f"{most} or more"
+
+
+def place_level(item: Item) -> dict[str, str]:
+    """Where the right answer stands among the choices, and how late the story names it among them."""
+    at = item.choices.index(item.answer)
+    place = "first" if not at else "last" if at == len(item.choices) - 1 else "neither first nor last"
+    text = " ".join(item.story).casefold()
+    named = {choice: text.rfind(choice.casefold()) for choice in item.choices}
+    latest = max(named.values())
+    mention = "not at all" if named[item.answer] < 0 else "last" if named[item.answer] == latest else "earlier"
+    return {"answer_place": place, "mention": mention}
+
+
+def tell_otherwise(
+    benchmark: str,
+    stories: Callable[[int, bool, Sequence[str]], Iterator[list[Item]]],
+    levels: Callable[[Item], Levels],
+) -> Callable[[int, bool, Sequence[str]], Iterator[list[Item]]]:
+    """The stories, half of which are retold as a variant is (see tomserve.variants) whose kind is the level of the
+    factor TELLING. A retold question that no variant can be made of is left out; paraphrases are none of the kinds, as
+    they could bring back the phrasings that a fresh story must not have."""
+    kinds = (variants.OBJECT, variants.PERSON, variants.CONDENSED, variants.ORDER)
+
+    def retold(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
+        retell = benchmarks.get(benchmark).retell(None)
+        assert retell is not None
+        for number, told in enumerate(stories(seed, fresh, families)):
+            dice = Random(f"{seed}/{number}/telling")
+            kind = dice.choice(kinds) if dice.random() < 0.5 else None
+            found = []
+            for item in told if kind is not None else ():
+                with contextlib.suppress(InapplicableError):
+                    made = retell(item, kind)
+                    factors = {**item.factors, **levels(item), **place_level(made), TELLING: kind.name}
+                    found.append(made.model_copy(update={"base": None, "meanings": None, "factors": factors}))
+            yield found or told
+
+    return retold
+
+
+TELLING = "telling"
+SHARED = {
+    TELLING: "the story is told in the way “{}”",
+    "order": "the belief is of order {}",
+    "answer_place": "the right answer stands {} among the choices",
+    "mention": "of the choices the right answer is named {}",
+}
+"""Factors that several benchmarks have, with what a sentence says of a level."""
+
+
+WORLDS = {
+    "family": "the story is of the family {}",
+    "dimension": "the question is about {}",
+    "condition": "the belief asked about is a {}",
+    **SHARED,
+    "moves": "the fact changes {} [] after the beginning|time|times",
+    "missed": "the person asked about missed the last {} []|change|changes",
+    "seen_by": "{} [] the last change|person sees|people see",
+    "hearsay": "somebody tells a person of it: {}",
+    "fillers": "{} [] without bearing on the answer|sentence is|sentences are",
+    "length": "the story is {}",
+    "options": "there are {} choices",
+}
+
+
+def _worlds_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
+    from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
+    from tomserve.benchmarks.worlds.generator import draw_worlds, items
+    from tomserve.benchmarks.worlds.lexicon import built_in
+
+    lexicon = built_in()
+    chosen = [BY_NAME[name] for name in families] or FAMILIES
+    tellings = draw_worlds(lexicon, 1_000_000, seed, chosen)
+    for _, worlds in groupby(tellings, key=lambda world: world.name):
+        yield [item for world in worlds for item in items(_choose_phrasings(world, lexicon, fresh), lexicon)]
+
+
+def _choose_phrasings(world: Any, lexicon: Any, fresh: bool) -> Any:
+    """The world told by the first half of the phrasings of each role, or, fresh, by the second half."""
+
+    def choose(role: str, part: str, phrasing: int) -> int:
+        groups = lexicon.group_phrasings(world.family, role, part)
+        border, whole = sum(map(len, groups[: (len(groups) + 1) // 2])), sum(map(len, groups))
+        if border == whole:
+            return phrasing
+        return border + phrasing % (whole - border) if fresh else phrasing % border
+
+    scenes = tuple(one.model_copy(update={"phrasing": choose(one.role, "roles", one.phrasing)}) for one in world.scenes)
+    questions = tuple(
+        one.model_copy(update={"phrasing": choose(one.role, "questions", one.phrasing)}) for one in world.questions
+    )
+    return world.model_copy(update={"scenes": scenes, "questions": questions})
+
+
+def _worlds_levels(item: Item) -> dict[str, Any]:
+    if TELLING in item.factors:  # a retold story has the levels of the one before
+        return {}
+    record = item.world or {}
+    (question,) = record["questions"]
+    fact, asked = question["fact"], (question.get("who") or [""])[-1]
+    scenes, lines = record["scenes"], len(item.story)
+    moves, hearsay, seen, missed = -1, False, set[str](), dict[str, int]()
+    for event in (event for scene in scenes for event in scene.get("events", ())):
+        kind, _, rest = event.partition(" ")
+        people = {name.strip(", ") for name in rest.partition(" seen ")[2].split()}
+        if kind == "fact" and rest.startswith(f"{fact}="):
+            moves, seen = moves + 1, people
+            missed = {name: missed.get(name, 0) + (moves > 0) for name in record["people"] if name not in people}
+        elif kind in ("see", "alone") and rest.endswith(f" {fact}"):
+            seen = seen | {name.strip(",") for name in rest.split()[:-1]}
+            missed = {name: number for name, number in missed.items() if name not in seen}
+        hearsay |= kind == "tell" and not rest.startswith("-")
+    return {
+        TELLING: "original",
+        "moves": count_level(moves, 3),
+        "missed": count_level(missed.get(asked, 0), 3) if asked else None,
+        "seen_by": count_level(len(seen), 3),
+        "hearsay": hearsay,
+        "fillers": count_level(sum(scene.get("part") == "filler" for scene in scenes)),
+        "length": "short" if lines <= MOST_LINES[0] else "of middle length" if lines <= MOST_LINES[1] else "long",
+        **place_level(item),
+    }
+
+
+def _worlds_same(item: Item) -> Hashable:
+    return item.id.split("/")[2], *(item.factors.get(name) for name in ("kind", "asked", "task"))
+
+
+PERTURBED = {
+    "perturbation": "the perturbation is {}",
+    "kind": "the story is one of {}",
+    "scenario": "the scenario is {}",
+    "question_kind": "the question is about {}",
+    "answer_role": "the right answer is the {} one",
+    "critical_form": "the critical line is told: {}",
+    "length": "the story is {}",
+    **{name: text for name, text in SHARED.items() if name not in (TELLING, "order")},
+}
+
+
+def _perturbed_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
+    """Every edition tells each stage anew, with other names, labels, things and wordings, so that `fresh` adds
+    nothing."""
+    del fresh, families
+    from tomserve.benchmarks.perturbed.fresh import generate_items, order_by_key, read_names
+    from tomserve.benchmarks.perturbed.stages import SECOND, load_stages
+
+    names, stages = read_names(), load_stages(None, SECOND)
+    for edition in count():
+        of_edition = seed * 1000 + edition
+        for stage in order_by_key(stages, of_edition, "stages"):
+            made = generate_items(stage, of_edition, names)
+            tasks = [list(group) for _, group in groupby(made, key=lambda item: item.cluster)]
+            for task in order_by_key(tasks, of_edition, "tasks"):
+                yield [item.model_copy(update={"cluster": f"{item.cluster}/{of_edition}"}) for item in task]
+
+
+def _perturbed_levels(item: Item) -> dict[str, Any]:
+    lines = len(item.story)
+    return {"length": "short" if lines <= 6 else "of middle length" if lines <= 9 else "long", **place_level(item)}
+
+
+def _perturbed_same(item: Item) -> Hashable:
+    return item.factors.get("question_kind"), item.factors.get("swapped")
+
+
+HITOM = {
+    **SHARED,
+    "length": "the story has {} []|chapter|chapters",
+    "twin_kind": "the agents' claims are {}",
+    "tell_relevant": "a claim decides the answer: {}",
+    "equals_reality": "the right answer is where the object really is: {}",
+    "equals_first_order": "the innermost agent alone believes the same: {}",
+    "order_sensitive": "the order of the agents matters: {}",
+    "n_distractors": "{} [] without bearing on the answer|sentence is|sentences are",
+    "n_lines": "the story has {} sentences",
+}
+
+
+def _hitom_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
+    """Stories with their twins; Hi-ToM has one phrasing of each event, so that `fresh` adds nothing."""
+    del fresh, families
+    from tomserve.benchmarks.hitom.generator import generate, item_lines
+    from tomserve.benchmarks.hitom.plan import TWINS, Plan
+
+    for edition in count():
+        plan = Plan(stories=100 * len(TWINS), seed=seed * 1000 + edition, tells=(2,), twins=True).check()
+        for family in generate(plan):
+            yield list(map(Item.from_json, item_lines(family)))
+
+
+def _hitom_levels(item: Item) -> dict[str, Any]:
+    if TELLING in item.factors:
+        return {}
+    lines = int(str(item.factors["n_lines"]))
+    return {
+        TELLING: "original",
+        "n_lines": "up to 20" if lines <= 20 else "21 to 35" if lines <= 35 else "36 or more",
+        "n_distractors": count_level(int(str(item.factors["n_distractors"]))),
+        **place_level(item),
+    }
+
+
+def _hitom_same(item: Item) -> Hashable:
+    return item.question
+
+
+DESIGNS = {
+    "worlds": Design(WORLDS, tell_otherwise("worlds", _worlds_stories, _worlds_levels), _worlds_levels, _worlds_same),
+    "perturbed-2": Design(PERTURBED, _perturbed_stories, _perturbed_levels, _perturbed_same),
+    "hitom": Design(HITOM, tell_otherwise("hitom", _hitom_stories, _hitom_levels), _hitom_levels, _hitom_same),
+}
+"""The designs by the name of their benchmark."""

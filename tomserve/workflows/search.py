@@ -1,0 +1,158 @@
+"""The search for where a model breaks, from Python (`tomserve.search`) and for the command: an ordinary run whose
+questions follow from its answers, its study, and the questions that it found as a frozen benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, cast
+
+import polars as pl
+
+from tomserve.content import output_path
+from tomserve.content.files import one_line
+from tomserve.errors import ConfigError
+from tomserve.items import Item, items_digest, read_items, write_items
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.progress import Listener
+from tomserve.runs.scores import scores_of
+from tomserve.studies import Analysis, compute
+from tomserve.weakness.rounds import CELL, CONFIRMED, PART, SEARCH, STUDY, Search, SearchSettings
+from tomserve.workflows.evaluate import as_texts, choose_listener, run_evaluation
+from tomserve.workflows.run import Place, Run, as_name, given_options
+
+BENCHMARK, BUDGET, STRATEGY = "worlds", 2000, "vanilla"
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of `search`, given by name; those that `ask` has too mean the same.
+
+    budget
+        How many questions are asked at most, half of them to confirm what the other half found [2000].
+    seed
+        The seed of the stories and of the draws [0].
+    strategy
+        The prompting strategy [vanilla].
+    export
+        A file to which the questions that confirm are written as a frozen benchmark, with a datasheet beside it [none].
+    """
+
+    budget: int
+    seed: int
+    strategy: Place
+    export: Place | None
+    base_url: str | Sequence[str] | None
+    revision: str | None
+    max_tokens: int | None
+    thinking: str | None
+    reasoning_effort: str | None
+    extra_body: Mapping[str, Any]
+    answer_schema: str
+    timeout: float
+    concurrency: int | None
+    transport: str
+    run: Place | None
+    again: str | Sequence[str] | None
+    accept_change: bool
+    patience: float | None
+    setup: bool
+    progress: bool | Listener
+
+
+def search(model: str | None = None, benchmark: str = BENCHMARK, **options: Unpack[SearchOptions]) -> Run:
+    """Search for the questions that a model fails, and confirm on fresh ones how often it fails them.
+
+    model
+        The model's id or the name of a preset [the model that the server serves].
+    benchmark
+        The benchmark whose design is explored: worlds, perturbed-2 or hitom.
+    options
+        Further options by name, listed in `SearchOptions`.
+
+    Returns the run; `tomserve.analyze(run.scores(), "search")` gives the tables of what was found. If it was
+    interrupted, repeat the same call. Raises as `ask` does, and ConfigError for a benchmark without a generator.
+
+    >>> import tomserve
+    >>> run = tomserve.search(base_url="http://localhost:8000/v1", budget=600)                 # doctest: +SKIP
+    >>> tomserve.analyze(run.scores(), "search")["cells"]                                     # doctest: +SKIP
+    """
+    given = given_options("search", SearchOptions, options)
+    settings = SearchSettings(benchmark, given.pop("budget", BUDGET), given.pop("seed", 0))
+    listener = choose_listener(cast("bool | Listener", given.pop("progress", False)))
+    export, strategy = given.pop("export", None), as_name(given.pop("strategy", STRATEGY))
+    for name, field, expected in (("base_url", "base_urls", "an address"), ("again", "again", "a status")):
+        given[field] = as_texts(given.pop(name, ()), name, expected)
+    wanted = EvalOptions(model=model, strategies=(strategy,), run=as_name(given.pop("run", None)), **given)
+    result = run_evaluation(make_search(settings, wanted), listener)
+    if export is not None:
+        export_found(result.folder, Path(export).expanduser())
+    return Run(result.folder, result.failures)
+
+
+def make_search(settings: SearchSettings, options: EvalOptions) -> EvalOptions:
+    """The options of an evaluation whose questions follow from its answers. options: how it is asked, and of whom."""
+    rounds = Search(settings)
+    return replace(options, benchmark=settings.benchmark, items=ItemStore(rounds.following({})), rounds=rounds)
+
+
+def analyze_search(folder: Path) -> Analysis:
+    """What the study of searches says of a run."""
+    return compute(scores_of(folder), named=STUDY)
+
+
+EXAMPLES = 10  # questions of each cell that the datasheet shows
+
+
+def export_found(folder: Path, path: Path) -> Path:
+    """Write the questions that confirm what a search found, with the random ones beside them and the twins, as a file
+    of items, and beside it a datasheet (`.md`) that says how it was made. Returns the path of the datasheet. Raises
+    ConfigError where the run is no finished search, and where a file cannot be written."""
+    manifest = Manifest.read(folder)
+    if manifest is None or STUDY not in manifest.settings:
+        raise ConfigError(f"{folder}: is no search; make one with `tomserve search`")
+    items = [item for item in read_items(folder / "items.jsonl") if item.factors.get(PART) != SEARCH]
+    if not manifest.complete or not items:
+        raise ConfigError(f"{folder}: the search is not finished; repeat its command, and export then")
+    sheet = path.with_suffix(".md")
+    for file in (path, sheet):
+        output_path.check_output(file)
+    write_items(path, items, output_path.open_output)
+    sheet.write_text(write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"]), "utf-8")
+    return sheet
+
+
+def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells: pl.DataFrame) -> str:
+    """The datasheet of the questions that a search found, in Markdown. name: of their file."""
+    settings = manifest.settings[STUDY]
+    counts = {part: sum(item.factors.get(PART) == part for item in items) for part in ("confirmed", "random", "twin")}
+    lines = [
+        f"# {name}: questions that one model fails",
+        "",
+        "**This set is adversarial to one model.** Its questions lie in the cells of a design in which that model was "
+        "found weakest. A comparison of that model with another one on it favours the other; the random questions, "
+        "which were drawn without a look at any answer, do not.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| found in | {one_line(manifest.model)}, revision {one_line(manifest.revision or 'unknown')} |",
+        f"| searched | {manifest.benchmark}, {settings['budget']:,} questions, seed {settings['seed']} |",
+        f"| made by | tomserve {manifest.tomserve}, {manifest.created} |",
+        f"| holds | {counts['confirmed']:,} questions of the cells, {counts['twin']:,} twins, {counts['random']:,} "
+        "drawn at random |",
+        f"| digest | {items_digest(items)} |",
+        "",
+        "Construction: half of the questions were asked in rounds that went where accuracy seemed lowest; none of them "
+        "is in this file. For the weakest cells fresh stories were drawn by another seed, one question of each. The "
+        "right answers follow from the events of each story by rules, not from any model. The factors `part` and "
+        "`cell` say what a question is. Whether another model has the same weak cells: ask it with `--benchmark items "
+        "--path FILE`, and analyze its run with `--study search`.",
+    ]
+    for row in cells.iter_rows(named=True):
+        lines += ["", f"## {row['where'].capitalize()}", "", f"`{row['cell']}`: {row['finding']}", ""]
+        own = [item for item in items if item.factors.get(CELL) == row["cell"] and item.factors[PART] == CONFIRMED]
+        for item in own[:: max(1, len(own) // EXAMPLES)][:EXAMPLES]:
+            lines.append(f"- {' '.join(item.story)} **{item.question}** ({', '.join(item.choices)}) {item.answer}")
+    return "\n".join([*lines, ""])
