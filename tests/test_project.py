@@ -42,6 +42,7 @@ PUBLIC = [
     "load_scores",
     "read_items",
     "score",
+    "search",
 ]
 
 

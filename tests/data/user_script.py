@@ -51,7 +51,9 @@ def main() -> None:
     layers: dict[str, pl.DataFrame] = dict(
         tomserve.functional("mine", weights=Path("mine"), formula=[0.4, 0.4, 0.2]).tables
     )
+    weak: tomserve.Run = tomserve.search("mine", "hitom", budget=600, export=Path("hard.jsonl"))
     print(
+        weak,
         inside,
         edited,
         layers,
