@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,8 +70,13 @@ def article(word: str) -> str:
 
 def fix_articles(text: str, words: Iterable[str]) -> str:
     """The text with "a" or "an" before each of these words as the word needs it."""
+    return pattern.sub(_with_article, text) if (pattern := _behind_article(tuple(words))) is not None else text
+
+
+@lru_cache(maxsize=256)
+def _behind_article(words: tuple[str, ...]) -> re.Pattern[str] | None:
     listed = alternatives(words)
-    return re.sub(_ARTICLE + rf"(?P<word>{listed})(?!\w)", _with_article, text, flags=re.I) if listed else text
+    return re.compile(_ARTICLE + rf"(?P<word>{listed})(?!\w)", re.I) if listed else None
 
 
 def _with_article(match: re.Match[str]) -> str:
