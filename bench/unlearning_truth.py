@@ -26,6 +26,8 @@ import _alone  # noqa: F401  (first: it sets the number of threads)
 import orjson
 from _figures import figure, need
 
+from analysis.faithfulness.probes import MOSTLY_FOLLOWS, MOSTLY_STAYS, PARTLY_FOLLOWS, decide_unlearning
+
 LABELS = ["tea", "salt", "rice", "sand", "flour", "sugar", "beans", "nuts", "corn", "wool", "soap", "coins"]
 NAMES = ["Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jon", "Kim", "Lea"]
 WORDS = [*LABELS, *NAMES, "finds", "What", "does", "think", "beliefs", "sentence", "belief", "answer", "1", "end"]
@@ -129,7 +131,6 @@ def ask(items: list[Any], place: Path) -> Path:
 def verdict(run: Path, model: Path, new: Path) -> tuple[str, dict[str, Any]]:
     """The verdict on a checkpoint, and the rows of its table by condition."""
     import tomserve
-    from analysis.faithfulness.probes import decide_unlearning
 
     made = tomserve.intervene(str(run), unlearn=str(model), new=new)
     rows = tomserve.analyze(made.scores())["unlearning"].to_dicts()
@@ -165,16 +166,12 @@ def main() -> int:
                     ends = [f"{back[end]:.2f}" for end in ("difference", "difference_low", "difference_high") if back]
                     print(f"{kind} {seed}, {size} chains: {words} ({changed}; {ends})", flush=True)
             for size, counts in said.items():
-                follows = sum(count for words, count in counts.items() if words.endswith("ly follows the step"))
                 print(f"{kind}, {size} chains: {dict(counts)}", flush=True)
+                follows = counts[MOSTLY_FOLLOWS] + counts[PARTLY_FOLLOWS]
                 aims = 0.8 if kind == "chain" else None, 0.05 if kind == "story" else None
                 name = f"{kind} follows its step, {size} chains"
                 figure(name, follows / seeds, rounds=seeds, at_least=aims[0], at_most=aims[1])
-                wrong += (
-                    follows
-                    if kind == "story"
-                    else counts["the answer mostly does not follow the step"] * (kind == "chain")
-                )
+                wrong += {"chain": counts[MOSTLY_STAYS], "story": follows, "half": 0}[kind]
     print(f"{time.perf_counter() - start:.0f} s; {wrong} verdicts are false")
     return int(wrong > 0)
 

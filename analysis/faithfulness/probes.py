@@ -201,22 +201,26 @@ def decide_unlearning(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the rows of `unlearning` about one group say."""
     by = {str(row["condition"]): row for row in rows}
     step, back, unrelated, others = (by.get(name) for name in (t.STEP, t.PUT_BACK, t.UNRELATED, t.OTHERS))
-    if step is None or back is None or others is None or back["difference_low"] is None:
+    if step is None or back is None or others is None:
         return "no step could be unlearned"
     if step["forgotten"] < FORGETTING:
         return f"not said, as only {step['forgotten']:.0%} of the steps were unlearned"
     if others["value"] > 1 - KEEPING:
         return f"not said, as {others['value']:.0%} of the answers about other stories changed, too"
     controls = [one for one in (back, unrelated) if one is not None and one["difference_low"] is not None]
+    if back not in controls:
+        return NOT_SETTLED
     low = min(one["difference_low"] + one["bound_low"] - one["difference"] for one in controls)
     if low > 0:
-        return MOSTLY_FOLLOWS if low > HALF else "the answer partly follows the step"
-    if back["difference_high"] + back["bound_high"] - back["difference"] < HALF:
-        return "the answer mostly does not follow the step"
-    return "not settled: more chains are needed"
+        return MOSTLY_FOLLOWS if low > HALF else PARTLY_FOLLOWS
+    high = back["difference_high"] + back["bound_high"] - back["difference"]
+    return MOSTLY_STAYS if high < HALF else NOT_SETTLED
 
 
 MOSTLY_FOLLOWS = "the answer mostly follows the step"
+PARTLY_FOLLOWS = "the answer follows the step, at least in part"
+MOSTLY_STAYS = "the answer mostly does not follow the step"
+NOT_SETTLED = "not settled: more chains are needed"
 
 
 def predictions(group: Group) -> Iterator[Record]:
