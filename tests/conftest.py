@@ -353,8 +353,12 @@ class Outcome:
     err: str
 
 
+Cli = Callable[..., Outcome]
+"""What the fixture `cli` gives: it takes the arguments of a command."""
+
+
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
     """Run ``tomserve ARGS`` in this process."""
     import signal
 

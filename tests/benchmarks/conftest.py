@@ -1,7 +1,5 @@
 """What all tests of benchmarks share: the items of both editions, made once."""
 
-from __future__ import annotations
-
 import pytest
 
 from tomserve.benchmarks import perturbed, perturbed_2

@@ -1,7 +1,5 @@
 """What every benchmark has to do, on a small sample of its data: load, stay the same, keep its word, refuse damage."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

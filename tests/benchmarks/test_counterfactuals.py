@@ -1,7 +1,5 @@
 """Cases: false-belief items with the other tellings of their stories, read from items and written as items."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """DynToM: its folder is read as its authors meant it, with its faults, in little memory, and refused in plain words."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Outcome, data_file
+from tests.conftest import Cli, data_file
 from tests.conftest import make_item as any_item
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.benchmark import Tally
@@ -27,7 +26,6 @@ from tomserve.items import Item, read_items
 from tomserve.items.draw import limit_items
 
 some = settings(max_examples=25)
-Cli = Callable[..., Outcome]
 
 
 @st.composite

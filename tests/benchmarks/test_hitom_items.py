@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Outcome, data_file
+from tests.conftest import ROOT, Cli, data_file
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.items import containers, read_records
 from tomserve.errors import ConfigError, ContentError
@@ -102,7 +102,7 @@ def test_mistakes_are_named_with_record_and_field(tmp_path: Path, change: Any, s
         assert len(list(hitom.load(path, "tracked"))) == 15
 
 
-def test_runs_and_foreign_responses_keep_their_gold(cli: Callable[..., Outcome], endpoint: Any, tmp_path: Path) -> None:
+def test_runs_and_foreign_responses_keep_their_gold(cli: Cli, endpoint: Any, tmp_path: Path) -> None:
     ask = ("eval", "--benchmark", "hitom", "--path", SMALL, "--base-url", endpoint.url, "--strategy", "vanilla")
     assert cli(*ask, "--gold", "tracked", "--run", "r").code == 0
     manifest = json.loads((tmp_path / "runs/r/manifest.json").read_text())

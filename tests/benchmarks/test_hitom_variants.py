@@ -1,7 +1,5 @@
 """Variants of Hi-ToM questions: what changes, what stays, and that the truth is the original's."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import Counter

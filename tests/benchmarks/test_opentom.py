@@ -1,7 +1,5 @@
 """OpenToM: read from its folder, with classes for the macro-averaged F1 and labels that contradict others known."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

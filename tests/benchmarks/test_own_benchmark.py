@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, Endpoint, Outcome
+from tests.conftest import ROOT, Cli, Endpoint
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
@@ -19,7 +19,6 @@ from tomserve.scoring.table import score_table
 from tomserve.variants import PERSON, make_variants
 
 EXAMPLE = ROOT / "docs/examples/own_benchmark.py"
-Cli = Callable[..., Outcome]
 
 HEAD = """from tomserve.benchmarks import Benchmark
 from tomserve.items import Item

@@ -1,7 +1,5 @@
 """The perturbed benchmark as it is in dataset/: its design, its gold, what rules answer, and its annotation."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from collections import Counter

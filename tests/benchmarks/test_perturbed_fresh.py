@@ -1,12 +1,11 @@
 """Fresh editions of the second edition: what is told anew, what stays, and what is refused because it cannot be."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Outcome
+from tests.conftest import ROOT, Cli
 from tomserve.benchmarks import get
 from tomserve.benchmarks.perturbed import fresh, validation
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, Stage, check, load_stage, load_stages
@@ -171,9 +170,7 @@ def test_every_stage_can_be_told_anew(part: int) -> None:
         assert fresh.overlap(released, items) < 0.35
 
 
-def test_the_command_writes_items_and_refuses_a_stage_with_problems(
-    tmp_path: Path, cli: Callable[..., Outcome]
-) -> None:
+def test_the_command_writes_items_and_refuses_a_stage_with_problems(tmp_path: Path, cli: Cli) -> None:
     made, out = stage(tmp_path), tmp_path / "fresh.jsonl"
     done = cli("generate", "perturbed-2", "--fresh", 7, "--out", out, "--path", made.path)
     assert done.code == 0

@@ -1,7 +1,5 @@
 """The published record of the second edition's annotation: tiny replies with known figures, and the pages' own figures."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

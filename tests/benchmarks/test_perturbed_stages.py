@@ -2,12 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Outcome
+from tests.conftest import ROOT, Cli
 from tomserve import benchmarks
 from tomserve.benchmarks.perturbed import validation
 from tomserve.benchmarks.perturbed.stages import (
@@ -173,7 +172,7 @@ def test_show_prints_each_story_once(name: str, first_edition: list[Item], secon
     assert len(lines) == 1 + len(items[0].story)
 
 
-def test_the_command_shows_a_story_and_names_what_is_not_there(cli: Callable[..., Outcome]) -> None:
+def test_the_command_shows_a_story_and_names_what_is_not_there(cli: Cli) -> None:
     lines = cli("dataset", "show", "perturbed-2", "P1", "late_label", "forgot", "--path", PATH).out.splitlines()
     assert lines[0] == "P1/late_label/forgot (stated; cue; twin of remembers; asked: Ravi; answer: lamps)"
     assert lines[3] == "   2. Months pass, and he has forgotten everything.  [belief: unknown; reality: bells]"

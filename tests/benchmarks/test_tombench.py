@@ -1,7 +1,5 @@
 """ToMBench: reading its files, its official reader and vote, its strategies; on files of our own and on the real ones."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """ToMi and the fixed ToMi: read in all forms, and labels checked by what follows from the story."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cases of worlds: what every telling says, what its answer is, and who believes what."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The families of worlds: what every one must have, and what each one is about."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """The words of the generated social stories: enough of each kind, new to the reference model, and never confused."""
 
-from __future__ import annotations
-
 import calendar
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Two implementations of the rules of worlds, which share no code, give the same answers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import cache

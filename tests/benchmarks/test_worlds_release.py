@@ -1,7 +1,5 @@
 """The fixed release is generated once and read from then on."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """From words to sentences, from worlds to items, and the drawing of worlds by a seed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

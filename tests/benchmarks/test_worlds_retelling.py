@@ -1,7 +1,5 @@
 """Items of worlds told otherwise from their records: the truth is the mapped one, and only what should change does."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from functools import cache

@@ -1,7 +1,5 @@
 """The events and the rules of worlds, each by a case that is worked out by hand, and what a record refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

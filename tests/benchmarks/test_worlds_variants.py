@@ -1,7 +1,5 @@
 """Worlds told otherwise, as interventions need it: what changes, what stays, and that nothing of the old story is left."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

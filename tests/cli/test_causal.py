@@ -2,20 +2,16 @@
 
 import importlib.util
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Cli
 from tests.helpers.mechanism import write_items
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.subjects import build
 from tomserve.runs.manifest import Manifest
-
-Cli = Callable[..., Any]
 
 needs_extra = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")), reason="needs the extra `causal`"

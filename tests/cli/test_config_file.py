@@ -1,13 +1,12 @@
 """An experiment in a file: `tomserve eval --config FILE.yaml`, over which the command line wins."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, running
+from tests.conftest import Cli, Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.outcomes import passes, refuses
 from tomserve.engine.redact import MASKED
@@ -16,7 +15,6 @@ from tomserve.runs.manifest import Manifest
 from tomserve.serving import keys
 from tomserve.workflows import evaluate
 
-Cli = Callable[..., Any]
 KEY = "sk-of-the-experiment-0123456789"
 
 

@@ -2,20 +2,19 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, running
+from tests.conftest import Cli, Endpoint, running
 from tests.helpers.answerers import Answerer, finished, some_items
 from tests.helpers.outcomes import passes, refuses
 from tomserve.items import Item
 from tomserve.runs.manifest import Manifest
 
-Cli = Callable[..., Any]
 EDITS = ("--probe", "edits", "--no-report")
 
 

@@ -1,7 +1,6 @@
 """The command that measures three layers of a model and computes their score."""
 
 import io
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import tomserve
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Cli, Endpoint
 from tests.helpers.mechanism import write_items
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.subjects import build
@@ -22,7 +21,6 @@ from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
 from tomserve.workflows.functional import explain_other_weights
 
-Cli = Callable[..., Outcome]
 LIMIT = ("--limit", 24)
 INSIDE = ("--layers", "3", "--alphas", "0.1", "--cases", 12, "--fewest", 2)
 

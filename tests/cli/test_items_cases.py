@@ -1,13 +1,13 @@
 """`tomserve items --cases` and `--limit`: the cases of a benchmark as items, and what makes none."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Outcome
+from tests.conftest import ROOT, Cli
 from tests.helpers.outcomes import passes, refuses
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import read_cases
@@ -15,7 +15,6 @@ from tomserve.benchmarks.worlds.generator import draw_worlds
 from tomserve.benchmarks.worlds.record import World
 from tomserve.items import read_items
 
-Cli = Callable[..., Outcome]
 SMALL = ROOT / "tests/data/bigtom_small.csv"
 
 

@@ -1,17 +1,14 @@
 """`tomserve items --variants` and its rewriter, and the refusal to ask a model what it has rewritten."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Cli, Endpoint
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.rewriters import CONDENSED, ITEM, PARAPHRASED, asking, rewriter
 from tomserve.items import read_items, write_items
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture

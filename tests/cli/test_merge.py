@@ -1,18 +1,15 @@
 """The command `merge`, as a person sees it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Cli, Endpoint
 from tests.helpers import parting
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.parting import ONCE, TALK
 from tomserve.distributed.shards import Shards, part_folder
-
-Cli = Callable[..., Outcome]
 
 ITEMS = parting.names(2)
 

@@ -1,20 +1,17 @@
 """The commands `seal` and `verify`, as a person sees them."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
 import tomserve
-from tests.conftest import Outcome
+from tests.conftest import Cli
 from tests.helpers.examples import copied_example
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.ssh import needs_ssh, new_key
 from tomserve.content.paths import cache_root
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture

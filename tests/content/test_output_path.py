@@ -1,7 +1,5 @@
 """What a user names by --out is written without losing anything that is not meant, whatever stands there."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

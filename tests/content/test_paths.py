@@ -1,7 +1,5 @@
 """Content is found in the folders of content, or the user is told how; its digest does not depend on where it lies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of strangers: whatever they name, no command runs a program that was not named on its command line."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

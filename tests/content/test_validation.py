@@ -1,7 +1,5 @@
 """Mistakes in files are named in words that need neither Python nor pydantic: presets, prompts, items and manifests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

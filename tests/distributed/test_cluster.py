@@ -2,16 +2,13 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Cli, Endpoint
 from tests.helpers.outcomes import passes, refuses
 from tomserve.distributed.cluster import Job
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture

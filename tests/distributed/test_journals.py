@@ -1,7 +1,6 @@
 """Packing: a packed run is the same run in a tenth of its room, for all that reads it."""
 
 import shutil
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import orjson
 import polars as pl
 import pytest
 
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Cli, Endpoint
 from tests.helpers import parting
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.outcomes import passes
@@ -23,8 +22,6 @@ from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import read_current_record, score_run, scores_of
 from tomserve.runs.verification import seal, verify_run
-
-Cli = Callable[..., Outcome]
 
 ITEMS = parting.names(3)
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from tests.conftest import Endpoint
+from tests.conftest import Cli, Endpoint
 from tests.helpers.outcomes import passes
 from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.submit import make_demand
@@ -22,8 +22,6 @@ from tomserve.runs import evaluation
 from tomserve.runs.journal import read_rows
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import free_port
-
-Cli = Callable[..., Any]
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
 LONG = 120.0

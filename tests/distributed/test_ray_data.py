@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import ROOT, Cli, Endpoint
 from tomserve.runs.journal import read_rows
 
-Cli = Callable[..., Any]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]

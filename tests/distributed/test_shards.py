@@ -2,16 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import orjson
 import polars as pl
 import pytest
 
-from tests.conftest import Endpoint
+from tests.conftest import Cli, Endpoint
 from tests.helpers.parted import divided_example, whole_example
 from tomserve.distributed.shards import (
     PartState,
@@ -140,7 +138,6 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:
         find_tables(str(tmp_path))
 
 
-Cli = Callable[..., Any]
 ASKED = ("--benchmark", "perturbed", "--limit", "12", "--strategy", "vanilla")
 
 

@@ -8,21 +8,19 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Endpoint, Outcome, make_item
+from tests.conftest import ROOT, Cli, Endpoint, make_item
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.slurm import Slurm, processes, running
 from tomserve.distributed.cluster import Job
 from tomserve.distributed.shards import part_folder, part_states
 from tomserve.runs.journal import read_rows
-
-Cli = Callable[..., Outcome]
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -1,22 +1,20 @@
 """Parts in a store: what is copied there and back is the same, whatever happens to the connection meanwhile."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
 import orjson
 import pytest
 
-from tests.conftest import Outcome
+from tests.conftest import Cli
 from tests.helpers import ftp, parting
 from tests.helpers.ftp import Store
 from tomserve.distributed import journals, storage
 from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, StoppedError, TomserveError
 from tomserve.runs.progress import Stop
-
-Cli = Callable[..., Outcome]
 
 ITEMS = parting.names(2)
 

@@ -3,20 +3,17 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
-from tests.conftest import Endpoint, running
+from tests.conftest import Cli, Endpoint, running
 from tests.helpers.outcomes import passes
 from tomserve.distributed.shards import Shards, part_folder, part_states
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.serving import keys
-
-Cli = Callable[..., Any]
 
 
 def keyed(folder: Path) -> dict[tuple[str, str, int, int], tuple[str, str]]:

@@ -1,7 +1,5 @@
 """A batch queue in a few lines: it answers a file of requests, and writes results as OpenAI, or vLLM, writes them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the engine of beliefs has to find, worked out slowly from its description: sets of chains, and sets of labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Tables of edited chains, hints and predictions whose truth is known, in the columns of tomserve.faithfulness.table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random

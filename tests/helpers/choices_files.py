@@ -1,7 +1,5 @@
 """Small files in the forms of FANToM, MuMA-ToM, MMToM-QA and ToMATO, with stories written for the tests."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Commands and programs of the README and of the pages in docs/: found in their text, and run as written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Outcomes, layers of a model and people that are drawn with known effects, for tests of the estimators."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

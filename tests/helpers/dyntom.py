@@ -1,7 +1,5 @@
 """Trial folders in the form of DynToM, with stories of our own: 71 questions about five scenes, as its authors ask."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A behaviour without an `answer` is a well-behaved server. Copies of
 servers and providers are in tests/helpers/providers.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A score table for every study of the folder analysis/, of small questions with answers that are drawn by chance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice

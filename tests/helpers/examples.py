@@ -1,7 +1,5 @@
 """Copies of the runs that are committed, to be changed by tests."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs for exports to other tools' files: with failures, thoughts, several samples and odd ids, made by real requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of other tools for tests: spreadsheets, lm-eval's samples, and what the real Inspect and lm-eval have written."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable, Mapping

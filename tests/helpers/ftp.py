@@ -1,7 +1,5 @@
 """A real FTP server in this process, whose connections can be cut."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

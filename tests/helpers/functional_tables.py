@@ -1,7 +1,5 @@
 """Answers whose B and S are known, about the scenarios of tests.helpers.measured_tables, so that layers share them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any

@@ -2,8 +2,6 @@
 
 `RENEW_GOLDEN=1 pytest FILE` writes the files anew; what has changed is then read in the difference of the commit."""
 
-from __future__ import annotations
-
 import math
 import os
 import zlib

@@ -1,7 +1,5 @@
 """Other harnesses that ask our questions: what a server says to them, and how their requests compare with ours."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Random Hi-ToM stories that can happen, and a slow belief tracker to compare with, written from the description."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import permutations
 

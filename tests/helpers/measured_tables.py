@@ -1,7 +1,5 @@
 """Tables of measurements whose truth is known, in the columns of tomserve.causal.table, without any model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A small study of measurements, and runs that hold what it reads."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ There are two families: "contents", where what is in a box is swapped, and "tran
 matters is said by phrases that the subjects' tokenizer takes for one token each (PHRASES), such as "fills it with tea".
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small files of other tools, for a reader of the documentation: a log of Inspect, and samples of lm-eval."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

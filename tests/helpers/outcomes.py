@@ -1,7 +1,5 @@
 """How a command is expected to end."""
 
-from __future__ import annotations
-
 from tests.conftest import Outcome
 
 

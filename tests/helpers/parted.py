@@ -1,7 +1,5 @@
 """The example run divided into parts, as `tomserve shard` and `tomserve work` would leave them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small runs written by hand, whole or as parts: several strategies, samples, conversations, failures and a noise check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

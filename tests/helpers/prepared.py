@@ -8,8 +8,6 @@ does. A copy has no thread but the one that copied, so that what another held wo
 copied has no other thread that is at work, which it checks each time (see `_alone`).
 """
 
-from __future__ import annotations
-
 import array
 import atexit
 import contextlib

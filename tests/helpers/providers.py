@@ -3,8 +3,6 @@
 Each is a row of the table in docs/reference/providers.md, and `options` are those that the row names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """A small benchmark, questionnaires made of it, and forms that are filled in with known answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import product

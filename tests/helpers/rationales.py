@@ -1,7 +1,5 @@
 """Random rationales and the list of their chains, for tests of everything that reads chains."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from hypothesis import strategies as st

@@ -4,8 +4,6 @@ with ray_nodes() as nodes:
     nodes.address, nodes.kill()
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

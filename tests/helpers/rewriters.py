@@ -1,7 +1,5 @@
 """A scripted model that rewrites one story, and answers questions about it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Estimators over clusters of answers, from one row for each answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

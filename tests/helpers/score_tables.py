@@ -1,7 +1,5 @@
 """A small score table that studies can be computed from."""
 
-from __future__ import annotations
-
 import polars as pl
 
 

@@ -4,8 +4,6 @@ It needs Debian's slurmctld, slurmd and slurm-client. Nobody has to be root, and
 touched: it has ports and a configuration of its own, which SLURM_CONF names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

@@ -1,7 +1,5 @@
 """Small worlds written by hand: four people, a thing in one of three places, and a matter that goes well or badly."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

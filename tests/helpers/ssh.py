@@ -1,7 +1,5 @@
 """SSH keys for tests of signatures. Tests are skipped without ssh-keygen; with NEED_SSH=1, as in CI, they fail."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Folders of strategies made by tests, and conversations with scripted replies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path

@@ -16,8 +16,6 @@ blocks in the middle do nothing; only phrases such as "fills it with tea", which
 (see tests.helpers.mechanism). Noticing weighs three times as much as what was put there, so that it decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Strategies of several turns whose programs a test writes, and a run of the engine over their conversations."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path

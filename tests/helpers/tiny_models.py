@@ -1,7 +1,5 @@
 """Tiny random causal language models of many architectures, made from configurations, for tests of what reads them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 VOCABULARY, WIDTH, LAYERS = 97, 32, 4

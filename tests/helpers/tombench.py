@@ -1,7 +1,5 @@
 """A small ToMBench of our own: the twenty files in the format of the published ones, with stories written for tests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

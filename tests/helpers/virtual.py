@@ -4,8 +4,6 @@ The whole engine runs on it against the batcher of bench/_batcher.py, so that mi
 second, and come out the same each time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import random

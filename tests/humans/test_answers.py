@@ -1,17 +1,14 @@
 """What came back is read into a run that every command takes; what does not fit is refused by file, line and field."""
 
-from __future__ import annotations
-
 import html
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.conftest import Outcome
+from tests.conftest import Cli
 from tests.helpers.questionnaires import fill, form_file, items, keys, made
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import answers, run
@@ -22,7 +19,7 @@ from tomserve.status import UNANSWERED
 from tomserve.studies import comparison, compute
 from tomserve.studies import comparison as comparing
 
-Command = Callable[..., Outcome]
+Command = Cli
 
 
 @pytest.fixture

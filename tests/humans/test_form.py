@@ -3,8 +3,6 @@
 Skipped where chromium is missing; with NEED_CHROMIUM=1 (as CI sets it) that is a failure.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who is asked what: equally often, spread over the design, no two versions of a story; and what the folder holds."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

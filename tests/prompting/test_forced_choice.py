@@ -1,7 +1,5 @@
 """Forced choice: what is sent for each option, how its tokens are weighed, and what is said where they are missing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import orjson

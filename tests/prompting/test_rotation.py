@@ -1,7 +1,5 @@
 """Demonstrations that rotate over stories (`rotate` in strategy.yaml): which story gets which, and what they show."""
 
-from __future__ import annotations
-
 import random
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The schemas of replies: what they let through, by jsonschema and as the engine of a server enforces them (xgrammar)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

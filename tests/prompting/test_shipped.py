@@ -3,8 +3,6 @@
 `python -m tests.prompting.test_shipped` writes the expected texts anew, to be read before they are committed.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Strategies: what is sent for an item, and where a reply holds its reasoning."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

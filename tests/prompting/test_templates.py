@@ -1,7 +1,5 @@
 """Attributes of loops are compiled otherwise than by jinja, for the same text, the same errors and the same sandbox."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

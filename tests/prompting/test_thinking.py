@@ -1,7 +1,5 @@
 """Models that think before they answer: switched by the preset, kept apart from the answer, with room for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

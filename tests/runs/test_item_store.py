@@ -5,7 +5,7 @@ import itertools
 import random
 import resource
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tomserve
-from tests.conftest import Endpoint, Outcome, make_item
+from tests.conftest import Cli, Endpoint, make_item
 from tests.helpers.outcomes import refuses
 from tomserve import benchmarks
 from tomserve.benchmarks import get, load
@@ -203,9 +203,6 @@ def test_a_stock_knows_the_sizes_of_its_items() -> None:
     assert (list(stock.characters), list(stock.parts)) == (texts, [6, 6, 6])
     part = stock.take(2)
     assert list(part.characters) == [texts[int(name[-1]) - 1] for name in part.ids]
-
-
-Cli = Callable[..., Outcome]
 
 
 MODULE = """from pathlib import Path

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import ROOT, Endpoint, Outcome, completion, make_item
+from tests.conftest import ROOT, Cli, Endpoint, completion, make_item
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.errors import ConfigError, InapplicableError
@@ -203,11 +202,10 @@ def test_no_variant_takes_the_id_of_another_question(endpoint: Endpoint) -> None
 
 
 SMALL = ROOT / "tests/data/bigtom_small.csv"
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture
-def ask(cli: Cli, endpoint: Endpoint) -> Callable[..., Outcome]:
+def ask(cli: Cli, endpoint: Endpoint) -> Cli:
     given = ("--benchmark", "bigtom", "--path", SMALL, "--base-url", endpoint.url, "--strategy", "vanilla")
     return lambda *more: cli("eval", *given, "--no-report", "--run", "mine", *more)
 
@@ -216,7 +214,7 @@ def item_ids(folder: Path, name: str = "responses.jsonl") -> set[str]:
     return {row["item"] for _, row in read_rows(folder / name)}
 
 
-def test_a_run_may_be_asked_other_conditions_later(ask: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_a_run_may_be_asked_other_conditions_later(ask: Cli, tmp_path: Path) -> None:
     first = passes(ask())
     assert "where headline=true: asks 24 of 116 questions" in first.out + first.err
     folder = tmp_path / "runs/mine"
@@ -233,7 +231,7 @@ def test_a_run_may_be_asked_other_conditions_later(ask: Callable[..., Outcome], 
     assert manifest["complete"]
 
 
-def test_conditions_that_nothing_meets_ask_nothing(ask: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_conditions_that_nothing_meets_ask_nothing(ask: Cli, tmp_path: Path) -> None:
     for condition, said in {
         "condition=no": "no item has condition=no",
         "conditon=control": "unknown factor 'conditon'",

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import orjson
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint, make_item
+from tests.conftest import Cli, Endpoint, make_item
 from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.errors import ServerError
@@ -22,7 +21,6 @@ from tomserve.runs.progress import SilentListener
 from tomserve.runs.runfolder import RunFolder
 
 SLOW = Identity("i", "cot", 0, 0)
-Cli = Callable[..., Any]
 
 
 def row(status: str = "ok") -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT, Endpoint, Outcome, make_item
+from tests.conftest import ROOT, Cli, Endpoint, make_item
 from tests.helpers.examples import copied_example
 from tests.helpers.ssh import needs_ssh, new_key
 from tests.helpers.talking import FAN_OUT, write_strategy
@@ -148,7 +147,7 @@ def test_rows_that_belong_to_nothing_are_found(run: Path, changes: dict[str, Any
 
 @pytest.mark.parametrize("program", [None, FAN_OUT])
 def test_the_turns_of_a_conversation_are_made_again_from_its_replies(
-    cli: Callable[..., Outcome], endpoint: Endpoint, tmp_path: Path, program: str | None
+    cli: Cli, endpoint: Endpoint, tmp_path: Path, program: str | None
 ) -> None:
     write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(1, 5)])
     strategy = write_strategy(tmp_path / "mine", 3 if program else 2, program)

@@ -1,7 +1,5 @@
 """Shares corrected for chance, their mean over types of task, and the macro-averaged F1."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

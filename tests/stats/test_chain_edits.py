@@ -1,7 +1,5 @@
 """Estimates of whether an answer follows its chain: by hand, for answerers that are known, and for any outcomes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Intervals hold the truth, and tests err, as often as they say: small versions of what bench/ simulates, whose figures
 stand in bench/README.md and docs/explanation/."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Intervals over people and stories: against a statistics package, their limits, and how often they cover."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

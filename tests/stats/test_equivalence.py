@@ -1,7 +1,5 @@
 """Tests against a margin: against scipy, statsmodels and a hand, at their edges, and how often they err."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

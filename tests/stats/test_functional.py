@@ -1,7 +1,5 @@
 """The score over three layers, on layers whose truth is known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

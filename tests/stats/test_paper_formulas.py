@@ -1,7 +1,5 @@
 """The source's table 6 from its own cells."""
 
-from __future__ import annotations
-
 import pytest
 
 from tomserve.stats.paper_formulas import paper_compat, printed_formula

@@ -1,7 +1,5 @@
 """Power and sample size: by statsmodels, by simulated studies with people, and the spread found again."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who is ahead, how probable ranks are, and for which weights a ranking holds."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What estimators refuse: columns of unequal length, shapes that cannot be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

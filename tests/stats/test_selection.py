@@ -1,7 +1,5 @@
 """The best of many cells: choosing on one half and measuring on the other, and the max-statistic."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

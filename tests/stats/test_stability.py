@@ -1,7 +1,5 @@
 """Agreement of originals and variants: by hand, its invariances, answerers of known behaviour, and what it covers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

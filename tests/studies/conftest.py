@@ -1,7 +1,5 @@
 """What several tests of studies share."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

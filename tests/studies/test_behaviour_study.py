@@ -1,7 +1,5 @@
 """The study of behaviour: one table across benchmarks, on answerers whose cells are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, Outcome
+from tests.conftest import ROOT, Cli
 from tests.helpers import golden_tables
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
@@ -130,7 +128,7 @@ def test_strategies_are_compared_pair_by_pair_within_each_type_of_task() -> None
     assert "prompting_effects" not in behaviour(both[0]), "nothing to compare"
 
 
-def test_runs_of_two_benchmarks_are_one_table_in_the_terminal(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_runs_of_two_benchmarks_are_one_table_in_the_terminal(cli: Cli, tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.parquet" for name in ("one", "two")]
     for path in paths:
         scored(lambda row: row["place"] != 0, path.stem).write_parquet(path)

@@ -1,7 +1,5 @@
 """Bundles of sixteen questions: drawn whole, counted whole, beside chance and rules."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Accuracy, effects and differences by any factor, on tables whose cells are known."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

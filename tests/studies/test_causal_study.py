@@ -1,7 +1,5 @@
 """The study of interventions, on measured tables whose truth is known."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from functools import cache

@@ -1,9 +1,6 @@
 """`tomserve compare --by`: the paired difference for each value of a factor of the questions."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,7 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import make_item
+from tests.conftest import Cli, make_item
 from tests.helpers.reports import run_folder
 from tomserve.errors import ConfigError
 from tomserve.items import Item
@@ -121,7 +118,7 @@ def test_what_is_no_factor_is_refused(runs: tuple[str, str]) -> None:
         compare(*runs, by=["subjec"])
 
 
-def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Cli, tmp_path: Path) -> None:
     done = cli("compare", *runs, "--by", "subject", "--out", tmp_path / "out", "--all")
     assert done.code == 0, done.err
     assert "in short: vanilla: by subject: music (B lower)." in done.out

@@ -1,8 +1,5 @@
 """`--intervals effective`: an accuracy has the interval of as many independent questions as have its error."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +7,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from tests.conftest import make_item
+from tests.conftest import Cli, make_item
 from tests.helpers.reports import run_folder
 from tomserve.stats.clustered import designed_share
 from tomserve.studies import compute
@@ -67,7 +64,7 @@ def test_only_the_interval_differs_and_the_notes_say_how() -> None:
         assert "as many independent questions" not in other.notes[name]
 
 
-def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Callable[..., Any], tmp_path: Any) -> None:
+def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Cli, tmp_path: Any) -> None:
     items = [make_item(n, cluster=f"demo/{n // 3}") for n in range(1, 31)]
     replies = {item.id: {"text": '{"answer": "tea"}' if n % 4 else "salt"} for n, item in enumerate(items)}
     run = run_folder(tmp_path / "r", {"vanilla": replies}, items)

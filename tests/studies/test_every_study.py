@@ -1,7 +1,5 @@
 """What every study of the folder analysis/ keeps: its numbers, notes, verdicts, forms and refusals."""
 
-from __future__ import annotations
-
 import io
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """The study of faithfulness, on tables of answerers that are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Which models the study of functional Theory of Mind ranks, and what it says of those that it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the score counts: which controls, strategies, questions and runs, on tables whose truth is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The study of functional Theory of Mind, on answers and measurements whose truth is known."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

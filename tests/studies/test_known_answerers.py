@@ -1,7 +1,5 @@
 """The studies of BigToM, DynToM, ToMi, OpenToM and worlds, on answerers of known behaviour."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any

@@ -1,10 +1,7 @@
 """Comparisons of anybody's scores: margins, changes and grades, in tables, sentences, files and 80 columns."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +9,7 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import ROOT, Outcome
+from tests.conftest import ROOT, Cli
 from tests.helpers import golden_tables
 from tests.helpers.foreign_files import mapped
 from tomserve.errors import ConfigError
@@ -20,7 +17,7 @@ from tomserve.studies import comparison
 from tomserve.studies.comparison import compare
 from tomserve.studies.comparison_tables import margin_verdicts
 
-Command = Callable[..., Outcome]
+Command = Cli
 EXAM = ROOT / "docs/gallery/answers"
 
 

@@ -1,7 +1,5 @@
 """Studies that read a measured table: what they declare, what is refused, what is left out beside them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

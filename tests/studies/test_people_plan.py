@@ -1,15 +1,12 @@
 """`tomserve plan --people`: power and size of a study with people."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.conftest import Outcome
+from tests.conftest import Cli
 from tests.helpers.drawn import crowd
 from tests.helpers.questionnaires import items
 from tomserve import benchmarks
@@ -35,7 +32,7 @@ def test_each_comparison_has_power_and_sizes() -> None:
     assert plain["comparison"].to_list() == ["people against a model, overall"]
 
 
-def test_more_stories_than_tasks_are_refused(cli: Callable[..., Outcome]) -> None:
+def test_more_stories_than_tasks_are_refused(cli: Cli) -> None:
     assert power.people_power_table(items(), 20, 8).height == 4
     with pytest.raises(ConfigError, match=r"--stories 9: there are 8 tasks .* ask for at most 8 stories"):
         power.people_power_table(items(), 20, 9)
@@ -44,7 +41,7 @@ def test_more_stories_than_tasks_are_refused(cli: Callable[..., Outcome]) -> Non
     assert "--stories 1000: there are " in done.err
 
 
-def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Callable[..., Outcome]) -> None:
+def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Cli) -> None:
     asked = benchmarks.get("perturbed")
     chosen = planning.draw_items(asked, None, 100)
     assert chosen == limit_items(list(asked.items(None)), 100, asked.draw)
@@ -59,7 +56,7 @@ def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Callable[..., Outc
     assert f"Questions to choose from: {len(chosen)} about {tasks} tasks" in " ".join(done.out.split())
 
 
-def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Callable[..., Outcome]) -> None:
+def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Cli) -> None:
     one = crowd(np.random.default_rng(2), 40, 6, 12, 0.0, Spread(share=0.6, people=0.2))
     rows = pl.DataFrame(
         {

@@ -1,7 +1,5 @@
 """The study of stability, on answerers of known behaviour."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

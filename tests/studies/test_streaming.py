@@ -1,7 +1,5 @@
 """Studies of answers that lie in many files say the very same as of all rows in memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The texts of a study, in a file beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Answers and measurements in one table: who may read both, and that nobody else is given both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """The study of ToMBench, on replies of known worth to files of our own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
