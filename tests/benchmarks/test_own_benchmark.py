@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, Cli, Endpoint
+from tests.helpers.outcomes import passes, refuses
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
@@ -37,8 +38,7 @@ def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> Path:
     """The run folder of the example, asked by two strategies; then forgotten as by a new process."""
-    done = cli("eval", "--benchmark", EXAMPLE, "--base-url", endpoint.url, "--quiet", "--no-report", "--run", "mine")
-    assert done.code == 0, done.err
+    passes(cli("eval", "--benchmark", EXAMPLE, "--base-url", endpoint.url, "--quiet", "--no-report", "--run", "mine"))
     benchmarks._loaded.clear()
     return tmp_path / "runs/mine"
 
@@ -60,16 +60,15 @@ def test_a_run_of_a_file_has_its_metric_and_runs_nothing_without_it(asked: Path,
     manifest["benchmark_file"] = {"name": "own.py", "path": str(planted), "digest": ""}
     (asked / "manifest.json").write_text(json.dumps(manifest))
     shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "tomserve/scores")
-    done = cli("score", asked)
-    assert done.code == 0
+    done = passes(cli("score", asked))
     assert "scored with the standard metrics alone" in done.err
     assert "metric_hedges" not in pl.read_parquet(asked / "scores.parquet").columns
     assert cli("analyze", asked).code == cli("report", asked).code == cli("runs", asked).code == 0
-    done = cli("score", asked, "--gold", "current", "--out", tmp_path / "s.csv")
-    assert (done.code, "give it by --benchmark FILE.py" in done.err) == (2, True)
+    refuses(cli("score", asked, "--gold", "current", "--out", tmp_path / "s.csv"), "give it by --benchmark FILE.py")
     assert not (tmp_path / "was-run").exists()
-    other = cli("score", asked, "--benchmark", written(tmp_path, f"{HEAD}BENCHMARK = Benchmark('other', load)\n"))
-    assert other.code == 2
+    other = refuses(
+        cli("score", asked, "--benchmark", written(tmp_path, f"{HEAD}BENCHMARK = Benchmark('other', load)\n"))
+    )
     assert re.search("asked the benchmark 'keys'.*declares 'other'", other.err)
     assert cli("score", asked, "--benchmark", EXAMPLE).code == 0
     assert "metric_hedges" in pl.read_parquet(asked / "scores.parquet").columns
@@ -81,16 +80,14 @@ def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Pa
     reply = {"item": "keys/Nadia/drawer/Emil", "text": "Perhaps, maybe.\nAnswer: jacket"}
     (tmp_path / "r.jsonl").write_text(json.dumps(reply))
     out = tmp_path / "s.parquet"
-    done = cli("score", "--responses", tmp_path / "r.jsonl", "--benchmark", EXAMPLE, "--out", out)
-    assert done.code == 0, done.err
+    passes(cli("score", "--responses", tmp_path / "r.jsonl", "--benchmark", EXAMPLE, "--out", out))
     assert pl.read_parquet(out).select("correct", "metric_hedges").row(0) == (True, 2)
     checks = "from tomserve.benchmarks import Findings\ndef validate(path, say):\n    say('looking ...')\n"
     checks += "    return Findings(lines=('one problem',), code=1)\n"
     path = written(tmp_path, f"{HEAD}{checks}BENCHMARK = Benchmark('mine', load, validate=validate)\n")
     done = cli("dataset", "validate", path)
     assert (done.code, done.out, done.err) == (1, "one problem\n", "looking ...\n")
-    done = cli("dataset", "audit", path)
-    assert (done.code, "give its Benchmark a function `audit`" in done.err) == (2, True)
+    refuses(cli("dataset", "audit", path), "give its Benchmark a function `audit`")
 
 
 def test_a_benchmark_made_in_python_needs_no_file() -> None:

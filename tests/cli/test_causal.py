@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT, Cli
 from tests.helpers.mechanism import write_items
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.subjects import build
 from tomserve.runs.manifest import Manifest
 
@@ -34,9 +34,7 @@ def changed(folder: Path, **fields: object) -> None:
 
 
 def refused(cli: Cli, *arguments: object) -> str:
-    found = refuses(cli("causal", *arguments))
-    (line,) = found.err.splitlines()
-    return str(line)
+    return refuses_in_a_line(cli("causal", *arguments)).err
 
 
 def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tmp_path: Path) -> None:

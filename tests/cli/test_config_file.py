@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tests.conftest import Cli, Endpoint, running
 from tests.helpers.answerers import Answerer
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tomserve.engine.redact import MASKED
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
@@ -69,10 +69,8 @@ def test_the_command_line_wins_also_where_it_says_what_is_the_default_anyway(
 )
 def test_what_is_wrong_is_told_by_file_line_and_field(cli: Cli, file: Path, line: str, said: str) -> None:
     file.write_text(file.read_text() + line + "\n")
-    done = cli("eval", "--config", file, "--benchmark", "items")
-    assert (done.code, done.out) == (2, "")
-    assert f"{file}{said}" in done.err
-    assert done.err.count("\n") == 1
+    done = refuses_in_a_line(cli("eval", "--config", file, "--benchmark", "items"), f"{file}{said}")
+    assert done.out == ""
 
 
 def test_a_file_that_is_missing_is_told(cli: Cli, tmp_path: Path) -> None:
@@ -103,8 +101,10 @@ def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowher
 
 def test_no_file_goes_to_an_address_where_a_strangers_experiment_names_both(cli: Cli, file: Path) -> None:
     file.write_text(file.read_text().replace(file.read_text().split()[1], "http://collector.invalid/v1"))
-    done = cli("eval", "--config", file, "--benchmark", "items")
-    refuses(done, "would be sent to http://collector.invalid/v1, and only this file names both")
+    refuses(
+        cli("eval", "--config", file, "--benchmark", "items"),
+        "would be sent to http://collector.invalid/v1, and only this file names both",
+    )
 
 
 def test_what_yaml_takes_for_something_else_is_read_as_it_is_meant(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run, table
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.scoring.table import write_scores
 
 
@@ -19,10 +19,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(cli, *arguments: object) -> str:
-    found = refuses(cli(*arguments))
-    said = [line for line in found.err.splitlines() if not line.startswith("warning: ")]
-    assert len(said) == 1, found.err
-    return str(said[0])
+    return refuses_in_a_line(cli(*arguments)).err
 
 
 def test_it_is_listed_and_shown_without_anything_that_only_answers_have(cli, runs: Path) -> None:

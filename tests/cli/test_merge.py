@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import Cli, Endpoint
 from tests.helpers import parting
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.parting import ONCE, TALK
 from tomserve.distributed.shards import Shards, part_folder
 
@@ -71,9 +71,7 @@ def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:
         (("mine.parts/0000",), "--into is missing"),
         (("mine", "--into", "other"), "was not made by merging"),
     ):
-        done = refuses(cli("merge", *arguments))
-        assert said in done.err
-        assert len(done.err.splitlines()) == 1
+        refuses_in_a_line(cli("merge", *arguments), said)
 
 
 SAME = (

@@ -9,7 +9,7 @@ import pytest
 import tomserve
 from tests.conftest import Cli
 from tests.helpers.examples import copied_example
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.ssh import needs_ssh, new_key
 from tomserve.content.paths import cache_root
 
@@ -78,9 +78,7 @@ def test_mistakes_are_told_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> N
         ("verify", "example", "--signers", tmp_path / "none"): "there is no such file",
         ("verify", "nothing"): "no run there",
     }.items():
-        found = refuses(cli(*arguments))
-        assert said in found.err
-        assert len(found.err.splitlines()) == 1
+        refuses_in_a_line(cli(*arguments), said)
 
 
 def test_what_a_strangers_seal_says_cannot_control_the_terminal(cli: Cli, run: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, Endpoint
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tomserve.distributed.cluster import Job
 
 
@@ -45,8 +45,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning(cli: Cli, folder: Path, mon
     assert (shown.code, "parts: 2 waiting" in shown.out) == (3, True)
     assert "warning: the cluster cannot be asked (squeue: not found" in shown.err
     assert cli("cancel", "mine").code == 2
-    refused = cli("submit", "slurm", "mine")
-    assert (refused.code, "whether job 17 still asks these parts cannot be told" in refused.err) == (2, True)
+    refuses(cli("submit", "slurm", "mine"), "whether job 17 still asks these parts cannot be told")
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning(cli: Cli, folder: Path, mon
     ],
 )
 def test_a_mistake_is_told_and_nothing_handed_over(cli: Cli, folder: Path, line: list[str], told: str) -> None:
-    done = refuses(cli(*line), told)
-    assert len(done.err.splitlines()) == 1
+    refuses_in_a_line(cli(*line), told)
     assert not os.path.lexists(folder / "slurm.sh")
     assert Job.read(folder) is None
 
@@ -88,8 +86,7 @@ def test_no_cluster_is_asked_where_somebody_else_has_written_the_record(
     (folder / "job.json").write_text(json.dumps(whole | more))
     done = cli("status", "mine")
     assert (done.code, "job.json was written by somebody else" in done.err) == (3, True)
-    ended = cli("cancel", "mine")
-    assert (ended.code, "--believe-job" in ended.err) == (2, True)
+    refuses(cli("cancel", "mine"), "--believe-job")
     assert not (tmp_path / "asked").exists()
     if record["cluster"] == "slurm":
         cli("status", "mine", "--believe-job")

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Cli, Endpoint
 from tests.helpers import parting
 from tests.helpers.examples import copied_example, copied_run
-from tests.helpers.outcomes import passes
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.parting import ONCE
 from tomserve.content.files import digest_file
 from tomserve.distributed import journals
@@ -122,8 +122,7 @@ def test_what_cannot_be_packed_says_why(tmp_path: Path, cli: Cli) -> None:
             journals.pack(run)
     (run / "responses.jsonl").write_bytes(row)
     (run / "manifest.json").write_bytes(orjson.dumps(parting.manifest(complete=False)))
-    refused = cli("pack", "mine")
-    assert (refused.code, "is not complete" in refused.err) == (2, True)
+    refuses(cli("pack", "mine"), "is not complete")
     with RunFolder(run), pytest.raises(MachineError, match="in use"):
         journals.pack(run, unfinished=True)
     assert cli("pack", "mine", "--unfinished").code == 0

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from tests.conftest import Cli, Endpoint
-from tests.helpers.outcomes import passes
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.submit import make_demand
 from tomserve.distributed import ray as rays
@@ -115,8 +115,7 @@ def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: Ra
     slow_after(endpoint, 20)
     job = submit(cli, nodes, "mine")
     eventually(lambda: endpoint.delay)
-    busy = cli("submit", "ray", "mine", "--address", nodes.address)
-    assert (busy.code, f"job {job.id} still asks 4 of these parts" in busy.err) == (2, True)
+    refuses(cli("submit", "ray", "mine", "--address", nodes.address), f"job {job.id} still asks 4 of these parts")
     assert cli("cancel", "mine").code == 0
     assert count(job, "PENDING", "RUNNING") == 0
     assert "running" not in {one.state for one in part_states(folder)}
@@ -182,9 +181,7 @@ def test_no_secret_is_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     "address", ["", "auto ", "http://h:1", "h", "h:", "h:0", "h:99999", "ray://", "ray://h", "-h:1;x"]
 )
 def test_addresses_that_are_none(address: str, cli: Cli) -> None:
-    refused = cli("submit", "ray", "mine", "--address", address)
-    assert refused.code == 2
-    assert "expected auto, HOST:6379 or ray://HOST:10001" in refused.err
+    refuses(cli("submit", "ray", "mine", "--address", address), "expected auto, HOST:6379 or ray://HOST:10001")
 
 
 def test_no_cluster_and_no_ray(cli: Cli, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> None:
@@ -195,5 +192,4 @@ def test_no_cluster_and_no_ray(cli: Cli, monkeypatch: pytest.MonkeyPatch, endpoi
     with pytest.raises(ConfigError, match="names no address"):
         rays.Ray().states(job.model_copy(update={"details": {}}))
     monkeypatch.setitem(sys.modules, "ray", None)
-    missing = cli("submit", "ray", "mine")
-    assert (missing.code, "`pip install tomserve[ray]`" in missing.err) == (2, True)
+    refuses(cli("submit", "ray", "mine"), "`pip install tomserve[ray]`")

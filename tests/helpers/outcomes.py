@@ -15,3 +15,9 @@ def refuses(done: Outcome, *said: object) -> Outcome:
     for one in said:
         assert str(one) in done.err, done.err
     return done
+
+
+def refuses_in_a_line(done: Outcome, *said: object) -> Outcome:
+    """The outcome of a command that ended with exit code 2 and one line, which said all of this."""
+    assert done.err.count("\n") == 1, done.err
+    return refuses(done, *said)

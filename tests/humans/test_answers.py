@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import Cli
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.questionnaires import fill, form_file, items, keys, made
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import answers, run
@@ -302,12 +303,10 @@ def test_the_commands_make_read_score_analyze_and_report(cli: Command, tmp_path:
     )
     study = tmp_path / "study"
     make = ("dataset", "questionnaire", own, "--out", study, "--people", 4, "--stories", 4)
-    done = cli(*make, "--mode", "sentences", "--questions", "all")
-    assert done.code == 0, done.err
+    done = passes(cli(*make, "--mode", "sentences", "--questions", "all"))
     assert "9 placeholders that are not filled in" in done.out
     fill(study, tmp_path / "in", careless)
-    done = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
-    assert done.code == 0, done.err
+    done = passes(cli("dataset", "answers", study, tmp_path / "in", "--run", "human"))
     for said in (
         f"left out: {next(iter(keys(study)))}: ",
         "left open: ",
@@ -316,14 +315,11 @@ def test_the_commands_make_read_score_analyze_and_report(cli: Command, tmp_path:
         assert said in done.out
     assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy", "--all").out
     assert cli("score", "human").code == cli("report", "human").code == 0
-    again = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
-    assert (again.code, again.err.count("\n")) == (2, 1)
+    refuses_in_a_line(cli("dataset", "answers", study, tmp_path / "in", "--run", "human"))
     for wrong, said in (
         ((*make, "--mode", "words"), "unknown --mode 'words'"),
         ((*make, "--questions", "some"), "unknown --questions 'some'"),
         (make[:3], "--out FOLDER is missing"),
         (("dataset", "answers", study, tmp_path / "in", "--model", "\n"), "--model"),
     ):
-        failed = cli(*wrong)
-        assert failed.code == 2
-        assert said in failed.err
+        refuses(cli(*wrong), said)

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.reports import run_folder
 from tomserve import Run
 from tomserve.errors import ConfigError
@@ -131,10 +131,11 @@ def test_equal_replies_are_read_once_and_those_without_words_never(endpoint: End
 
 def test_the_evaluated_model_reads_only_where_that_is_said(endpoint: Endpoint, cli, run: Path) -> None:
     endpoint.script, endpoint.models = careful, ["Evaluated"]
-    done = cli("score", "mine", "--reader", endpoint.url)
-    assert done.code == 2
-    assert "--reader: Evaluated is the evaluated model (evaluated)" in done.err
-    assert "say --reader-may-be-evaluated-model" in done.err
+    refuses(
+        cli("score", "mine", "--reader", endpoint.url),
+        "--reader: Evaluated is the evaluated model (evaluated)",
+        "say --reader-may-be-evaluated-model",
+    )
     assert (endpoint.requests, (run / "reader.json").exists()) == ([], False)
     assert cli("score", "mine", "--reader", endpoint.url, "--reader-may-be-evaluated-model").code == 0
     assert (run / "reader.json").exists()
@@ -218,14 +219,11 @@ def test_replies_of_another_tool_keep_their_choices_beside_the_table(endpoint: E
 
 def test_a_server_of_several_models_and_one_that_is_not_there(endpoint: Endpoint, cli, run: Path) -> None:
     endpoint.script, endpoint.models = careful, ["one", "two"]
-    done = cli("score", "mine", "--reader", endpoint.url)
-    assert (done.code, "name one by --reader-model: one, two" in done.err) == (2, True)
+    refuses(cli("score", "mine", "--reader", endpoint.url), "name one by --reader-model: one, two")
     assert "two found an answer in 7" in cli("score", "mine", "--reader", endpoint.url, "--reader-model", "two").out
     for reader in ("reference", "no-such-model"):
-        done = cli("score", "mine", "--reader", reader)
-        assert (done.code, done.err.count("\n")) == (2, 1)
-    done = cli("score", "mine", "--reader-sample", 3)
-    assert (done.code, "belong to --reader URL or MODEL" in done.err) == (2, True)
+        refuses_in_a_line(cli("score", "mine", "--reader", reader))
+    refuses(cli("score", "mine", "--reader-sample", 3), "belong to --reader URL or MODEL")
 
 
 def test_the_sample_takes_prose_first_and_no_more_than_wanted(endpoint: Endpoint, cli, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_raised_context_opens_what_was_too_long(endpoint: Endpoint, cli, items
     assert "3 questions were refused as too long before the server's context was raised to 8,192 tokens" in done.out
     assert "--accept-change asks again" in done.out
     assert endpoint.requests == []
-    done = passes(evaluated(cli, endpoint, items_file, "--accept-change"))
+    passes(evaluated(cli, endpoint, items_file, "--accept-change"))
     assert len(endpoint.requests) == 3
     assert "too long" not in passes(evaluated(cli, endpoint, items_file, "--accept-change")).out
     assert endpoint.requests == []

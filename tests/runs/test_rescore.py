@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import make_item
-from tests.helpers.outcomes import passes
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tomserve.benchmarks import load
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
@@ -111,9 +111,7 @@ BAD = {
 
 @pytest.mark.parametrize("arguments", BAD)
 def test_bad_combinations_are_one_line(cli, arguments: str) -> None:
-    done = cli("score", *arguments.split())
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert BAD[arguments] in done.err
+    refuses_in_a_line(cli("score", *arguments.split()), BAD[arguments])
 
 
 def scored(tmp_path: Path, *rows: dict | bytes, count: int = 3) -> pl.DataFrame:
@@ -240,5 +238,7 @@ def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:
     assert "2 answers scored, 1 correct" in done.out
     assert "1 lines answer an item again; of each the last one counts" in done.err
     empty = lines(tmp_path / "empty.jsonl")
-    none = cli("score", "--responses", empty, "--items", items(tmp_path), "--out", tmp_path / "s.csv")
-    assert (none.code, "no line of it is a response" in none.err) == (2, True)
+    refuses(
+        cli("score", "--responses", empty, "--items", items(tmp_path), "--out", tmp_path / "s.csv"),
+        "no line of it is a response",
+    )

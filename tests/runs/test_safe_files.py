@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint, make_item
-from tests.helpers.outcomes import passes
+from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
@@ -66,9 +66,7 @@ def commands(endpoint: Endpoint, run: Path) -> dict[str, tuple[object, ...]]:
 
 
 def assert_refused(done, *said: object) -> None:
-    assert done.code == 2, done.out
-    assert done.err.count("\n") == 1, done.err
-    assert all(str(text) in done.err for text in said), done.err
+    refuses_in_a_line(done, *said)
     assert "AAAA" not in done.out + done.err
 
 

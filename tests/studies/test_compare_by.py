@@ -9,6 +9,7 @@ import pytest
 
 import tomserve
 from tests.conftest import Cli, make_item
+from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
 from tomserve.errors import ConfigError
 from tomserve.items import Item
@@ -119,8 +120,7 @@ def test_what_is_no_factor_is_refused(runs: tuple[str, str]) -> None:
 
 
 def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Cli, tmp_path: Path) -> None:
-    done = cli("compare", *runs, "--by", "subject", "--out", tmp_path / "out", "--all")
-    assert done.code == 0, done.err
+    done = passes(cli("compare", *runs, "--by", "subject", "--out", tmp_path / "out", "--all"))
     assert "in short: vanilla: by subject: music (B lower)." in done.out
     assert "accuracy of B minus A, by subject" in done.out
     written = pl.read_csv(tmp_path / "out/by_subject.csv")

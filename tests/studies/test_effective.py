@@ -8,6 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from tests.conftest import Cli, make_item
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve.stats.clustered import designed_share
 from tomserve.studies import compute
@@ -68,9 +69,6 @@ def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Cli, tmp_pa
     items = [make_item(n, cluster=f"demo/{n // 3}") for n in range(1, 31)]
     replies = {item.id: {"text": '{"answer": "tea"}' if n % 4 else "salt"} for n, item in enumerate(items)}
     run = run_folder(tmp_path / "r", {"vanilla": replies}, items)
-    done = cli("analyze", run, "--intervals", EFFECTIVE, "--out", tmp_path / "tables")
-    assert done.code == 0, done.err
+    passes(cli("analyze", run, "--intervals", EFFECTIVE, "--out", tmp_path / "tables"))
     assert "effective n = " in (tmp_path / "tables/accuracy.csv").read_text()
-    refused = cli("analyze", run, "--intervals", "efective")
-    assert refused.code == 2
-    assert "did you mean 'effective'?" in refused.err
+    refuses(cli("analyze", run, "--intervals", "efective"), "did you mean 'effective'?")

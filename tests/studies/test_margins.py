@@ -12,6 +12,7 @@ import tomserve
 from tests.conftest import ROOT, Cli
 from tests.helpers import golden_tables
 from tests.helpers.foreign_files import mapped
+from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.errors import ConfigError
 from tomserve.studies import comparison
 from tomserve.studies.comparison import compare
@@ -137,9 +138,7 @@ def test_sentences_say_which_interval_and_what_is_not_shown(tmp_path: Path, two:
 def test_a_margin_that_is_no_share_is_refused_before_anything_is_read(cli: Command, margin: float) -> None:
     with pytest.raises(ConfigError, match="expected a share above 0 and below 1, such as"):
         compare("nowhere", "either", margin=margin)
-    done = cli("compare", "nowhere", "either", "--margin", margin)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "--margin" in done.err
+    refuses_in_a_line(cli("compare", "nowhere", "either", "--margin", margin), "--margin")
 
 
 def test_grades_are_compared_and_tested_where_they_are_shares(tmp_path: Path) -> None:
@@ -167,8 +166,7 @@ def exam(cli: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command line with two imported runs, `old` and `new`, of 240 sums without choices."""
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("old", "new"):
-        done = cli("import", "csv", EXAM / f"{name}.csv", *mapped(), "--model", name, "--run", name, "--as", "exam")
-        assert done.code == 0, done.err
+        passes(cli("import", "csv", EXAM / f"{name}.csv", *mapped(), "--model", name, "--run", name, "--as", "exam"))
     return cli
 
 
@@ -181,8 +179,7 @@ FOREIGN = re.compile(
 
 
 def test_anybodys_scores_are_analysed_without_a_word_of_what_they_have_not(exam: Command, tmp_path: Path) -> None:
-    done = exam("analyze", "old", "new", "--by", "subject", "--all")
-    assert done.code == 0
+    done = passes(exam("analyze", "old", "new", "--by", "subject", "--all"))
     assert done.err == ""
     assert not FOREIGN.search(done.out), FOREIGN.search(done.out)
     assert re.search(r"old +imported +158 +240 +0\.658 +0\.532 +0\.766", done.out)
@@ -215,20 +212,18 @@ def test_samples_are_compared_by_their_mean(cli: Command, tmp_path: Path) -> Non
         rows = ["id,asked,text,target,correct,score,repeat"]
         rows += [f"q{i},Sum {i}?,It is {i},{i},{right[s]},0.{1 + s}{i % 10},{s}" for i in range(30) for s in range(3)]
         (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
-        done = cli("import", "csv", tmp_path / f"{name}.csv", "--model", name, "--run", name, "--as", "sums")
-        assert done.code == 0, done.err
+        passes(cli("import", "csv", tmp_path / f"{name}.csv", "--model", name, "--run", name, "--as", "sums"))
     values = {row["of"]: row for row in compare("one", "two").values.iter_rows(named=True)}
     assert (values["samples"]["value_a"], values["samples"]["value_b"]) == pytest.approx((2 / 3, 1 / 3))
     assert values["grades"]["value_a"] == pytest.approx(0.2 + 0.045), "the mean over the samples of every question"
 
 
 def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Command) -> None:
-    done = cli("plan", "--benchmark", "perturbed", "--margin", "0.05", "--like", ROOT / "runs/example")
-    assert done.code == 0, done.err
+    done = passes(cli("plan", "--benchmark", "perturbed", "--margin", "0.05", "--like", ROOT / "runs/example"))
     assert "7 stages 0.066 16 17" in " ".join(done.out.split())
-    wrong = cli("plan", "--benchmark", "perturbed", "--margin", "5")
-    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "--margin 5: expected a share above 0 and below 1" in wrong.err
+    refuses_in_a_line(
+        cli("plan", "--benchmark", "perturbed", "--margin", "5"), "--margin 5: expected a share above 0 and below 1"
+    )
 
 
 def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str, str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import Cli
 from tests.helpers.drawn import crowd
+from tests.helpers.outcomes import passes
 from tests.helpers.questionnaires import items
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
@@ -49,8 +50,7 @@ def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Cli) -> None:
     assert {one.factors["perturbation"] for one in part} == {"none"}
     assert 0 < len(part) <= 50
     assert planning.plan_study(asked, None, ("vanilla",), items=chosen).items == len(chosen)
-    done = cli("plan", "--benchmark", "perturbed", "--people", 20, "--stories", 5, "--limit", 100, "--all")
-    assert done.code == 0, done.err
+    done = passes(cli("plan", "--benchmark", "perturbed", "--people", 20, "--stories", 5, "--limit", 100, "--all"))
     assert done.out.startswith(f"{len(chosen)} questions, 1 model")
     tasks = len({one.cluster for one in chosen})
     assert f"Questions to choose from: {len(chosen)} about {tasks} tasks" in " ".join(done.out.split())
@@ -76,8 +76,7 @@ def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Cli) -> None:
     assert power.people_spread(scores.drop("people")) is None
     scores.write_parquet(tmp_path / "pilot.parquet")
     small = ("plan", "--benchmark", "perturbed", "--limit", 200, "--people", 30, "--stories", 9, "--all")
-    done = cli(*small, "--like", tmp_path / "pilot.parquet")
-    assert done.code == 0, done.err
+    done = passes(cli(*small, "--like", tmp_path / "pilot.parquet"))
     assert power.spread_in_words(spread).split(";")[0] in done.out
     assert f"Measured in {tmp_path / 'pilot.parquet'}: " in " ".join(done.out.split())
     scores.drop("people", "people_right").write_parquet(tmp_path / "model.parquet")

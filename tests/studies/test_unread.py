@@ -10,6 +10,7 @@ from rich.console import Console
 
 import tomserve
 from tests.conftest import make_item
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError
@@ -70,8 +71,7 @@ def test_every_accuracy_stands_beside_its_unread_replies(cli, tmp_path: Path) ->
 def test_the_list_has_the_reason_and_the_last_lines_and_says_how_many(cli, tmp_path: Path) -> None:
     folder = mixed(tmp_path / "runs/mine", 3)
     (reason,) = scores_of(folder).filter(item="demo/0")["reason"]
-    done = cli("runs", "mine", "--unread")
-    assert done.code == 0
+    done = passes(cli("runs", "mine", "--unread"))
     assert done.out.splitlines()[:5] == [
         f"{folder}: 3 of 10 replies could not be read",
         "",
@@ -84,8 +84,7 @@ def test_the_list_has_the_reason_and_the_last_lines_and_says_how_many(cli, tmp_p
     assert (done.out.count("Hard to say."), done.out.splitlines()[-1]) == (2, "`--unread 3` lists all of them.")
     mixed(tmp_path / "runs/fine", 0)
     assert cli("runs", "fine", "--unread").out == f"{tmp_path}/runs/fine: all 10 replies could be read\n"
-    done = cli("runs", "mine", "--items", "x")
-    assert (done.code, "need --unread" in done.err) == (2, True)
+    refuses(cli("runs", "mine", "--items", "x"), "need --unread")
 
 
 def test_replies_of_another_tool_and_score_tables_are_listed_too(cli, tmp_path: Path) -> None:
@@ -101,8 +100,10 @@ def test_replies_of_another_tool_and_score_tables_are_listed_too(cli, tmp_path: 
     table = cli("runs", out, "--unread", 1).out
     assert "1. demo/0 by vanilla" in table
     assert "(the text is not at hand: a score table holds none)" in table
-    done = cli("runs", found, "--unread", "--benchmark", "items", "--items", items)
-    assert (done.code, "needs either --items FILE or --benchmark NAME" in done.err) == (2, True)
+    refuses(
+        cli("runs", found, "--unread", "--benchmark", "items", "--items", items),
+        "needs either --items FILE or --benchmark NAME",
+    )
 
 
 def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
