@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -140,9 +141,9 @@ def whole(told: dict[str, tuple[FunctionalResult, ...]]) -> Leaderboard:
     return board_of(*told["all"])
 
 
-def printed(board: Leaderboard, width: int = 80) -> str:
+def printed(board: Leaderboard, width: int = 80, *, whole: bool = True) -> str:
     screen = Console(file=io.StringIO(), width=width, highlight=False)
-    show_leaderboard(board, screen)
+    show_leaderboard(board, screen, whole=whole)
     assert isinstance(screen.file, io.StringIO)
     return screen.file.getvalue()
 
@@ -178,6 +179,11 @@ def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[Functiona
     assert "FToM_BS = (.5 B + .2 S)/.7." in in_a_line(shown)
     assert "p(1st): over scenarios weighted anew" in in_a_line(shown)
     assert f"warnings: {UNREAD}\n- worlds: " in shown
+    short = printed(board, whole=False)
+    assert len(short.splitlines()) <= 25
+    assert max(map(len, short.splitlines())) <= 80
+    assert re.search(r"^FToM_BS +0% +100%  share \[95%\]\n(\S+ +[█▓░·]+ .*\n){3}", short), short
+    assert f"- There are warnings of one, two" in short
     write_leaderboard(board, tmp_path)
     page, notes = (tmp_path / PAGE).read_text(), (tmp_path / NOTES).read_text()
     assert f"<h3>{UNREAD}</h3>\n<ul>\n<li>worlds: " in page
@@ -193,7 +199,7 @@ def test_a_model_that_was_asked_something_else_is_listed_apart(
     (row,) = board.tables[NOT_COMPARED].to_dicts()
     why = "was asked 9 questions instead of 18: repeat with the same --limit"
     assert row == {"model": "three", "score": "ftom_bs", "why": why}
-    assert f"not compared - three: FToM_BS: {why}" in in_a_line(printed(board))
+    assert f"- three is not ranked by FToM_BS: {why}" in in_a_line(printed(board))
     assert any("the largest group" in said for said in board.sentences)
     write_leaderboard(board, tmp_path)
     assert why in (tmp_path / PAGE).read_text()

@@ -215,7 +215,7 @@ def functional(
         plans = plan_models(wanted, [*models, *(more or ())], weights or (), one=model)
         if plan:
             return _print_plan(plans, gpus)
-        return _measure_several(plans, wanted, report=report, opened=opened, quiet=quiet)
+        return _measure_several(plans, wanted, report=report, opened=opened, quiet=quiet, whole=whole)
     if more:
         raise ConfigError(f"{more[0]!r} is a surplus word; expected --model {more[0]}, or --models for several")
     if len(weights or ()) > 1:
@@ -282,7 +282,7 @@ def _measure_one(plan: FunctionalPlan, *, report: bool, opened: bool, quiet: boo
 
 
 def _measure_several(
-    plans: Mapping[str, FunctionalPlan], plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool
+    plans: Mapping[str, FunctionalPlan], plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool, whole: bool
 ) -> int:
     """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
     from tomserve.content.files import one_line
@@ -302,7 +302,7 @@ def _measure_several(
     if queue.done:
         board = make_leaderboard(queue, plan.formula, folder)
         code = int(bool(board.unread))
-        show_leaderboard(board, screen)
+        show_leaderboard(board, screen, whole=whole)
         page = write_leaderboard(board, folder)[-1]
         for told in queue.done:
             place = told.report or told.folder

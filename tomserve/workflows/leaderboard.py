@@ -30,6 +30,7 @@ from tomserve.content.text import count_noun
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.reporting import tables
+from tomserve.reporting.overview import print_overview
 from tomserve.reporting.table_layout import print_prose, print_table
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scored_run, scores_of
@@ -455,8 +456,13 @@ class Cell(NamedTuple):
     below: str = ""
 
 
-def show_leaderboard(board: Leaderboard, screen: Console) -> None:
-    """Print the warnings under the names of their models, then the tables, and below them what a reader must know."""
+def show_leaderboard(board: Leaderboard, screen: Console, *, whole: bool = False) -> None:
+    """Print a bar for each score, what is not ranked, and the ranks, on one screen. whole: print the warnings under the
+    names of their models, then the tables, and below them what a reader must know."""
+    if not whole:
+        warned = [f"There are warnings of {', '.join(map(one_line, board.warnings))}: --all."] if board.warnings else []
+        print_overview(_bars(board), [*warned, *_unranked(board), *board.sentences], excerpt_ranks(board), screen)
+        return
     for models, warnings in _warnings(board):
         print_prose(f"warnings: {models}", screen, "bold")
         for line in warnings:
@@ -465,17 +471,34 @@ def show_leaderboard(board: Leaderboard, screen: Console) -> None:
     for excerpt in excerpt_ranks(board):
         print_table(excerpt.title, excerpt.frame, screen)
         print_prose(f"{excerpt.reading}\n", screen, "dim")
+    for line in [*_unranked(board), *board.sentences]:
+        print_prose(f"- {line}", screen, hanging=2)
+    screen.print()
+
+
+def _bars(board: Leaderboard) -> pl.DataFrame:
+    """The scores of the models in the columns of overall_accuracy, the first ranking's first."""
+    columns = {"accuracy": "", "ci_low": "_low", "ci_high": "_high"}
+    return pl.DataFrame(
+        [
+            {
+                "model": CALLED[score],
+                "strategy": row["model"],
+                **{name: row[f"{score}{end}"] for name, end in columns.items()},
+            }
+            for name, (score, _) in SCORES.items()
+            for row in board.tables.get(name, pl.DataFrame()).iter_rows(named=True)
+        ],
+        infer_schema_length=None,
+    )
+
+
+def _unranked(board: Leaderboard) -> Iterator[str]:
+    """A sentence for each model that has no rank in a table, with the reason."""
     for name in (NOT_COMPARED, APART):
-        if (apart := board.tables.get(name)) is not None:
-            print_prose(_TITLES[name][0].lower(), screen, "bold")
-            for row in apart.iter_rows(named=True):
-                score = f"{CALLED[row['score']]}: " if "score" in row else ""
-                print_prose(f"- {one_line(row['model'])}: {score}{row['why']}", screen, hanging=2)
-            screen.print()
-    for line in board.sentences:
-        print_prose(line, screen)
-    if board.sentences:
-        screen.print()
+        for row in board.tables.get(name, pl.DataFrame()).iter_rows(named=True):
+            score = f" by {CALLED[row['score']]}" if "score" in row else ""
+            yield f"{one_line(row['model'])} is not ranked{score}: {row['why']}"
 
 
 def _warnings(board: Leaderboard) -> list[tuple[str, tuple[str, ...]]]:
