@@ -177,8 +177,8 @@ def plan(
     say(f"{count_noun(found.items, 'question')}{samples}, {count_noun(models, 'model')}: {found}")
     tables.show_tables(shown, console(), None if whole else {})
     if not whole:
-        spread = "is assumed, unless --like RUN measures it" if known is None else f"is that of {like}"
-        print_prose(f"0.2 is 20 points. How much units differ (the standard deviation, SD) {spread}. {MORE}", console())
+        whose = "is assumed, unless --like RUN measures it" if known is None else f"is that of {like}"
+        print_prose(f"0.2 is 20 points. How much units differ (the standard deviation, SD) {whose}. {MORE}", console())
     elif note is not None:
         print_prose(note, console())
 
