@@ -59,7 +59,6 @@ from tomserve.studies.presentation import (
     ItemOutline,
     Layout,
     Mark,
-    Row,
     Tables,
     Verdict,
     Versions,
@@ -144,18 +143,12 @@ def model_verdicts(
 def accuracy_marks(frame: pl.DataFrame) -> tuple[Mark, ...]:
     """The share right of each strategy beside the best rule's. frame: as for accuracy_lines."""
     marks: list[Mark] = []
-    for row in _first_rows(frame):
+    for row in overall_accuracy({"accuracy": frame}).iter_rows(named=True):
         value, beside = ("accuracy", "best_rule_accuracy")
         if finite_or_none(row.get("estimate")) is not None:  # what the interval is about
             value, beside = ("estimate", "best_rule_estimate")
         marks += mark_of(row["strategy"], row, value, ("ci_low", "ci_high"), beside)
     return tuple(marks)
-
-
-def _first_rows(frame: pl.DataFrame) -> list[Row]:
-    """The first row of each strategy, the baseline's first."""
-    first = frame.unique(["strategy"], keep="first", maintain_order=True)
-    return first.sort(pl.col("strategy") != BASELINE, maintain_order=True).to_dicts()
 
 
 def frames_of(made: Mapping[str, Iterable[Record]]) -> dict[str, pl.DataFrame]:
@@ -166,10 +159,10 @@ def frames_of(made: Mapping[str, Iterable[Record]]) -> dict[str, pl.DataFrame]:
 
 def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFrame | None = None) -> tuple[str, ...]:
     """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance
-    and with the best rule; then a line with the best rule of each kind. frame: of one model; the first row of each
-    strategy is that of all questions. chance: from 0 to 1, or None. rules: rows of the table of baselines, or None."""
+    and with the best rule; then a line with the best rule of each kind. frame: the table `accuracy` of one model.
+    chance: from 0 to 1, or None. rules: rows of the table of baselines, or None."""
     lines = []
-    for row in _first_rows(frame):
+    for row in overall_accuracy({"accuracy": frame}).iter_rows(named=True):
         counted = f"{row['correct']:,} of {row['total']:,}" if {"correct", "total"} <= set(row) else "a share"
         compared = ""
         low, high = finite_or_none(row.get("ci_low")), finite_or_none(row.get("ci_high"))
