@@ -6,7 +6,7 @@ replies that are missing), three lines of verdicts, and one table. `--all` print
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
 from rich.console import Console
@@ -16,7 +16,7 @@ from tomserve.content.text import sanitize
 from tomserve.errors import ContentError
 from tomserve.reporting.table_layout import print_table
 from tomserve.studies import Analysis, Excerpt, Verdict, overall_accuracy
-from tomserve.studies.presentation import finite_or_none, one_line, percent
+from tomserve.studies.presentation import answers_by_question, finite_or_none, one_line, percent
 
 LINES = 23  # of 25, which leaves a line each for the run and its report
 WIDTH = 80  # characters, where the console is wider
@@ -84,24 +84,20 @@ def print_overview(
 
 def _answers(verdicts: Sequence[Verdict]) -> list[str]:
     """The first questions about the models with their answers, each with the models that have it."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for one in verdicts:
-        for card in one.cards:
-            found.setdefault(card.question, {}).setdefault(card.verdict, []).append(one_line(one.model))
     said = []
-    for question, answers in list(found.items())[:_SENTENCES]:
+    for question, answers in list(answers_by_question(verdicts).items())[:_SENTENCES]:
         common = sorted(answers.items(), key=lambda one: -len(one[1]))
         said.append(f"{question} {'; '.join(f'{answer}{_whose(who, len(verdicts))}' for answer, who in common)}.")
     return said
 
 
-def _whose(models: Sequence[str], count: int) -> str:
+def _whose(models: Collection[str], count: int) -> str:
     """Behind an answer the models that have it, of so many."""
     if count == 1:
         return ""
     if len(models) == count:
         return " (all models)"
-    return f" ({', '.join(models) if len(models) < 3 else f'{len(models)} of {count} models'})"
+    return f" ({', '.join(map(one_line, models)) if len(models) < 3 else f'{len(models)} of {count} models'})"
 
 
 def _own_tables(analysis: Analysis, arms: int, models: int) -> list[Excerpt]:

@@ -110,6 +110,16 @@ class Verdict:
     marks: tuple[Mark, ...] = ()
 
 
+def answers_by_question(verdicts: Iterable[Verdict]) -> dict[str, dict[str, dict[str, Card]]]:
+    """The questions of all cards in their order, each with its answers, and under each of these the models that have
+    it, with their cards."""
+    found: dict[str, dict[str, dict[str, Card]]] = {}
+    for one in verdicts:
+        for card in one.cards:
+            found.setdefault(card.question, {}).setdefault(card.verdict, {})[one.model] = card
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Chance:
     """How much somebody gets right who guesses, by part of the questions ("all" for all), and how that was computed."""

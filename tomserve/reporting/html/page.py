@@ -29,6 +29,7 @@ from tomserve.studies.presentation import (
     Mark,
     Section,
     Verdict,
+    answers_by_question,
     percent,
     signed_points,
 )
@@ -121,11 +122,6 @@ def arrange(figures: Sequence[Figure], models: int) -> Arrangement:
     return Arrangement(lead, tuple((section, tuple(members)) for section, members in left.items() if members))
 
 
-def questions(verdicts: Sequence[Verdict]) -> list[str]:
-    """The questions that the verdicts answer, each once, in the order in which they first come."""
-    return list(dict.fromkeys(card.question for verdict in verdicts for card in verdict.cards))
-
-
 class Strip(NamedTuple):
     """A mark as a strip of 200 units shows it: its name, its value in words, and where the value, the ends of its
     interval, what it is compared with and zero lie."""
@@ -155,25 +151,6 @@ def strips(marks: Sequence[Mark], *, signed: bool = False) -> list[Strip]:
         ends = "" if one.low is None or one.high is None else f" [{write(one.low)}, {write(one.high)}]"
         found.append(Strip(one.name, f"{write(one.value)}{ends}", at, low, high, place(one.beside), place(0) or 0.0))
     return found
-
-
-class Headline(NamedTuple):
-    """What the first card says of some models."""
-
-    tone: str
-    verdict: str
-    models: tuple[str, ...]
-
-
-def headlines(verdicts: Sequence[Verdict]) -> tuple[str, list[Headline]]:
-    """The question of the first card, empty where there is none, and its answers, each with the models it is of."""
-    cards = [(verdict.model, verdict.cards[0]) for verdict in verdicts if verdict.cards]
-    question = cards[0][1].question if cards else ""
-    found: dict[tuple[str, str], list[str]] = {}
-    for model, card in cards:
-        if card.question == question:
-            found.setdefault((card.tone, card.verdict), []).append(model)
-    return question, [Headline(*key, tuple(models)) for key, models in found.items()]
 
 
 def page_tables(
@@ -251,7 +228,7 @@ def fragment(page: Page) -> str:
 @cache
 def _template(name: str = "report.html.j2") -> Any:
     environment = pages.templates(ASSETS)
-    environment.globals |= {"questions": questions, "strips": strips, "headlines": headlines}
+    environment.globals |= {"questions": answers_by_question, "strips": strips}
     environment.filters["inert"] = sanitize
     environment.filters["cells"] = _table_cells
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
