@@ -375,7 +375,7 @@ FORMS = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "html": "HTML"}
 def board_file(found: Board, form: str) -> tuple[str, str]:
     """The board as the text of a file, and the kind of file in words of HTTP. Raises ConfigError for another form."""
     notes = (
-        f"Made by tomserve {__version__} at {utc_now()}. Accuracies with 95% intervals over stories or tasks; failures "
+        f"Made by tomserve {__version__} at {utc_now()}. Accuracies with the 95% intervals of the study; failures "
         "count as wrong. A column holds only results of the same questions, prompts, sampling and scoring."
     )
     if form == "csv":

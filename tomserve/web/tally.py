@@ -20,7 +20,7 @@ from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scored_run
 from tomserve.stats.functional import FTOM_1
-from tomserve.studies import analyze, breakdowns, people
+from tomserve.studies import analyze, breakdowns, default_study, overall_accuracy, people
 from tomserve.studies.answer_rows import originals
 from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions
 from tomserve.studies.comparison import CLASS
@@ -46,7 +46,7 @@ class Share(Part):
     """The share of right answers by one strategy."""
 
     asked: AnswerConditions
-    estimate: float | None = None  # with its interval, as the study of accuracies computes it
+    estimate: float | None = None  # with its interval, as the study of the benchmark computes it
     low: float | None = None
     high: float | None = None
     correct: int = 0
@@ -150,11 +150,13 @@ def _class_factor(benchmark: str, rows: pl.DataFrame) -> str:
 
 
 def _share(part: pl.DataFrame, asked: AnswerConditions, factor: str) -> Share:
-    tables = analyze(part, "accuracy")
-    row = tables["accuracy"].row(0, named=True)
+    tables = analyze(part, default_study(part))
+    if (overall := overall_accuracy(tables)).is_empty():  # a study that counts no single answers
+        overall = overall_accuracy(tables := analyze(part, "accuracy"))
+    row = overall.row(0, named=True)
     chances = breakdowns.task_rows(part.lazy()).rows["chance"]
     failed, unread = int(row["failed"] or 0), int(row["unread"] or 0)
-    estimate, low, high, crowd = row["estimate"], row["ci_low"], row["ci_high"], 0
+    estimate, low, high, crowd = row["accuracy"], row["ci_low"], row["ci_high"], 0
     if people.TABLE in tables:
         each = tables[people.TABLE].filter(factor=people.OVERALL).row(0, named=True)
         estimate, low, high, crowd = each["share"], each["ci_low"], each["ci_high"], int(each["people"])
