@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast, get_args
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
+from markupsafe import Markup
 from starlette.responses import Response
 
 from tomserve.content import digest
@@ -34,12 +35,13 @@ def list_runs(request: Request, person: Reader) -> Response:
         "filters": shown.filters,
         "progress_of": run_status.progress_of(shown.rows),
     }
-    values["seen"] = digest(render_text(request, "dashboard/runs.html.j2", **values, seen="").encode())[-12:]
+    listed = render_text(request, "dashboard/runs.html.j2", **values)
+    values |= {"listed": Markup(listed), "seen": digest(listed.encode())[-12:]}
     if request.headers.get("HX-Target") != "runs-list":
         return render_page(request, "dashboard.html.j2", **values)
     if (before := request.query_params.get("seen")) == values["seen"]:
         return Response(status_code=204)
-    page = render_page(request, "dashboard/runs.html.j2", **values)
+    page = render_page(request, "dashboard/list.html.j2", **values)
     if before is None:  # the filters were changed; the address of the page follows
         page.headers["HX-Replace-Url"] = shown.filters.address()
     return page
