@@ -183,7 +183,7 @@ def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[Functiona
     assert len(short.splitlines()) <= 25
     assert max(map(len, short.splitlines())) <= 80
     assert re.search(r"^FToM_BS +0% +100%  share \[95%\]\n(\S+ +[█▓░·]+ .*\n){3}", short), short
-    assert f"- There are warnings of one, two" in short
+    assert "- There are warnings of one, two" in short
     write_leaderboard(board, tmp_path)
     page, notes = (tmp_path / PAGE).read_text(), (tmp_path / NOTES).read_text()
     assert f"<h3>{UNREAD}</h3>\n<ul>\n<li>worlds: " in page
