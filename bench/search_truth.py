@@ -3,7 +3,7 @@
     python bench/search_truth.py                # 400 searches of each model: minutes on one core
     python bench/search_truth.py --searches 40  # fewer
 
-Each search draws its stories from a stock of worlds, by its seed, and everything else is what `tomserve search` does.
+Each search draws its stories from a stock of worlds by its seed, and everything else is what `tomserve search` does.
 The models are right with the same probability everywhere (none), less often at one level, or less often where two
 levels meet. Power is how often a search confirms a cell that lies in the weak one or holds at least half of it as its
 own; a finding is false where the true accuracy in the cell is not below that elsewhere. The true accuracy of a cell is
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from random import Random
 
 import _alone  # noqa: F401  (first: it sets the number of threads)
@@ -32,7 +32,7 @@ from tomserve.weakness.estimate import Record, estimate_cells, level_rows
 from tomserve.weakness.rounds import Search, SearchSettings, iterate_rounds, lies_in
 
 DESIGN = DESIGNS["worlds"]
-STORIES = 2500  # in the stock
+STORIES = 400  # in the stock
 USUAL = 0.8  # accuracy outside of a weak cell
 MODELS: dict[str, tuple[Cell, float]] = {
     "no weak cell": ((), USUAL),
@@ -55,13 +55,13 @@ def make_stock(number: int) -> Stock:
 
 
 def draw_stories(stock: Stock, seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
-    """The stories of the stock in an order that follows from the seed. fresh: of its second half, so that a search has
-    no story of those that confirm."""
+    """Stories of the stock, drawn by the seed, again and again. fresh: of its second half, so that a search has no story
+    of those that confirm."""
     half = stock[len(stock) // 2 :] if fresh else stock[: len(stock) // 2]
-    for place in Random(seed).sample(range(len(half)), len(half)):
-        told = half[place]
-        if not families or told[0].factors["family"] in families:
-            yield [item.model_copy(update={"id": f"{seed}/{item.id}"}) for item in told]
+    dice, chosen = Random(seed), [told for told in half if not families or told[0].factors["family"] in families]
+    for number in count():
+        told = chosen[dice.randrange(len(chosen))]
+        yield [item.model_copy(update={"id": f"{seed}/{number}/{item.id}"}) for item in told]
 
 
 def probability(levels: Levels, weak: Cell, share: float) -> float:

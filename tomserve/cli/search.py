@@ -91,6 +91,8 @@ def search(
         accept_change=accept_change,
         setup=setup,
     )
+    if not quiet:
+        shared.console().print("drawing stories ...", highlight=False)
     options = make_search(SearchSettings(benchmark or BENCHMARK, budget or BUDGET, seed), wanted)
 
     def show(result: EvalResult, analysis: Analysis, screen: Console) -> None:
