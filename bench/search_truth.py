@@ -55,8 +55,8 @@ def make_stock(number: int) -> Stock:
 
 
 def draw_stories(stock: Stock, seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
-    """Stories of the stock, drawn by the seed, again and again. fresh: of its second half, so that a search has no story
-    of those that confirm."""
+    """Stories of the stock, drawn by the seed, again and again. fresh: of its second half, so that a search has no
+    story of those that confirm."""
     half = stock[len(stock) // 2 :] if fresh else stock[: len(stock) // 2]
     dice, chosen = Random(seed), [told for told in half if not families or told[0].factors["family"] in families]
     for number in count():
