@@ -27,7 +27,7 @@ STUDY = "search"  # the study that reads what a search asked
 PART, ROUND, CELL = "part", "round", "cell"
 SEARCH, CONFIRMED, RANDOM, TWIN = "search", "confirmed", "random", "twin"
 
-FEWEST, MOST = 200, 1_000_000  # questions of a search
+FEWEST, MOST = 200, 20_000  # questions of a search, for each of which several are generated
 SHARE = 0.5  # of the questions are asked by the search, the rest by the last round
 FLOOR = 0.25  # of a round is drawn at random
 POOL = 4  # so many questions are generated for each that the search asks
