@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -41,9 +42,18 @@ def whole_example(runs: Path, name: str = "mine") -> Path:
 
 def _record(name: str, of: dict[str, int], parts: int) -> Shards:
     asked = orjson.loads((EXAMPLE / "manifest.json").read_bytes())
-    same = ("tomserve", "benchmark", "benchmark_digest", "benchmark_items", "model", "sampling", "strategies")
+    same = (
+        "tomserve",
+        "benchmark",
+        "benchmark_digest",
+        "benchmark_items",
+        "model",
+        "revision",
+        "sampling",
+        "strategies",
+    )
     about = {field: asked[field] for field in same} | {"created": "2026-11-24T00:00:00Z", "experiment": {}}
-    numbers = dict.fromkeys(("prompt_tokens", "shared_tokens", "reply_tokens"), 1)
+    tokens: dict[str, Any] = dict.fromkeys(("prompt_tokens", "shared_tokens", "reply_tokens"), 1)
     counts = [list(of.values()).count(number) for number in range(parts)]
-    records = (PartRecord(items=one, requests=2 * one, digest="blake2b:0", **numbers) for one in counts)
+    records = (PartRecord(items=one, requests=2 * one, digest="blake2b:0", **tokens) for one in counts)
     return Shards(run=name, parts=tuple(records), **about)
