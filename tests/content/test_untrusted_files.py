@@ -130,7 +130,21 @@ def test_the_run_that_parts_become_is_a_name(cli: Any, run: Path) -> None:
     put(run, "shards.json", "preset", "reference")
     path = run.with_name("mine.parts") / "shards.json"
     record = orjson.loads(path.read_bytes())
-    for name in ("..", ".", "", "/", "../up", "a/../..", ".web"):
+    for name in (
+        "..",
+        ".",
+        "",
+        "/",
+        "../up",
+        "a/../..",
+        ".web",
+        "x$(id)",
+        "a b;id",
+        "`id`",
+        "--into",
+        "a\\b",
+        "x" * 201,
+    ):
         path.write_bytes(orjson.dumps(record | {"run": name}))
         done = cli("merge", "mine")
         assert (done.code, "shards.json: run: expected the name of a run" in done.err) == (2, True), name

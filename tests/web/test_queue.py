@@ -279,7 +279,6 @@ def test_addresses_are_written_in_one_way() -> None:
         ({"base_url": (), "model": "/models/mine"}, "unknown model"),
         ({"base_url": (), "model": "org/model", "start": True}, "unknown model"),
         ({"model": "a\nb"}, "expected a name"),
-        ({"run": "~/out"}, "is no name"),
         ({"base_url": ("file:///etc/passwd",)}, "is no address of a server"),
         ({"base_url": ("ftp://h",)}, "is no address of a server"),
         ({"base_url": ("http://user:secret@h/v1",)}, "holds a user name, a password or a query that may be a key"),

@@ -7,6 +7,7 @@ ModelName and RunName.
 from __future__ import annotations
 
 import contextlib
+import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -397,9 +398,12 @@ def _path_refusal(given: str) -> str:
     )
 
 
+RUN_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")  # what stands between slashes in the name of a run
+
+
 def check_run_name(given: str) -> str:
     """The same, where it is the name of a run, such as ``pilot/first``. Raises ValueError."""
-    if not all(part and not part.startswith(".") and part.isprintable() for part in given.split("/")):
+    if not all(map(RUN_PART.fullmatch, given.split("/"))):  # it becomes a folder, and a word of commands that are shown
         raise ValueError(f"expected the name of a run, such as mine or pilot/mine; found {given[:200]!r}")
     return given
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tomserve._version import __version__
 from tomserve.content import files
 from tomserve.content.paths import PARTS_ENDING, run_name
+from tomserve.content.validation import check_run_name
 from tomserve.distributed.cost import count_tokens, item_weights
 from tomserve.distributed.shards import FILE, ITEMS, MOST, PartRecord, ShardOptions, Shards, find_folder, part_folder
 from tomserve.engine.prompt_tokens import BYTES_A_TOKEN
@@ -224,9 +225,13 @@ def _record(
         )
     noted = manifest_fields(made)
     provenance = {name: noted.pop(name) for name in made.benchmark.provenance}
-    name = place.name.removesuffix(PARTS_ENDING)
+    name = run_name(place.with_name(place.name.removesuffix(PARTS_ENDING)))
+    try:
+        check_run_name(name)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}; name the run by letters, digits, '.', '_' and '-'") from None
     return Shards(
-        run=run_name(place.with_name(name)),
+        run=name,
         created=utc_now(),
         tomserve=__version__,
         experiment=options.to_dict(),

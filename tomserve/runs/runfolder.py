@@ -18,6 +18,7 @@ import orjson
 
 from tomserve.content import digest_of, files
 from tomserve.content.paths import PARTS_ENDING, run_name, runs_root
+from tomserve.content.validation import RUN_PART
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
@@ -57,7 +58,7 @@ def run_path(run: str) -> Path:
         return Path(run).expanduser()
     root, given = runs_root(), Path(run)
     parts = (given.relative_to(root) if root in given.parents else given).parts
-    if not parts or not all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", part) for part in parts):
+    if not parts or not all(RUN_PART.fullmatch(part) for part in parts):
         raise ConfigError(
             f"run name {run!r}: use letters, digits, '.', '_' and '-', not beginning with '.' or '-', and '/' for "
             "folders; to give a path, begin it with ./ or /"

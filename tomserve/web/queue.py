@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import itertools
 import os
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,8 +40,6 @@ from tomserve.workflows.evaluate import Experiment
 THIS_MACHINE = "this machine"  # the group of experiments whose server runs on this machine, or is started there
 LONGEST = 65_536  # bytes of an experiment's file
 
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-
 
 def check_experiment(experiment: Experiment, person: Person, register: RunIndex, settings: Settings) -> Experiment:
     """The experiment with its addresses in the form in which they are compared.
@@ -69,10 +66,6 @@ def check_experiment(experiment: Experiment, person: Person, register: RunIndex,
 
 
 def _check_names(experiment: Experiment) -> None:
-    if experiment.run is not None and not all(map(_PART.fullmatch, experiment.run.split("/"))):
-        raise ConfigError(
-            f"run: {experiment.run[:200]!r} is no name; use letters, digits, '.', '_' and '-', and '/' for folders"
-        )
     if experiment.run is not None and runs_root() in Path(experiment.run).parents:
         raise ConfigError(
             f"run: {experiment.run[:200]!r} begins with the folder of all runs, as commands may; name the run alone"
