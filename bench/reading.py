@@ -9,7 +9,7 @@ present rules were written. The other 420 (batch 1 to 4) were written and labell
 smollm2.jsonl holds replies of SmolLM2-135M-Instruct (4 bits) to our own stories, by several prompts and temperatures,
 with a label: what a person takes for the final answer, or none. Each part was drawn and labelled without knowing what
 the rules read, and looked at once; since then it is development, as all of replies.jsonl. "smollm2 3" was labelled
-twice, in two orders (kappa .97, on 144 replies with six to BigToM that are not kept here). At first sight:
+twice by one reader, in two orders (kappa .97, on 144 replies, six of them to BigToM and not kept). At first sight:
 
 | replies                        | answers | coverage | wrong, invented | rules before: coverage | wrong, invented |
 |--------------------------------|---------|----------|-----------------|------------------------|-----------------|
