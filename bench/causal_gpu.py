@@ -98,7 +98,7 @@ def planned_bytes(model: Any, tokens: int) -> int:
     config, width = model.config, next(model.parameters()).element_size()
     heads = config.num_key_value_heads * config.hidden_size // config.num_attention_heads
     cache = 2 * config.num_hidden_layers * heads * tokens
-    return width * (sum(one.numel() for one in model.parameters()) + cache)
+    return int(width * (sum(one.numel() for one in model.parameters()) + cache))
 
 
 def run_tests(seconds: float) -> int:
