@@ -12,6 +12,7 @@ from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve.stats.clustered import designed_share
 from tomserve.studies import compute
+from tomserve.studies.analysis import compute_files
 
 EFFECTIVE = "effective"
 
@@ -63,6 +64,15 @@ def test_only_the_interval_differs_and_the_notes_say_how() -> None:
     for name in ("accuracy", "by_kind"):
         assert "as many independent questions as have the same error" in one.notes[name]
         assert "as many independent questions" not in other.notes[name]
+
+
+def test_files_are_counted_one_by_one_to_the_same_numbers() -> None:
+    """Clusters may lie in several files, as long as no question does."""
+    scores = scored(0.5)
+    whole = compute(scores, "accuracy", EFFECTIVE, ["kind"]).tables
+    halves = [scores.filter(pl.col("kind") == kind).lazy() for kind in "ab"]
+    for name, frame in compute_files(halves, "accuracy", EFFECTIVE, ["kind"]).tables.items():
+        assert frame.equals(whole[name]), name
 
 
 def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Cli, tmp_path: Any) -> None:
