@@ -39,7 +39,6 @@ RUN = (
     "score mine",
     "analyze mine",
     "compare mine mine",
-    "report mine --out new.html",
     "verify mine",
     "runs mine",
     "pack mine",
@@ -62,8 +61,11 @@ REFUSE = (*BATCH, *PARTS[:2], *CONFIG)
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of few questions in whose folder one stands, with programs of all kinds in it that leave a mark."""
     folder = whole_example(tmp_path / "runs")
-    for name in ("items.jsonl", "responses.jsonl"):
-        (folder / name).write_bytes(b"".join((folder / name).read_bytes().splitlines(keepends=True)[:8]))
+    lines = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)[:8]
+    asked = {orjson.loads(line)["item"] for line in lines}
+    items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "responses.jsonl").write_bytes(b"".join(lines))
+    (folder / "items.jsonl").write_bytes(b"".join(line for line in items if orjson.loads(line)["id"] in asked))
     divided_example(tmp_path / "runs", 1)
     for place in (folder, folder / "more"):
         shutil.copytree(ROOT / "prompts/simtom", place / "evil")
