@@ -2,7 +2,9 @@
 scripts, and whatever strangers wrote is text."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -40,13 +42,26 @@ def submit(bench: Served, *names: str) -> None:
 
 ANSWER = "item=C1/add_unrelated_information/informed_protagonist/belief/swapped&strategy=cot"
 PLACES = (
-    *("/", "/new", "/queue", "/live/deep/example", "/live/waits", "/live/failed", "/?model=nothing", "/live/none"),
+    *("/", "/new", "/queue", "/live/waits", "/live/failed", "/live/none"),
+    *("/leaderboard", "/items?benchmark=perturbed", "/try?benchmark=perturbed"),
     *("/run/deep/example", "/answers/deep/example", f"/answer/deep/example?{ANSWER}"),
     *("/compare?a=deep/example&sa=vanilla&sb=cot", "/compare/item?a=deep/example&sa=vanilla&sb=cot&" + ANSWER[:-13]),
 )
 
 
-def test_every_page_passes_axe_and_fits(me: Visitor, bench: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+LOST = "all => all.map(one => one.hash.slice(1)).filter(one => !document.getElementById(decodeURIComponent(one)))"
+"""The links of a page to parts of it that are not there."""
+
+
+def form_of(address: str) -> tuple[str, ...]:
+    """What alike links have in common: the place, and the names of what is asked for."""
+    parts = urlsplit(address)
+    return (parts.path, *sorted(parse_qs(parts.query)))
+
+
+def test_every_page_passes_axe_and_fits_and_its_links_lead_somewhere(
+    me: Visitor, bench: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
     for name in ("deep/example", "long-name-of-a-run-" * 6):
         copied_run(runs_root() / name)
@@ -55,6 +70,7 @@ def test_every_page_passes_axe_and_fits(me: Visitor, bench: Served, monkeypatch:
     for name, state in (("waits", State.WAITING), ("failed", State.FAILED)):
         put(name, state=state, said=said)
     found: dict[str, list[str]] = {}
+    links: dict[tuple[str, ...], str] = {}
     for address in PLACES:
         status = me.page.goto(me.base + address, wait_until="load").status
         assert status == (404 if address == "/live/none" else 200), address
@@ -64,6 +80,16 @@ def test_every_page_passes_axe_and_fits(me: Visitor, bench: Served, monkeypatch:
             me.page.set_viewport_size({"width": width, "height": 800})
             assert me.page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
         found[address] = axe_findings(me.page)
+        listed = me.page.eval_on_selector_all("a[href]", "all => all.map(one => one.href)") if status == 200 else []
+        links |= {form_of(one): one.partition("#")[0] for one in listed}
+        assert me.page.eval_on_selector_all("a[href^='#']", LOST) == [], address
+    assert len(links) > len(PLACES)
+    assert [one for one in links.values() if me.page.request.get(one).status >= 400] == []
+    bench.app.state.access.settings = replace(bench.app.state.access.settings, auth=True)
+    me.context.clear_cookies()
+    me.page.goto(me.base)
+    assert me.page.url.startswith(f"{me.base}/login")
+    found["sign in"] = axe_findings(me.page)
     assert {address: said for address, said in found.items() if said} == {}
     me.wrong.clear()  # that a page is missing is said there
 
