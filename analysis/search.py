@@ -20,11 +20,14 @@ from tomserve.studies.presentation import (
     OPEN,
     Card,
     Context,
+    Excerpt,
     Figure,
     Panel,
     Tables,
     Verdict,
     capitalize_first,
+    cell_of,
+    interval_cell,
     percent,
 )
 from tomserve.studies.study import accuracy_marks, frames_of, tables_by_model
@@ -61,6 +64,19 @@ def _finding(row: Mapping[str, Any]) -> str:
     beside = f", against {percent(row['elsewhere'])} elsewhere" if row["elsewhere"] is not None else ""
     begins = "fails" if row["weak"] else "is not clearly weaker"
     return f"{begins} {row['where']}: {shares}{beside}"
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: the cells and the rounds."""
+    found = []
+    if (frame := tables.get("cells", pl.DataFrame())).height:
+        named = {"searched": "search", "elsewhere": "others", "best_rule_accuracy": "baseline", "twin": "twin"}
+        search, *beside = (cell_of(name, short) for name, short in named.items())
+        columns = (pl.col("cell"), search, interval_cell("confirmed", "ci_low", "ci_high", "fresh [95%]"), *beside)
+        found.append(Excerpt("weakest cells, on fresh questions", frame.select(*columns), ("cells",)))
+    if (frame := tables.get("rounds", pl.DataFrame())).height:
+        found.append(Excerpt("rounds", frame.select("round", "questions", cell_of("accuracy")), ("rounds",)))
+    return found
 
 
 def _rounds(rows: pl.DataFrame) -> Iterator[Record]:
@@ -148,7 +164,7 @@ STUDY = Study(
     intervals=("recommended",),
     notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
-    summary=TEXTS.excerpts,
+    summary=summary,
     verdicts=verdicts,
     figures=figures,
     labels={CELL: "cell", PART: "part of the search"},

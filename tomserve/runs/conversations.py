@@ -330,7 +330,7 @@ class Phase:
     questions: Callable[[], Iterable[Question]]  # returns everything that is to be answered
     requests: Callable[[Conversations], Iterable[Request]]
     build: Build  # makes the request of a turn
-    announcement: Callable[[int, int], str]  # the message for the user, from the number of requests left and of all
+    announcement: Callable[[int, int], str]  # a message, if any, from the number of requests left and of all
     concurrency: int | None = None  # how many requests are in flight; None to find it out
     hedge: float | None = None  # seconds after which a second endpoint is asked, too; None for never
     what: str = "to ask"  # ends messages such as "5 of 10 left to ask"
@@ -373,7 +373,8 @@ class PhaseRunner:
         count = phase.count()
         if not count.left:
             return
-        self.listener.message(phase.announcement(count.left, count.total))
+        if announcement := phase.announcement(count.left, count.total):
+            self.listener.message(announcement)
         self.save()
         self.log(f"{count.left} of {count.total} left {phase.what}")
         counter = RowCounter(self.listener)

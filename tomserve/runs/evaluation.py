@@ -327,8 +327,8 @@ class Evaluation:
         noise check for each of its concurrencies."""
         session = self._begin_session()
         yield self._questions(session)
-        while self.add_rounds():
-            yield self._questions(session)
+        while self.add_rounds():  # each ends with a line of its own, which suffices
+            yield replace(self._questions(session), announcement=lambda left, total: "")
         if self.plan.again.items:
             yield from self.noise_check().phases(self.manifest)
 

@@ -125,9 +125,11 @@ def tell_otherwise(
         assert retell is not None
         for number, told in enumerate(stories(seed, fresh, families)):
             dice = Random(f"{seed}/{number}/telling")
-            kind = dice.choice(kinds) if dice.random() < 0.5 else None
-            found = []
-            for item in told if kind is not None else ():
+            if dice.random() >= 0.5:
+                yield told
+                continue
+            kind, found = dice.choice(kinds), []
+            for item in told:
                 with contextlib.suppress(InapplicableError):
                     made = retell(item, kind)
                     factors = {**item.factors, **levels(item), **place_level(made), TELLING: kind.name}
