@@ -102,12 +102,11 @@ def overall_accuracy(tables: Tables) -> pl.DataFrame:
     frame = tables.get("accuracy")
     if frame is None or not {"model", "strategy", "accuracy"} <= set(frame.columns):
         return pl.DataFrame(schema={"model": pl.String})
-    order = frame["model"].unique(maintain_order=True).to_list()
-    if "total" in frame.columns:
-        frame = frame.sort("total", descending=True, maintain_order=True)
-    whole = frame.unique(["model", "strategy"], keep="first", maintain_order=True)
-    first = pl.col("model").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
-    return whole.sort(first, pl.col("strategy") != BASELINE, maintain_order=True)
+    group, place = ("model", "strategy"), pl.int_range(pl.len())
+    if "total" in frame.columns:  # of equal ones the first
+        frame = frame.filter(place.over(group) == pl.col("total").fill_null(-1).arg_max().over(group))
+    frame = frame.unique(group, keep="first", maintain_order=True)
+    return frame.sort(place.min().over("model"), pl.col("strategy") != BASELINE, maintain_order=True)
 
 
 def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:

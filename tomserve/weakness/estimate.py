@@ -98,7 +98,7 @@ def count_random(low: float, high: float | None, share: float | None, looked: in
     often, tested at 5% over all the cells that were looked at; None where the cell turned up in no random draw.
 
     >>> count_random(0.5, 0.8, 0.05, 300)
-    1156
+    1219
     """
     if high is None or not share or share >= 1 or low >= high:
         return None
