@@ -9,7 +9,9 @@ present rules were written. The other 420 (batch 1 to 4) were written and labell
 smollm2.jsonl holds replies of SmolLM2-135M-Instruct (4 bits) to our own stories, by several prompts and temperatures,
 with a label: what a person takes for the final answer, or none. Each part was drawn and labelled without knowing what
 the rules read, and looked at once; since then it is development, as all of replies.jsonl. "smollm2 3" was labelled
-twice by one reader, in two orders (kappa .97, on 144 replies, six of them to BigToM and not kept). At first sight:
+twice by one reader, in two orders (kappa .97, on 144 replies, six of them to BigToM and not kept), "smollm2 4" by two
+readers, neither of whom saw what the other or the rules had read (124 of 128 alike, kappa .96; the others were settled
+before anything was read). At first sight:
 
 | replies                        | answers | coverage | wrong, invented | rules before: coverage | wrong, invented |
 |--------------------------------|---------|----------|-----------------|------------------------|-----------------|
@@ -17,9 +19,12 @@ twice by one reader, in two orders (kappa .97, on 144 replies, six of them to Bi
 | 266 to our stories (smollm2 2) | 143     | 89.5%    | 10              | 80.4%                  | 17              |
 | 47 to BigToM                   | 26      | 84.6%    | 4               | 76.9%                  | 4               |
 | 138 to our stories (smollm2 3) | 69      | 94.2%    | 6               | 88.4%                  | 2               |
+| 98 to our stories (smollm2 4)  | 50      | 84.0%    | 9               | 82.0%                  | 8               |
+| 30 to BigToM and ToMATO        | 18      | 72.2%    | 4               | 66.7%                  | 3               |
 
-The rules that read the last were written after the others were seen. Half of the model's longer replies hold no answer,
-or several; most that are wrong list letters, break off or say two things.
+The rules that read "smollm2 3", and those that read the last two rows, were written after what stands above them was
+seen. The last two rows are long replies at temperatures up to .9: half hold no answer, and of 68 that are read 13 are
+wrong. Most that is wrong lists letters, breaks off or says two things.
 
 coverage: of the replies in which the reader found an answer, the share from which it is read. wrong: of the replies
 from which something is read, the share in which the reader found something else, or nothing.

@@ -182,6 +182,10 @@ def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
     [
         "E",  # four are offered, and unknown has no letter
         "A. red_box\nB. blue_box\nC. tin_ladle_box\nD. plum_bin",
+        "A. red_box\nB. blue_box, red_box",
+        "The answer is B. If you haven't guessed it, it was C.",
+        "A. red_box\nExplanation:\nIn this case, the answer is B.",
+        "B. biscuit_tin",
         "A. First, Ann enters. Then she leaves.",
         "blue_box\nAnn saw it.\nTherefore she thinks of the red_box.",
         "Answer: A\nAnswer: B",
@@ -268,6 +272,7 @@ def test_what_models_write_in_prose_is_read(text: str, answer: str, parse: str) 
         "The pen was moved to the blue_box by Ann, then to the red_box by Bo.",
         "Step 3: Ann moves the pen to the blue_box. Step 4: Bo",
         "Bo told Ann that the pen is in the blue_box.",
+        "Ann thinks Bo thinks it is in the blue_box, but she also believes the red_box.",
     ],
 )
 def test_where_a_reader_finds_no_answer_none_is_invented(text: str) -> None:
@@ -279,6 +284,7 @@ def test_of_a_reply_that_was_cut_off_no_conclusion_is_read() -> None:
     assert read_reply(text, OFFERED, None, QUESTION).answer == "red_box"
     assert read_reply(text, OFFERED, None, QUESTION, whole=False).answer is None
     assert read_reply("B. blue_box, because", OFFERED, None, QUESTION, whole=False).answer == "blue_box"
+    assert read_reply("A. red_box\nB. blue_box\nC. tin_ladle_box\nD", OFFERED, whole=False).answer is None
 
 
 def test_other_words_for_not_knowing_name_the_choice_that_says_so() -> None:

@@ -199,6 +199,7 @@ WHERE = "At the end of the story, where does Zofia believe the jam is?"
             "She will take healthy coral.",
             "Uma will collect a piece of the healthy coral.",
         ),
+        (BAG, "What is really in the locker?", "There is some popcorn. The answer is:", None),
     ],
 )
 def test_what_clauses_assert_and_exclude(choices: tuple[str, ...], asked: str, text: str, answer: str | None) -> None:

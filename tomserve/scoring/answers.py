@@ -260,6 +260,7 @@ _AFRESH = re.compile(
 _ASKED = re.compile(
     r"\n\s{0,5}(?:who|whom|whose|where|which|what|when|why|how|does|do|did|is|are)\b[^?\n]{3,200}\?", re.I
 )
+_CUT_LETTER = re.compile(r"\n\W{0,9}[A-Za-z]\W{0,9}\Z")
 _SPECIAL = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|\s){1,20}$", re.I)
 _DENIED = re.compile(rf"\bnot\s*{HERE}|{HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
 
@@ -336,6 +337,7 @@ def _without_object(
     answer, step = match_label(bare, choices) if len(bare) <= longest_label(choices) else (None, "")
     if answer is not None:
         return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
+    text = text if whole else _CUT_LETTER.sub("", text)
     found = _from_prose(text, choices, suffix, reason, question, whole)
     # A model that writes on invents further questions after its answer; what it said before them decides.
     for pattern in (_AFRESH,) if found.answer is not None else (_AFRESH, _ASKED):

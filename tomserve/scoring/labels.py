@@ -1,5 +1,5 @@
 """Match text to the offered choices of an item: by the label itself, by its letter (A, B, C), or by the words of a
-sentence.
+sentence, and where and how a text names them.
 
 Only what fits exactly one choice is a match; nothing is guessed. A letter is read only where the order in which the
 choices were shown is known, and where it stands beside the words of another choice the words count.
@@ -454,3 +454,71 @@ def _join_mentions(text: str, names: list[Mention], letters: list[Mention]) -> l
             continue
         merged.append(one)
     return merged
+
+
+def prefer_words(named: Sequence[Mention]) -> Sequence[Mention]:
+    """These mentions without letters, where words name another choice: the words count."""
+    words = [one for one in named if one.by != LETTER]
+    return words if words and len({one.choice for one in named}) > 1 else named
+
+
+def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]) -> str:
+    """A part of a sentence without the words of the choices in it, which may hold a "not" themselves."""
+    parts, place = [], start
+    for one in named:
+        parts.append(sentence[place : one.start])
+        place = min(one.end, end)
+    return " ".join((*parts, sentence[place:end]))
+
+
+_MARK = re.compile(r"\W{0,2}([A-Z])[.):] ")
+
+
+def list_options(line: str, beside: str, choices: Sequence[str]) -> bool:
+    """Whether two lines beside each other are of a list of options by letter, neither of them crossed out or asked."""
+    one, other = _MARK.match(line), _MARK.match(beside)
+    if one is None or other is None or one[1] == other[1] or "(wrong)" in line + beside:
+        return False
+    return all(text[-1] != "?" and find_mentions(text, choices) for text in (line, beside))
+
+
+_OPEN = re.compile(r"(?i)\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]")
+DENIED_AFTER = re.compile(
+    r"(?i)\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect"
+    r"|false)\b"
+)
+"""What denies the choice after which it stands."""
+MARKS = " \t\"'`*_()[]."
+"""What may stand around a choice, and says nothing."""
+_LEADS = ("", "the", "a", "an", "in", "it's", "in the", "in a", "at the", "on the", "so", "it is", "it is in")
+"""What may stand before the choice with which a text begins."""
+_CLAUSE_END = re.compile(
+    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they|it|i"
+    r"|we)\b|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b))",
+    re.I,
+)
+
+
+def leading_choice(line: str, choices: Sequence[str], goes_on: bool = False) -> str | None:
+    """The choice with which a line begins, as the whole line or clause, or before a reason ("blue_box because ...").
+    None where it asks, offers two, or takes it back."""
+    named = find_mentions(line, choices)
+    if not named or line[: named[0].start].strip(MARKS + "-:,").casefold() not in _LEADS:
+        return None
+    one, rest = named[0], line[named[0].end :]
+    other = next((found for found in named[1:] if found.choice != one.choice), None)
+    listed = other is not None and not line[one.end : other.start].strip(" ,;/|.")
+    if listed or _OPEN.match(rest) or DENIED_AFTER.match(rest):
+        return None
+    if one.by == LETTER and one.end - one.start < 5 and rest.strip(MARKS + ":"):
+        return None
+    return one.choice if goes_on or _CLAUSE_END.match(rest) or not rest.strip(MARKS) else None
+
+
+def edge_choice(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
+    """The choice with which the first or last line begins, if the line beside it does not list another one."""
+    label = leading_choice(lines[place], choices)
+    if label is None or len(lines) < 2:
+        return label
+    listed = list_options(lines[place], lines[beside], choices)
+    return label if not listed and leading_choice(lines[beside], choices) in (None, label) else None

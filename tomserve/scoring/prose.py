@@ -6,15 +6,15 @@ past states, who moved or saw what, labels, and what others think have no rank.
 
 | rung      | read | wrong | the text                                                                                 |
 |-----------|------|-------|------------------------------------------------------------------------------------------|
-| stated    |  189 |     2 | states its answer, each time the same, or another in the end after taking back others    |
-| first     |  114 |     1 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
+| stated    |  203 |     2 | states its answer, each time the same, or another in the end after taking back others    |
+| first     |  118 |     0 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
 | last      |  114 |     0 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
-| concluded |   82 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
-| echoed    |  255 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
+| concluded |   83 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
+| echoed    |  270 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
 | settled   |   74 |     2 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
-| sole      |  101 |     3 | asserts one choice and no other, without doubt, in whatever words                        |
+| sole      |  105 |     4 | asserts one choice and no other, without doubt, in whatever words                        |
 
-(Of 929 replies of bench/ that are read so, by `bench/reading.py`.) What is stated decides; of the others those above
+(Of 967 replies of bench/ that are read so, by `bench/reading.py`.) What is stated decides; of the others those above
 "settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences. What a
 text also denies is not its answer. Other words for not knowing name a choice like "unknown".
 """
@@ -29,7 +29,20 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from tomserve.scoring.labels import BOTH, LETTER, LetteredChoices, Mention, find_mentions
+from tomserve.scoring.labels import (
+    BOTH,
+    DENIED_AFTER,
+    LETTER,
+    MARKS,
+    LetteredChoices,
+    Mention,
+    edge_choice,
+    find_mentions,
+    leading_choice,
+    list_options,
+    prefer_words,
+    remove_choices,
+)
 from tomserve.scoring.thoughts import find_tags
 
 THEREFORE = re.compile(
@@ -50,11 +63,11 @@ NECESSARY = re.compile(
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will) (?:say|expect|conclude)\b"
 )
 SUPPOSED = re.compile(
-    r"^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b|\b(?:would|could|might) (?:then |also "
-    r"|only |still )?have\b|\botherwise\b|\b(?:first|initial|usual|typical|obvious|intuitive|naive|tempting"
-    r"|wrong) (?:instinct|thought|impression|guess|reading|answer)\b|\bi (?:first|initially|almost|nearly) (?:wanted"
-    r"|thought|was|said|guessed)\b|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say|expect)\b|\b(?:tempt(?:ed"
-    r"|ing)|at first (?:glance|sight)|normally|usually|typically)\b"
+    r"^\W*(?:if(?! you haven)|had|were|unless|suppose|supposing|assuming|should|even if)\b|\b(?:would|could"
+    r"|might) (?:then |also |only |still )?have\b|\botherwise\b|\b(?:first|initial|usual|typical|obvious|intuitive"
+    r"|naive|tempting|wrong) (?:instinct|thought|impression|guess|reading|answer)\b|\bi (?:first|initially|almost"
+    r"|nearly) (?:wanted|thought|was|said|guessed)\b|\bwant(?:s|ed)? to (?:know|see)\b|\bone might (?:think|say"
+    r"|expect)\b|\b(?:tempt(?:ed|ing)|at first (?:glance|sight)|normally|usually|typically)\b"
 )
 PAST = re.compile(
     r"(?i)\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
@@ -209,7 +222,7 @@ _KIN = re.compile(
 _LABEL = re.compile(
     r"(?i)\b(?:label|lid|sticker|picture|sign|tag|note|cover|inscription)s?(?: \w+){0,4}? (?:says?|said|saying|reads?"
     r"|reading|shows?|suggests?|claims?|states?)\b|\b(?:label|lid|sticker|picture|sign|tag|inscription|reads?"
-    r"|reading)s?(?: (?:of|with|the|words?)){0,3}[^\w,;.]{0,3}[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
+    r"|reading|word)s?(?: (?:of|with|the|words?)){0,3}[^\w,;.]{0,3}[\"'\u201c]\W*$|\b(?:labell?ed|marked)\b"
 )
 _WRITTEN = re.compile(r"\W*(?:is |was )?(?:printed|written|painted|stamped|stitched|drawn) on\b")
 _PLAN = re.compile(
@@ -372,7 +385,10 @@ class Assertion(NamedTuple):
 def list_assertions(text: str, choices: Sequence[str], asked: QuestionFocus) -> tuple[list[str], list[Assertion]]:
     """The sentences of a text, and what they assert, in order."""
     tags, text = find_tags(text, choices)
-    said = _split(_before_heading(read_lines(text, choices), choices), choices)
+    lines = read_lines(text, choices)
+    kept = _before_heading(lines, choices)
+    stating = [one for one in lines[len(kept) :] if _CUE.search(one.lower()) and not _HEDGED.search(one)]
+    said = _split((*kept, *stating), choices)
     found: list[Assertion] = []
     known: dict[tuple[str, str], list[Assertion]] = {}  # a text that repeats itself is read once
     naming = {one for one in dict.fromkeys(said) if find_mentions(one, choices)}
@@ -426,12 +442,15 @@ def _clauses_of(
     sentence: str, choices: Sequence[str], asked: QuestionFocus, stated: bool = False
 ) -> Iterator[Assertion]:
     """What the clauses of a sentence assert, once for each rank. stated: whether the first with a choice states it."""
-    named = _without_letters(find_mentions(sentence, choices))
+    every = find_mentions(sentence, choices)
+    named = prefer_words(every)
     small = small_letters(sentence) if named else ""
     if not named or SUPPOSED.search(small) or sentence.rstrip("\"'\u201d) ").endswith("?"):
         return
-    if not stated and named[0].by == LETTER and re.match(r"\W*[A-Za-z]\. [A-Z]", sentence):
-        named = named[1:]
+    if not stated and every[0].by == LETTER and _BESIDE.match(sentence):  # other words than those of its choice
+        if every[0].choice not in {one.choice for one in every[1:]}:
+            yield Assertion(0, None, 0, False)
+        named = named[named[0] == every[0] :]
     decided = THEREFORE.match(sentence) is not None or NECESSARY.search(small) is not None
     by_rank: dict[int, set[str | None]] = {}
     lead, doubts, denied, hedged = "", False, False, False
@@ -451,14 +470,17 @@ def _clauses_of(
         if len(here) > 1 and _COPULA.fullmatch(sentence, here[-2].end, here[-1].start):
             here = here[-1:]  # "the socks are really mittens"
         moved = len(here) > 1 and FROM.search(own) is not None
-        here = [one for one in here[moved:] if not _DENIED_AFTER.match(sentence, one.end)]
+        here = [one for one in here[moved:] if not DENIED_AFTER.match(sentence, one.end)]
+        if by_rank and not denied and _ALSO.match(own) and sentence.endswith("but", 0, start):
+            others = asked.of_choices - set(_stems(" ".join(filter(None, set().union(*by_rank.values())))))
+            doubts = doubts or not others.isdisjoint(_stems(sentence[start:end]))
         if here and denied and asked.rank(lead, "", False) >= FITTING:
             by_rank.setdefault(DENIED, set()).update(one.choice for one in here)
         elif here and kind != "excluded" and not denied:
             decides = decided or INNER.search(sentence, 0, first) is not None
             if len(here[0].choice or "") > LONG:  # a sentence as a choice tells itself of whom it speaks
                 lead += sentence[here[0].start : here[0].end]
-            if _CUE.search(lead.lower()):
+            if _CUE.search(lead.lower()) or (here[0].by == LETTER and _IT_WAS.search(lead)):
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
             else:
                 rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
@@ -474,6 +496,9 @@ def _clauses_of(
         yield Assertion(0, choice, rank, not hedged if rank == STATED else decides)
 
 
+_BESIDE = re.compile(r"\W*[A-Za-z]\. (?!because|since|as\b)\w")
+_IT_WAS = re.compile(r"\b[Ii]t was \W*$")
+_ALSO = re.compile(rf" (?:he|she|they|[A-Z]\w+) (?:also |still )?{BELIEF.pattern[4:]}")
 _REALLY_IS = re.compile(r"\b(?:which|but|that) (?:(?:is|are|was|were) )?(?:actually|really|in fact)\b")
 _OPENED = re.compile(rf"{BELIEF.pattern} that [^,]*$")
 _NEXT = re.compile(r"\b(?:then|next|second|afterwards?|after that)\b", re.I)
@@ -508,15 +533,6 @@ def _clauses(sentence: str, named: Sequence[Mention]) -> Iterator[tuple[str, int
     yield kind, start, len(sentence), list(named[taken:])
 
 
-def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]) -> str:
-    """A part of a sentence without the words of the choices in it, which may hold a "not" themselves."""
-    parts, place = [], start
-    for one in named:
-        parts.append(sentence[place : one.start])
-        place = min(one.end, end)
-    return " ".join((*parts, sentence[place:end]))
-
-
 def find_stated(text: str, choices: Sequence[str]) -> set[str | None]:
     """The choices that a text states as its answer, None for what is no choice, or one that it doubts."""
     return {one.choice for one in list_assertions(text, choices, QuestionFocus(None, choices))[1] if one.rank == STATED}
@@ -532,23 +548,27 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     if stated := [one for one in assertions if one.rank == STATED]:
         last = stated[-1].choice
         sure = all(one.choice in (None, last) or not one.decides for one in stated)
-        sure = sure and _edge(lines, 0, 1, choices) in (None, last)
+        sure = sure and edge_choice(lines, 0, 1, choices) in (None, last)
         return ("stated", last) if last is not None and sure else SEVERAL
     if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
         return None
     whole = whole and (_CUT.search(text) is None or text.count(text[-40:-20]) > 3)  # or it repeats itself for ever
-    begins = _edge(lines, 0, 1, choices)
+    begins = edge_choice(lines, 0, 1, choices)
     if question is not None and not question.rstrip().endswith("?"):  # it goes on where the question stops
-        begins = _leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices, goes_on=True)
+        begins = leading_choice(_SENTENCE.split(lines[0])[0].split(", but ")[0], choices, goes_on=True)
         whole = whole and begins is None
     if not whole:
         said = said if said and said[-1].endswith((".", "!")) else said[:-1]
         kept = [one for one in assertions if one.place < len(said)]
-        agreed = _agreed(kept, ASKED) or _agreed(kept, FITTING)
-        if label := begins or (agreed.choice if agreed is not None else None):
-            return "first" if begins else "echoed", label
+        empty = _EMPTY.search(text) is not None
+        agreed = _agreed(kept, ASKED) or (None if empty else _agreed(kept, FITTING))
+        if begins is not None:
+            return "first", begins
+        if agreed is not None and agreed.choice is not None:
+            later = {one.choice for one in kept if one.rank and one.place > agreed.place}
+            return None if later - {agreed.choice, None} else ("echoed", agreed.choice)
         about = any(one.rank and asked.topic.intersection(_stems(said[one.place])) for one in kept)
-        return _sole(text, said, kept, choices) if about else None
+        return _sole(text, said, kept, choices) if about and not empty else None
     denied = {one.choice for one in assertions if one.rank == DENIED}
     assertions = [one for one in assertions if one.rank == DENIED or one.choice not in denied]
     last = _ending(_before_heading(lines, choices), choices, asked)
@@ -606,7 +626,7 @@ def _sole(text: str, said: Sequence[str], assertions: Sequence[Assertion], choic
     return ("sole", unknown[0]) if len(unknown) == 1 else None
 
 
-_OPEN = re.compile(r"(?i)\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]")
+_EMPTY = re.compile(r"(?i)\banswer(?: is)?:\W*$")
 _CUT = re.compile(
     r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from|with|at"
     r"|on|so|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved))\s*$"
@@ -614,7 +634,8 @@ _CUT = re.compile(
 _CANNOT_KNOW = re.compile(
     r"(?i)\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?(?:determined?|known?|told|tell|said|say"
     r"|inferred|infer)\b|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info(?:rmations?)?\b|\bno way (?:to know"
-    r"|of knowing)\b|\b(?:not|n['\u2019]t|never) (?:stated|specified|mentioned|known|said)\b"
+    r"|of knowing)\b|(?<!which is )(?<!which was )\b(?:not|n['\u2019]t|never) (?:stated|specified"
+    r"|mentioned|known|said)\b"
 )
 _UNKNOWN = re.compile(
     r"(?i)unknown|undetermined|(?:there (?:is|isn['\u2019]t) )?(?:not )?(?:in|suf|en)\w+ info(?:rmation)?.*"
@@ -626,70 +647,28 @@ _HEADING = re.compile(
     r"|justification|why|because|notes?):)",
     re.I,
 )
-_DENIED_AFTER = re.compile(
-    r"(?i)\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect"
-    r"|false)\b"
-)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
-_MARKS = " \t\"'`*_()[]."
 SEVERAL = "the text states several answers, or one that is not a label"
 DIFFERENT = "the text begins, ends or concludes with different choices"
-
-_LEADS = ("", "the", "a", "an", "in", "it's", "in the", "in a", "at the", "on the", "so", "it is", "it is in")
-"""What may stand before the choice with which a text begins."""
-
-
-_CLAUSE_END = re.compile(
-    r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b|(?:he|she|they|it|i"
-    r"|we)\b|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b))",
-    re.I,
-)
-
-
-def _leading_choice(line: str, choices: Sequence[str], goes_on: bool = False) -> str | None:
-    """The choice with which a line begins, as the whole line or clause, or before a reason ("blue_box because ...").
-    None where it asks, offers two, or takes it back."""
-    named = find_mentions(line, choices)
-    if not named or line[: named[0].start].strip(_MARKS + "-:,").casefold() not in _LEADS:
-        return None
-    one, rest = named[0], line[named[0].end :]
-    other = next((found for found in named[1:] if found.choice != one.choice), None)
-    listed = other is not None and not line[one.end : other.start].strip(" ,;/|.")
-    if listed or _OPEN.match(rest) or _DENIED_AFTER.match(rest):
-        return None
-    if one.by == LETTER and one.end - one.start < 5 and rest.strip(_MARKS + ":"):
-        return None
-    return one.choice if goes_on or _CLAUSE_END.match(rest) or not rest.strip(_MARKS) else None
-
-
-def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
-    """The choice with which the first or last line begins, if the line beside it does not list another one."""
-    label = _leading_choice(lines[place], choices)
-    other = None if label is None or len(lines) < 2 else _leading_choice(lines[beside], choices)
-    return label if other in (None, label) else None
 
 
 def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionFocus) -> str | None:
     """The choice with which the last line begins, or that its last sentence is ("So: mustard.", "I say: option J.")."""
-    if (label := _edge(lines, -1, -2, choices)) is not None or _leading_choice(lines[-1], choices) is not None:
+    if (label := edge_choice(lines, -1, -2, choices)) is not None or leading_choice(lines[-1], choices) is not None:
         return label
+    if len(lines) > 1 and list_options(lines[-1], lines[-2], choices):
+        return None
     last = _SENTENCE.split(lines[-1])[-1]
-    named = _without_letters(find_mentions(last, choices))
+    named = prefer_words(find_mentions(last, choices))
     bare = remove_choices(last, 0, len(last), named)
     if len({one.choice for one in named}) != 1 or NEGATION.search(bare) or not _ALONE.match(last[named[-1].end :]):
         return None
-    before = last[: named[-1].start].strip(_MARKS)
+    before = last[: named[-1].start].strip(MARKS)
     head = before.endswith(":") and not asked.people(before) - set(asked.names)
     if head and len(lines) > 1 and re.match(r"[^:]{2,60}: ", last):
         head = asked.restates(before.rstrip(":"))  # one of a list of facts
     alone = named[-1].by in (LETTER, BOTH) or (len(before.split()) < 3 and before[-1:] != ":")
     return named[-1].choice if alone or head else None
-
-
-def _without_letters(named: Sequence[Mention]) -> Sequence[Mention]:
-    """These mentions without letters, where words name another choice: the words count."""
-    words = [one for one in named if one.by != LETTER]
-    return words if words and len({one.choice for one in named}) > 1 else named
 
 
 def _before_heading(lines: Texts, choices: Texts) -> Texts:
