@@ -452,6 +452,8 @@ def _clauses_of(
             yield Assertion(0, None, 0, False)
         named = named[named[0] == every[0] :]
     decided = THEREFORE.match(sentence) is not None or NECESSARY.search(small) is not None
+    inner = INNER.search(sentence)
+    inner_end = len(sentence) + 1 if inner is None else inner.end()
     by_rank: dict[int, set[str | None]] = {}
     lead, doubts, denied, hedged = "", False, False, False
     for kind, start, end, here in _clauses(small, named):
@@ -477,7 +479,7 @@ def _clauses_of(
         if here and denied and asked.rank(lead, "", False) >= FITTING:
             by_rank.setdefault(DENIED, set()).update(one.choice for one in here)
         elif here and kind != "excluded" and not denied:
-            decides = decided or INNER.search(sentence, 0, first) is not None
+            decides = decided or inner_end <= first
             if len(here[0].choice or "") > LONG:  # a sentence as a choice tells itself of whom it speaks
                 lead += sentence[here[0].start : here[0].end]
             if _CUE.search(lead.lower()) or (here[0].by == LETTER and _IT_WAS.search(lead)):
@@ -490,7 +492,7 @@ def _clauses_of(
                 by_rank.clear()
             by_rank.setdefault(rank, set()).update(one.choice for one in here)
             doubts = doubts or DOUBT.search(bare) is not None
-    decides = decided or INNER.search(sentence) is not None
+    decides = decided or inner is not None
     for rank, kept in by_rank.items():
         choice = next(iter(kept)) if len(kept) == 1 and not doubts else None
         yield Assertion(0, choice, rank, not hedged if rank == STATED else decides)
