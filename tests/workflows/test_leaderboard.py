@@ -346,7 +346,7 @@ def test_the_command_prints_it_and_keeps_a_board_that_it_cannot_replace(
     assert done.code == 1
     assert max(len(line) for line in done.out.splitlines() if str(tmp_path) not in line) <= 100
     assert done.err.count("unknown model 'missing'") == 1
-    assert done.out.count("unknown model 'missing'") == 1
+    assert done.out.count("not measured: missing") == 1
     assert "Served there" not in done.out, "the whole of it was said when it happened"
     page = tmp_path / "runs/board" / PAGE
     before = page.read_bytes()
