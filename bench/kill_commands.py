@@ -51,6 +51,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export artefact": ("export", "artefact", "whole", "--out", "handed.zip"),
     "export hub": ("export", "hub", "whole", "--out", "hub"),
 }
+DONE = (
+    "is there already, and may wait in a queue",
+    "is packed already",
+    "is not packed, so there is nothing to unpack",
+)
+"""What commands say that have nothing left to do, where the kill came just before they ended."""
 LEFT_OUT = (".lock", "log.txt", "cache", "state", "said")
 """Names of files and folders that are not compared."""
 
@@ -155,7 +161,7 @@ class Undisturbed:
     def faults(self, folder: Path, code: int) -> list[str]:
         """What is wrong after the command was repeated, in words."""
         found = contents(folder)
-        done = code == 0 or (code == 2 and "is there already, and may wait in a queue" in said(folder))
+        done = code == 0 or (code == 2 and any(one in said(folder) for one in DONE))
         wrong = [] if done else [f"exit code {code}: {said(folder)[-300:]}"]
         wrong += [f"left behind: {name}" for name in set(found) - self.names]
         wrong += [f"missing: {name}" for name in self.names - set(found)]
