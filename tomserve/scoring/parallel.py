@@ -103,7 +103,8 @@ def _score(work: ScoringWork, path: Path, rows: pl.DataFrame) -> None:
 @contextlib.contextmanager
 def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterator[subprocess.Popen[bytes] | None]:
     """A second process that scores parts while the block runs; None where it cannot be started."""
-    try:
+    try:  # serialized here, since Polars can wait for ever where one thread serializes a frame that another reads
+        told = pickle.dumps((work, parts))
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tomserve.scoring.parallel"],
             stdin=subprocess.PIPE,
@@ -112,15 +113,15 @@ def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterat
             pass_fds=work.descriptors,
             env={**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-    except OSError:
+    except (OSError, pickle.PicklingError):  # the work is done without it
         yield None
         return
 
     def tell() -> None:
         # By a pipe, as whoever owns a run's folder could put another file there, and what is unpickled can do anything.
         assert process.stdin is not None
-        with contextlib.suppress(OSError, ValueError, pickle.PicklingError):  # the work is done without it
-            pickle.dump((work, parts), process.stdin)
+        with contextlib.suppress(OSError, ValueError):
+            process.stdin.write(told)
             process.stdin.flush()
 
     teller = threading.Thread(target=tell, daemon=True)
