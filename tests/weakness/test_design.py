@@ -7,7 +7,8 @@ from itertools import islice
 import pytest
 
 from tomserve.items import Item
-from tomserve.weakness.design import DESIGNS, TELLING, write_level
+from tomserve.items.item import factor_text
+from tomserve.weakness.design import DESIGNS, TELLING
 
 
 def drawn(benchmark: str, seed: int = 5, fresh: bool = False, number: int = 8) -> list[list[Item]]:
@@ -68,4 +69,4 @@ def test_levels_of_a_world_say_what_happens_in_it() -> None:
 
 
 def test_levels_are_texts() -> None:
-    assert [write_level(value) for value in (None, True, 2, "x")] == ["none", "true", "2", "x"]
+    assert [factor_text(value) for value in (None, True, 2, "x")] == ["none", "true", "2", "x"]

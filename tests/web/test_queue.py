@@ -336,7 +336,7 @@ def test_files_of_another_ones_private_run_cannot() -> None:
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     own = ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN")
-    for name in ("ANY_KEY", "BOUND_KEY", *own, "AWS_SECRET"):
+    for name in ("ANY_KEY", "BOUND_KEY", *own, "AWS_SECRET", "MY_TOKENS"):
         monkeypatch.setenv(name, f"value-of-{name}")
     monkeypatch.setenv("COPY_OF_IT", "value-of-TOMSERVE_API_KEY")
     monkeypatch.setenv("TOMSERVE_QUEUE", "redis://:password@h/0")

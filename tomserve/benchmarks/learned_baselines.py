@@ -160,9 +160,7 @@ class ShippedAnswers:
 
     @cached_property
     def _content(self) -> Mapping[str, Any]:
-        content: dict[str, Any] = (
-            orjson.loads(files.read_own_text(self.file)) if self.file.is_file() else {"answers": {}}
-        )
+        content: dict[str, Any] = orjson.loads(files.read_own(self.file)) if self.file.is_file() else {"answers": {}}
         return content
 
     def fitted_to(self, items: Sequence[Item]) -> bool:

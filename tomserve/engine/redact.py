@@ -103,6 +103,15 @@ def is_secret_name(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
+def is_secret_variable(name: str) -> bool:
+    """Whether a variable of the environment may hold a secret, where "tokens" are no number of them, as in settings.
+
+    >>> [is_secret_variable(one) for one in ("MY_TOKENS", "AWS_SECRET_ACCESS_KEY", "LANG")]
+    [True, True, False]
+    """
+    return is_secret_name(name) or "tokens" in name.casefold()
+
+
 def redact_settings(given: Any, depth: int = 0) -> Any:
     """The settings as JSON can hold them: what is called like a secret is left out, addresses lose names and passwords
     and what stands after a question mark, long texts are cut; None, and what lies deeper than settings do, is left

@@ -29,7 +29,8 @@ from tomserve._version import __version__
 from tomserve.content import files, output_path
 from tomserve.content.paths import run_name, runs_root
 from tomserve.content.text import mark_hidden
-from tomserve.engine.redact import is_secret_name
+from tomserve.content.validation import RUN_PART
+from tomserve.engine.redact import is_secret_variable
 from tomserve.errors import ConfigError
 from tomserve.interop import hub, recompute
 from tomserve.interop.inspect_export import stable_zip_member
@@ -48,7 +49,6 @@ MANIFEST = "manifest.json"
 TAKEN = (*verification.SEALED, journal.PACKED, verification.SEAL_FILE)
 """The files of a run of answers that are handed on, as far as it has them. A measured run has its table besides."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SHORTEST = 12
 """Fewest characters of a secret of the environment that is looked for; a shorter one would be found by chance."""
 
@@ -98,7 +98,7 @@ def copy_runs(runs: Sequence[str]) -> Iterator[Snapshot]:
                 raise ConfigError(f"{run}: is a table of scores; an artefact holds runs, from which it can be computed")
             folder = find_run(run)
             parts = (re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in run_name(folder).split("/"))
-            name = "/".join(part if _NAME.fullmatch(part) else f"run{part}"[:200] for part in parts)
+            name = "/".join(part if RUN_PART.fullmatch(part) else f"run{part}"[:200] for part in parts)
             if name in snapshot.folders:
                 raise ConfigError(f"{run}: two runs are called {name!r}; rename the folder of one")
             snapshot.folders[name] = folder
@@ -170,7 +170,7 @@ def _check_content(snapshot: Snapshot, named: Path, path: Path, home: str | None
     secrets = {
         variable: value.encode()
         for variable, value in os.environ.items()
-        if is_secret_name(variable) and len(value) >= _SHORTEST and not Path(value).exists()
+        if is_secret_variable(variable) and len(value) >= _SHORTEST and not Path(value).exists()
     }
     found, before = False, b""
     with files.open_for_reading(path) as file:
@@ -334,7 +334,7 @@ class _Artefact:
         papers = hub.list_papers(one.benchmark for one in self.runs.manifests.values() if one.foreign is None)
         self.add("requirements.txt", list_requirements().encode())
         self.add("artefact.json", self._record(study))
-        self.add("recompute.py", files.read_own_text(Path(recompute.__file__)).encode())
+        self.add("recompute.py", files.read_own(Path(recompute.__file__)))
         own = {"title": "tomserve: Theory-of-Mind evaluation of language models"}
         own |= {"author": "{The tomserve maintainers}", "version": __version__, "year": "2026"}
         entries = (_entry("software", "tomserve", own), render_bibtex(papers))

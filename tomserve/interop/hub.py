@@ -183,7 +183,7 @@ def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table]) -> b
     ]
     whole = {
         **orjson.loads(
-            files.read_own_text(TEMPLATES / "croissant.json")
+            files.read_own(TEMPLATES / "croissant.json")
         ),  # the names of Croissant, as every file states them
         **{name: value for name, value in about.items() if value is not None},
         "distribution": distribution,

@@ -625,9 +625,8 @@ def _ungraded_error(group: Group, run: ImportedRun, items: ItemStore) -> Ungrade
         return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
     return UngradedError(
         f"{what}, and tomserve cannot read the replies, as it does not know the choices; {way}, or "
-        + "the choices by --map choices=COLUMN --counts tomserve, or " * mapped
-        + "name " * (not mapped)
-        + "the questions' benchmark by --benchmark NAME"
+        f"{'the choices by --map choices=COLUMN --counts tomserve, or' if mapped else 'name'} "
+        "the questions' benchmark by --benchmark NAME"
     )
 
 

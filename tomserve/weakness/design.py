@@ -21,6 +21,7 @@ from typing import Any
 from tomserve import benchmarks, variants
 from tomserve.errors import ConfigError, InapplicableError, one_of
 from tomserve.items import Item
+from tomserve.items.item import factor_text
 
 Cell = tuple[tuple[str, str], ...]  # one or two factors, each with its level
 
@@ -45,7 +46,7 @@ class Design:
     def read_levels(self, item: Item) -> dict[str, str]:
         """The level of each factor."""
         found = {**item.factors, **self.levels(item)}
-        return {name: write_level(found.get(name)) for name in self.factors}
+        return {name: factor_text(found.get(name)) for name in self.factors}
 
     def find_twin(self, item: Item, told: Sequence[Item]) -> Item | None:
         """The same question in another telling of the story, with another right answer; None where there is none. told:
@@ -66,11 +67,6 @@ def find_design(benchmark: str) -> Design:
     if benchmark not in DESIGNS:
         raise ConfigError(f"{one_of('--benchmark', benchmark, DESIGNS)}; a search needs a benchmark with a generator")
     return DESIGNS[benchmark]
-
-
-def write_level(value: object) -> str:
-    """A value of a factor as a level."""
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def write_cell(cell: Cell) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tomserve.items.item import factor_text
 from tomserve.stats.distributions import normal_quantile
 from tomserve.stats.proportions import newcombe, wilson
-from tomserve.weakness.design import Cell, describe_cell, parse_cell, write_level
+from tomserve.weakness.design import Cell, describe_cell, parse_cell
 from tomserve.weakness.model import Cells, fit
 from tomserve.weakness.rounds import CELL, CONFIRMED, PART, RANDOM, SEARCH, TWIN
 
@@ -24,7 +25,7 @@ def level_rows(scores: pl.DataFrame, factors: Mapping[str, str]) -> pl.DataFrame
     """The scores with the level of each factor as text; a missing factor has the level "none"."""
     absent = [pl.lit("none").alias(name) for name in factors if name not in scores.columns]
     there = [
-        pl.col(name).map_elements(write_level, return_dtype=pl.String, skip_nulls=False)
+        pl.col(name).map_elements(factor_text, return_dtype=pl.String, skip_nulls=False)
         for name in factors
         if name in scores.columns
     ]

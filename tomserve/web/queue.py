@@ -21,7 +21,7 @@ from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
-from tomserve.engine.redact import is_secret_name
+from tomserve.engine.redact import is_secret_variable
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import noise_check, planning
 from tomserve.runs.runfolder import default_name
@@ -189,7 +189,7 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
         for name, value in os.environ.items()
         if name in allowed
         or not (
-            is_secret_name(name)
+            is_secret_variable(name)
             or name in dict(settings.keys)
             or name in ("TOMSERVE_API_KEY_FILE", HEADERS, KEYS, "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
             or value.strip() in values
