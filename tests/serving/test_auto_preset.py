@@ -88,6 +88,9 @@ def test_published_models(like: str, fields: dict[str, Any], tmp_path: Path) -> 
         preset = Preset.load(known)
         assert found.preset.weights_gb == pytest.approx(preset.weights_gb, rel=0.01)
         assert found.preset.shape == preset.shape
+        assert found.preset.active_parameters == (
+            preset.active_parameters and pytest.approx(preset.active_parameters, rel=0.03)
+        )
     assert "holds no weights" in (found.preset.warning or "")
 
 

@@ -66,7 +66,7 @@ class Nodes:
     preset: Preset | None = None  # of the model; None where the speed of a node is given
     tokens_a_second: float | None = None  # of replies, that one node was measured to give; None for the rough rule
     tflops: float | None = None  # operations a second (10**12) that a GPU has on average; None for HAD of its peak
-    parameters: float | None = None  # (10**9) that a token is computed with; None for all that the weights hold
+    parameters: float | None = None  # (10**9) that a token is computed with; None for what the preset says
     reply_weight: float = REPLY_WEIGHT
     start_minutes: float = START
     lost: float = LOST
@@ -135,7 +135,9 @@ def _tflops(nodes: Nodes, gpu: Gpu) -> tuple[float, str]:
 
 
 def _parameters(preset: Preset, layout: Layout) -> float:
-    """Parameters (10**9) that a token is computed with: all that the weights hold."""
+    """Parameters (10**9) that a token is computed with: what the preset says, or else all that the weights hold."""
+    if preset.active_parameters is not None:
+        return preset.active_parameters
     kind = (preset.quantization or "").lower()
     size = BYTES.get(preset.dtype, 2) if not kind else 0.5 if "4" in kind or kind in ("awq", "gptq") else 1.0
     return layout.model.weights_gb / size

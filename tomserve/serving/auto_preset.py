@@ -190,6 +190,9 @@ def _put_size(draft: _Draft, config: Json, copy: ModelFiles, number: int | None,
         draft.put("quantization", one_line(kind)[:40], "config.json: quantization_config")
     halved = f", x {factor:g} in {draft.fields['dtype']}" if factor != 1 else ""
     draft.put("weights_gb", float(f"{stored_gb * factor:.4g}"), source + halved)
+    active = checkpoint.count_parameters(config, active=True) if checkpoint.count_experts(config) else None
+    if active is not None:
+        draft.put("active_parameters", float(f"{active / 1e9:.3g}"), "config.json: the experts that a token takes")
     if (shape := read_shape(config)) is not None:
         draft.put("shape", shape.model_dump(exclude_none=True), "config.json: layers, heads and sizes")
     else:

@@ -280,9 +280,11 @@ def is_recurrent(config: Json) -> bool:
     return any(name.startswith(_RECURRENT) and value for name, value in text.items())
 
 
-def count_parameters(config: Json) -> int | None:
+def count_parameters(config: Json, *, active: bool = False) -> int | None:
     """The number of parameters of the language model, or None where config.json does not tell enough, or there are
     recurrent layers or an encoder. Norms and biases (below 0.1 % together) are not counted.
+
+    active: count only what a token is computed with: of a mixture of experts so many, and the table of embeddings once.
 
     >>> sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
     >>> count_parameters(sizes | {"intermediate_size": 256, "vocab_size": 1000})
@@ -296,11 +298,11 @@ def count_parameters(config: Json) -> int | None:
     if shape.layers > _MOST_LAYERS:
         return None
     kind = str(text.get("model_type", ""))
-    layers = [_attention(text, shape, width) + one for one in _feed_forward(text, shape.layers, width, kind)]
+    layers = [_attention(text, shape, width) + one for one in _feed_forward(text, shape.layers, width, kind, active)]
     if len(layers) != shape.layers:
         return None
     tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
-    tables = 1 if (kind.startswith(_TIED) if tied is None else tied) else 2
+    tables = 1 if active or (kind.startswith(_TIED) if tied is None else tied) else 2
     return tables * vocabulary * width + sum(layers)
 
 
@@ -324,18 +326,21 @@ def _attention(text: Json, shape: Shape, width: int) -> int:
     return 2 * width * shape.head_dim * (shape.heads + shape.kv_heads)
 
 
-def _feed_forward(text: Json, layers: int, width: int, kind: str) -> Iterator[int]:
+def _feed_forward(text: Json, layers: int, width: int, kind: str, active: bool) -> Iterator[int]:
     """The parameters of each layer's feed-forward part, experts and router included; nothing where it is not told."""
     matrices = 2 if kind in _TWO_MATRICES else 3
-    own = read_section(text, "ffn_config")
     inner = first_count(text, "intermediate_size", "ffn_dim", "n_inner") or (4 * width if matrices == 2 else None)
-    experts = first_count(text, "num_local_experts", "num_experts", "n_routed_experts") or first_count(
-        own, "moe_num_experts"
-    )
+    own, experts = read_section(text, "ffn_config"), count_experts(text)
     if experts is None:
         if inner is not None:
             yield from [matrices * width * inner] * layers
         return
+    used = experts
+    if active:
+        found = first_count(text, "num_experts_per_tok", "experts_per_token") or first_count(own, "moe_top_k")
+        if found is None:
+            return
+        used = found
     each = first_count(text, "moe_intermediate_size") or first_count(own, "ffn_hidden_size") or inner
     if each is None:
         return
@@ -345,7 +350,14 @@ def _feed_forward(text: Json, layers: int, width: int, kind: str) -> Iterator[in
         if _dense(text, layer):
             yield matrices * width * (inner or each)
         else:
-            yield experts * (matrices * width * each + width) + matrices * width * shared
+            yield used * matrices * width * each + experts * width + matrices * width * shared
+
+
+def count_experts(config: Json) -> int | None:
+    """The experts of each layer of a mixture; None where the model is none."""
+    text = text_config(config)
+    found = first_count(text, "num_local_experts", "num_experts", "n_routed_experts")
+    return found or first_count(read_section(text, "ffn_config"), "moe_num_experts")
 
 
 def _dense(text: Json, layer: int) -> bool:

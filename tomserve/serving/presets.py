@@ -107,6 +107,7 @@ class Preset(_Part):
     dtype: str = "bfloat16"
     quantization: str | None = None
     weights_gb: float = Field(gt=0, lt=1e6)  # size of the weights as published, in decimal gigabytes
+    active_parameters: float | None = Field(default=None, gt=0, lt=1e6)  # (10**9) a token is computed with; None: all
     shape: Shape | None = None
     """For the memory arithmetic of `tomserve.serving.sizing`, which prefers the model's config.json where that is
     on disk."""
