@@ -84,7 +84,7 @@ def test_a_verdict_on_planted_states_is_right(load: Load, kind: str, said: str) 
 def test_a_simulated_search_is_reproducible_and_knows_the_truth(load: Load) -> None:
     bench = load("search_truth")
     stock = bench.make_stock(40)
-    weak, share = bench.MODELS["a weak pair"]
+    weak, share, _ = bench.MODELS["a weak pair"]
     chance = functools.partial(bench.probability, weak=weak, share=share)
     assert bench.true_accuracy(stock, weak, chance, True) == pytest.approx(share)
     assert bench.true_accuracy(stock, weak, chance, False) == pytest.approx(bench.USUAL)

@@ -9,6 +9,7 @@ import pytest
 from tomserve.items import Item
 from tomserve.items.item import factor_text
 from tomserve.weakness.design import DESIGNS, TELLING
+from tomserve.weakness.rounds import label
 
 
 def drawn(benchmark: str, seed: int = 5, fresh: bool = False, number: int = 8) -> list[list[Item]]:
@@ -25,6 +26,10 @@ def test_every_question_has_a_level_of_every_factor_and_every_factor_varies(benc
     items = [item for told in stories for item in told]
     assert len({item.id for item in items}) == len(items)
     assert {item.base for item in items} == {None}
+    labelled = (label(item, own, "search", 0) for item, own in zip(items, levels, strict=True))
+    assert all(
+        factor_text(one.factors[name]) == own[name] for one, own in zip(labelled, levels, strict=True) for name in own
+    )
 
 
 @pytest.mark.parametrize("benchmark", DESIGNS)
@@ -50,13 +55,15 @@ def test_the_same_seed_gives_the_same_stories_and_another_other_ones(benchmark: 
     }
 
 
-def test_fresh_worlds_are_told_by_other_phrasings() -> None:
-    told = [drawn("worlds", fresh=fresh, number=12) for fresh in (False, True)]
-    for one, other in zip(*told, strict=True):
-        for item, same in zip(one, other, strict=False):
-            if TELLING not in item.factors and item.id == same.id:
-                assert not set(item.story) & set(same.story)
-                assert item.answer == same.answer
+@pytest.mark.parametrize("benchmark", DESIGNS)
+def test_fresh_stories_are_told_by_other_wordings(benchmark: str) -> None:
+    tellings = [{one.id: one for told in drawn(benchmark, fresh=fresh) for one in told} for fresh in (False, True)]
+    pairs = [(item, tellings[1][name]) for name, item in tellings[0].items() if name in tellings[1]]
+    assert len(pairs) > 20
+    for item, same in pairs:
+        if item.factors.get(TELLING) != "condensed":  # those have words of their own
+            assert not set(item.story) & set(same.story)
+            assert item.answer == same.answer
 
 
 def test_levels_of_a_world_say_what_happens_in_it() -> None:

@@ -14,20 +14,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, groupby
 from random import Random
 from typing import Any
 
-from tomserve import benchmarks, variants
+from tomserve import benchmarks
 from tomserve.errors import ConfigError, InapplicableError, one_of
 from tomserve.items import Item
 from tomserve.items.item import factor_text
+from tomserve.variants import CHOICES, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, Retell, make_variants
 
 Cell = tuple[tuple[str, str], ...]  # one or two factors, each with its level
 
 Levels = Mapping[str, str]  # the level of each factor of one question
-
-MOST_LINES = 10, 12  # the lines of a short story and of one of middle length, at most
+ReadLevels = Callable[[Item], Mapping[str, Any]]
+Stories = Callable[[int, bool, Sequence[str]], Iterator[list[Item]]]
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Design:
     # Yields stories without end by a seed: of each all its questions in all its tellings. The flag asks for phrasings
     # that the stories without the flag never have, where the benchmark has several; the names are those of the families
     # that the stories are drawn from, where it has any.
-    stories: Callable[[int, bool, Sequence[str]], Iterator[list[Item]]]
-    levels: Callable[[Item], Mapping[str, Any]]  # the levels of the factors that items do not have yet
+    stories: Stories
+    levels: ReadLevels  # the levels of the factors that items do not have yet
     same: Callable[[Item], Hashable]  # what the same question has in common in two tellings of a story
 
     def read_levels(self, item: Item) -> dict[str, str]:
@@ -103,43 +105,40 @@ def place_level(item: Item) -> dict[str, str]:
     named = {choice: text.rfind(choice.casefold()) for choice in item.choices}
     latest = max(named.values())
     mention = "not at all" if named[item.answer] < 0 else "last" if named[item.answer] == latest else "earlier"
-    return {"answer_place": place, "mention": mention}
+    return {"position": place, "mention": mention}
+
+
+def length_level(lines: int, short: int, middle: int) -> str:
+    """The length of a story in words. short, middle: the lines of such a story at most."""
+    return "short" if lines <= short else "of middle length" if lines <= middle else "long"
 
 
 def tell_otherwise(
-    benchmark: str,
-    stories: Callable[[int, bool, Sequence[str]], Iterator[list[Item]]],
-    levels: Callable[[Item], Levels],
-) -> Callable[[int, bool, Sequence[str]], Iterator[list[Item]]]:
-    """The stories, half of which are retold as a variant is (see tomserve.variants) whose kind is the level of the
-    factor TELLING. A retold question that no variant can be made of is left out; paraphrases are none of the kinds, as
-    they could bring back the phrasings that a fresh story must not have."""
-    kinds = (variants.OBJECT, variants.PERSON, variants.CONDENSED, variants.ORDER)
-
-    def retold(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
-        retell = benchmarks.get(benchmark).retell(None)
-        assert retell is not None
-        for number, told in enumerate(stories(seed, fresh, families)):
-            dice = Random(f"{seed}/{number}/telling")
-            if dice.random() >= 0.5:
-                yield told
-                continue
-            kind, found = dice.choice(kinds), []
-            for item in told:
-                with contextlib.suppress(InapplicableError):
-                    made = retell(item, kind)
-                    factors = {**item.factors, **levels(item), **place_level(made), TELLING: kind.name}
-                    found.append(made.model_copy(update={"base": None, "meanings": None, "factors": factors}))
-            yield found or told
-
-    return retold
+    told: list[Item], kinds: Sequence[Kind], seed: str, retell: Retell, levels: ReadLevels
+) -> list[Item]:
+    """The questions of a story as they are or, for half of the stories, as a variant whose kind is the level of the
+    factor TELLING (see tomserve.variants). A question that no variant can be made of is left out then."""
+    dice = Random(seed)
+    if dice.random() >= 0.5:
+        return told
+    kind, before, found = dice.choice(kinds), {item.id: item for item in told}, []
+    for made in make_variants(told, (kind,), lambda _: retell):
+        if isinstance(made, Item) and made.base is not None:
+            item = before[made.base]
+            factors = {**item.factors, **levels(item), TELLING: kind.name}
+            made = made.model_copy(update={"base": None, "meanings": None, "factors": factors})
+            found.append(made.model_copy(update={"factors": {**factors, **levels(made)}}))
+    return found or told
 
 
 TELLING = "telling"
+CHANGES = (OBJECT, PERSON, CONDENSED, CHOICES, ORDER)
+"""How a story may be retold. Other words are no level, as all fresh stories have them."""
+
 SHARED = {
     TELLING: "the story is told in the way “{}”",
     "order": "the belief is of order {}",
-    "answer_place": "the right answer stands {} among the choices",
+    "position": "the right answer stands {} among the choices",
     "mention": "of the choices the right answer is named {}",
 }
 """Factors that several benchmarks have, with what a sentence says of a level."""
@@ -168,8 +167,10 @@ def _worlds_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Ite
     lexicon = built_in()
     chosen = [BY_NAME[name] for name in families] or FAMILIES
     tellings = draw_worlds(lexicon, 1_000_000, seed, chosen)
-    for _, worlds in groupby(tellings, key=lambda world: world.name):
-        yield [item for world in worlds for item in items(_choose_phrasings(world, lexicon, fresh), lexicon)]
+    retell = benchmarks.retelling(benchmarks.get("worlds"))("worlds")
+    for number, (_, worlds) in enumerate(groupby(tellings, key=lambda world: world.name)):
+        told = [item for world in worlds for item in items(_choose_phrasings(world, lexicon, fresh), lexicon)]
+        yield tell_otherwise(told, CHANGES, f"{seed}/{number}/telling", retell, _worlds_levels)
 
 
 def _choose_phrasings(world: Any, lexicon: Any, fresh: bool) -> Any:
@@ -190,12 +191,13 @@ def _choose_phrasings(world: Any, lexicon: Any, fresh: bool) -> Any:
 
 
 def _worlds_levels(item: Item) -> dict[str, Any]:
-    if TELLING in item.factors:  # a retold story has the levels of the one before
-        return {}
+    shown = {"length": length_level(len(item.story), 10, 12), **place_level(item)}
+    if TELLING in item.factors:  # a retold story has the other levels of the one before
+        return shown
     record = item.world or {}
     (question,) = record["questions"]
     fact, asked = question["fact"], (question.get("who") or [""])[-1]
-    scenes, lines = record["scenes"], len(item.story)
+    scenes = record["scenes"]
     moves, hearsay, seen, missed = -1, False, set[str](), dict[str, int]()
     for event in (event for scene in scenes for event in scene.get("events", ())):
         kind, _, rest = event.partition(" ")
@@ -214,8 +216,7 @@ def _worlds_levels(item: Item) -> dict[str, Any]:
         "seen_by": count_level(len(seen), 3),
         "hearsay": hearsay,
         "fillers": count_level(sum(scene.get("part") == "filler" for scene in scenes)),
-        "length": "short" if lines <= MOST_LINES[0] else "of middle length" if lines <= MOST_LINES[1] else "long",
-        **place_level(item),
+        **shown,
     }
 
 
@@ -231,30 +232,34 @@ PERTURBED = {
     "answer_role": "the right answer is the {} one",
     "critical_form": "the critical line is told: {}",
     "length": "the story is {}",
-    **{name: text for name, text in SHARED.items() if name not in (TELLING, "order")},
+    **{name: text for name, text in SHARED.items() if name != "order"},
 }
 
 
 def _perturbed_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
-    """Every edition tells each stage anew, with other names, labels, things and wordings, so that `fresh` adds
-    nothing."""
-    del fresh, families
-    from tomserve.benchmarks.perturbed.fresh import generate_items, order_by_key, read_names
+    """Every edition tells each stage with other names, labels and things, by the released wordings or, fresh, by the
+    others."""
+    del families
+    from tomserve.benchmarks.perturbed.fresh import mark_fresh, order_by_key, read_names
     from tomserve.benchmarks.perturbed.stages import SECOND, load_stages
+    from tomserve.benchmarks.perturbed.variants import tell_anew
 
     names, stages = read_names(), load_stages(None, SECOND)
     for edition in count():
         of_edition = seed * 1000 + edition
         for stage in order_by_key(stages, of_edition, "stages"):
-            made = generate_items(stage, of_edition, names)
-            tasks = [list(group) for _, group in groupby(made, key=lambda item: item.cluster)]
+            told, maker = tell_anew(stage, of_edition, names, other=fresh)
+            tasks = [list(group) for _, group in groupby(told.items(), key=lambda item: item.cluster)]
             for task in order_by_key(tasks, of_edition, "tasks"):
-                yield [item.model_copy(update={"cluster": f"{item.cluster}/{of_edition}"}) for item in task]
+                key = f"{of_edition}/{task[0].cluster}/telling"
+                made = tell_otherwise(task, (CONDENSED, CHOICES, ORDER), key, maker.retell, _perturbed_levels)
+                marked = mark_fresh(made, told, of_edition)
+                yield [item.model_copy(update={"cluster": f"{item.cluster}/{of_edition}"}) for item in marked]
 
 
 def _perturbed_levels(item: Item) -> dict[str, Any]:
-    lines = len(item.story)
-    return {"length": "short" if lines <= 6 else "of middle length" if lines <= 9 else "long", **place_level(item)}
+    told = item.factors.get(TELLING, "original")
+    return {TELLING: told, "length": length_level(len(item.story), 6, 9), **place_level(item)}
 
 
 def _perturbed_same(item: Item) -> Hashable:
@@ -269,31 +274,44 @@ HITOM = {
     "equals_reality": "the right answer is where the object really is: {}",
     "equals_first_order": "the innermost agent alone believes the same: {}",
     "order_sensitive": "the order of the agents matters: {}",
-    "n_distractors": "{} [] without bearing on the answer|sentence is|sentences are",
-    "n_lines": "the story has {} sentences",
+    "containers": "the story names {} containers",
+    "distractors": "{} [] without bearing on the answer|sentence is|sentences are",
+    "lines": "the story has {} sentences",
 }
 
 
 def _hitom_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
-    """Stories with their twins; Hi-ToM has one phrasing of each event, so that `fresh` adds nothing."""
-    del fresh, families
+    """Stories with their twins, in the released words or, fresh, in those of paraphrases."""
+    del families
     from tomserve.benchmarks.hitom.generator import generate, item_lines
     from tomserve.benchmarks.hitom.plan import TWINS, Plan
 
+    retell = benchmarks.retelling(benchmarks.get("hitom"))("hitom")
+    say = partial(_say_otherwise, retell=retell) if fresh else lambda item: item
     for edition in count():
         plan = Plan(stories=100 * len(TWINS), seed=seed * 1000 + edition, tells=(2,), twins=True).check()
-        for family in generate(plan):
-            yield list(map(Item.from_json, item_lines(family)))
+        for number, family in enumerate(generate(plan)):
+            told, key = [Item.from_json(line) for line in item_lines(family)], f"{seed}/{edition}/{number}/telling"
+            yield list(map(say, tell_otherwise(told, CHANGES, key, retell, _hitom_levels)))
+
+
+def _say_otherwise(item: Item, retell: Retell) -> Item:
+    """The question in other words; as it is where it is condensed, which has words of its own."""
+    with contextlib.suppress(InapplicableError):
+        made = retell(item, PARAPHRASE)
+        return item.model_copy(update={"story": made.story, "question": made.question})
+    return item
 
 
 def _hitom_levels(item: Item) -> dict[str, Any]:
     if TELLING in item.factors:
-        return {}
-    lines = int(str(item.factors["n_lines"]))
+        return place_level(item)
+    lines, containers = (int(str(item.factors[name])) for name in ("n_lines", "n_containers_mentioned"))
     return {
         TELLING: "original",
-        "n_lines": "up to 20" if lines <= 20 else "21 to 35" if lines <= 35 else "36 or more",
-        "n_distractors": count_level(int(str(item.factors["n_distractors"]))),
+        "lines": "up to 20" if lines <= 20 else "21 to 35" if lines <= 35 else "36 or more",
+        "containers": "up to 4" if containers <= 4 else "5 to 7" if containers <= 7 else "8 or more",
+        "distractors": count_level(int(str(item.factors["n_distractors"]))),
         **place_level(item),
     }
 
@@ -303,8 +321,8 @@ def _hitom_same(item: Item) -> Hashable:
 
 
 DESIGNS = {
-    "worlds": Design(WORLDS, tell_otherwise("worlds", _worlds_stories, _worlds_levels), _worlds_levels, _worlds_same),
+    "worlds": Design(WORLDS, _worlds_stories, _worlds_levels, _worlds_same),
     "perturbed-2": Design(PERTURBED, _perturbed_stories, _perturbed_levels, _perturbed_same),
-    "hitom": Design(HITOM, tell_otherwise("hitom", _hitom_stories, _hitom_levels), _hitom_levels, _hitom_same),
+    "hitom": Design(HITOM, _hitom_stories, _hitom_levels, _hitom_same),
 }
 """The designs by the name of their benchmark."""

@@ -94,7 +94,12 @@ def generate_items(stage: Stage, seed: int, names: Names) -> list[Item]:
     """The items of a stage told anew, in the order of the released ones: each has its id with the seed behind it, and
     the factors `base` (that id) and `fresh` (the seed). Raises ContentError as `regenerate` does."""
     fresh = regenerate(stage, seed, names)
-    labels = [form for slot in fresh.file.labels.values() for form in slot.forms().values()]
+    return mark_fresh(fresh.items(), fresh, seed)
+
+
+def mark_fresh(items: Iterable[Item], stage: Stage, seed: int) -> list[Item]:
+    """The items of a regenerated stage with their seed, and with the articles that its labels need."""
+    labels = [form for slot in stage.file.labels.values() for form in slot.forms().values()]
     return [
         item.model_copy(
             update={
@@ -104,21 +109,22 @@ def generate_items(stage: Stage, seed: int, names: Names) -> list[Item]:
                 "factors": {**item.factors, "base": item.id, "fresh": seed},
             }
         )
-        for item in fresh.items()
+        for item in items
     ]
 
 
-def regenerate(stage: Stage, seed: int, names: Names) -> Stage:
-    """The stage with other names, labels, words and wordings, its answers derived anew from the events. Raises
-    ContentError where labels, words or names are lacking; what else can go wrong, `validation` finds beforehand."""
-    return Stage(_Telling(stage, seed, names).file(), stage.path, stage.lines)
+def regenerate(stage: Stage, seed: int, names: Names, wording: int | None = None) -> Stage:
+    """The stage with other names, labels, words and wordings, its answers derived anew from the events. wording: of
+    each sentence, from 0; by default one of those that are not released. Raises ContentError where labels, words or
+    names are lacking; what else can go wrong, `validation` finds beforehand."""
+    return Stage(_Telling(stage, seed, names, wording).file(), stage.path, stage.lines)
 
 
 class _Telling:
-    """One way to tell a stage, by seed."""
+    """One way to tell a stage, by seed. wording: of each sentence; None for one that the seed chooses."""
 
-    def __init__(self, stage: Stage, seed: int, names: Names) -> None:
-        self.stage, self.old, self.key = stage, stage.file, (seed, stage.file.stage)
+    def __init__(self, stage: Stage, seed: int, names: Names, wording: int | None) -> None:
+        self.stage, self.old, self.key, self.wording = stage, stage.file, (seed, stage.file.stage), wording
         self.labels = self._labels()
         self.words = self._words()
         self.names = self._names(names)
@@ -201,7 +207,10 @@ class _Telling:
         return {name: self._sentence(sentence, *here, name) for name, sentence in sentences.items()}
 
     def _sentence(self, sentence: Sentence, *here: str) -> Sentence:
-        wording = order_by_key(sentence.texts[1:] or sentence.texts, *self.key, *here)[0]
+        if self.wording is None:
+            wording = order_by_key(sentence.texts[1:] or sentence.texts, *self.key, *here)[0]
+        else:
+            wording = sentence.texts[self.wording]
         events = [self.people.replace_all(event) for event in sentence.events]
         return Sentence(texts=[self._text(wording, here[1])], events=events)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +29,7 @@ from tomserve.benchmarks.perturbed.fresh import (
     order_by_key,
     other_words,
     read_names,
+    regenerate,
     scope,
     sentences,
 )
@@ -584,6 +586,28 @@ REGROUPED = (CONDENSED, ORDER)
 @remember_reasons(2048)  # several questions are about each story
 def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory:
     return telling.retell(telling.stage.story(task, version), kind)
+
+
+def tell_anew(stage: Stage, seed: int, names: Names, *, other: bool) -> tuple[Stage, VariantMaker]:
+    """The stage with other names, labels and things by the seed, and what makes variants of its items.
+
+    other: tell every sentence in another wording than the released one. Raises ContentError as `regenerate` does.
+    """
+    retold, file = read_retold(stage), stage.file.model_copy(deep=True)
+    known = retold.sentences if retold is not None else {}
+    worded = Stage(file, stage.path, stage.lines)
+    for key, sentence in keyed_sentences(worded).items():  # so that no other name or thing clashes with any wording
+        own, released = known.get(key), sentence.text
+        another = own.other if own is not None and own.other else sentence.texts[-1]
+        sentence.texts[:] = [released, another, own.short if own is not None and own.short else released]
+    told, brief = (regenerate(worded, seed, names, number) for number in (int(other), 2))
+    if retold is not None:
+        short = {key: sentence.text for key, sentence in keyed_sentences(brief).items()}
+        retold = copy(retold)
+        retold.sentences = {
+            key: RetoldSentence(short=own.short and short[key]) for key, own in retold.sentences.items()
+        }
+    return told, VariantMaker([StageRewording(told, retold, names)])
 
 
 def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
