@@ -33,9 +33,10 @@ def test_the_line_tells_what_is_known_and_no_more(shown: io.StringIO) -> None:
     watch(shown)
     assert not {"queue", "cached", "limit", "slowest"} & set(shown.getvalue().replace(",", " ").split())
     slow = (Identity("C1\x1b[2J", "cot", 0), 31.0)
-    watch(shown, queue=3, cached=0.66, retrying=2, client_bound=True, oldest=slow)
+    watch(shown, queue=3, cached=0.66, retrying=2, pause=38.2, client_bound=True, oldest=slow)
     assert "11/100" in shown.getvalue()
-    assert "12 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit" in shown.getvalue()
+    retrying = "2 waiting to retry (refused by the server; next in 38 s)"
+    assert f"12 in flight, queue 3, 66% cached, {retrying}, this client is the limit" in shown.getvalue()
     assert r"slowest C1\x1b[2J (cot) 31 s" in shown.getvalue()
 
 

@@ -64,6 +64,7 @@ class RunStatus:
     limit: int = 0  # how many requests may be in flight
     limit_found: bool = False  # whether that was found out while running rather than given by the user
     retrying: int = 0  # requests that wait to be asked again
+    pause: float = 0.0  # seconds until some server takes requests again, as far as these have said
     queue: int | None = None  # requests that wait in the servers' queues; None where no server reports it
     # the share of the prompt tokens from the servers' prefix cache; None where it is not known
     cached: float | None = None
@@ -179,6 +180,7 @@ class RunWatch:
                 limit=self.pool.capacity,
                 limit_found=self.pool.fixed is None and any(limit.found for limit in self.pool.limits.values()),
                 retrying=self.retrying(),
+                pause=max(self.pool.pause, 0.0),
                 queue=sum(load.waiting for load in self._loads.values()) if self._loads else None,
                 cached=self._cached_share(),
                 shareable=self.prefix.bound,

@@ -19,6 +19,7 @@ from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0  # seconds between two lines of progress where there is no terminal
 SLOW = 30.0  # seconds after which the request that has waited longest is named
+LONG_PAUSE = 3.0  # seconds of a server that takes no requests, after which the line says so
 
 
 class RunScreen:
@@ -145,7 +146,8 @@ class RunProgress:
         if now.cached is not None:
             parts.append(f"{now.cached:.0%} cached")
         if now.retrying:
-            parts.append(f"{now.retrying} waiting to retry")
+            pause = f" (refused by the server; next in {now.pause:.0f} s)" if now.pause >= LONG_PAUSE else ""
+            parts.append(f"{now.retrying} waiting to retry{pause}")
         if now.client_bound:
             parts.append("this client is the limit")
         if self.failures:
