@@ -1,6 +1,6 @@
 """How many final answers of free prose are read, and how many of what is read is wrong, by kind of model.
 
-python bench/reading.py [--part "held out"] [--rungs] [--unread]
+python bench/reading.py [--part "held out"] [--rungs] [--unread] [--reader URL [--reader-model MODEL]]
 
 replies.jsonl holds 755 replies written in the manner of six kinds of models. The first 335 were labelled by a second
 reader who did not see what the writer had intended; of one half ("seen 2") only figures were looked at before the
@@ -26,6 +26,9 @@ The rules that read "smollm2 3", and those that read the last two rows, were wri
 seen. The last two rows are long replies at temperatures up to .9: half hold no answer, and of 68 that are read 13 are
 wrong. Most that is wrong lists letters, breaks off or says two things.
 
+published.jsonl holds the replies of the last row, to questions of others: their files have to be in TOMSERVE_DATA, and
+nothing of them is kept here. With --reader a model reads what the rules leave unread, by `tomserve score --reader`.
+
 coverage: of the replies in which the reader found an answer, the share from which it is read. wrong: of the replies
 from which something is read, the share in which the reader found something else, or nothing.
 """
@@ -33,6 +36,9 @@ from which something is read, the share in which the reader found something else
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -40,13 +46,37 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 from _figures import figure
 
+import tomserve
+from tomserve.content.paths import data_file
+from tomserve.items import Item
 from tomserve.scoring.answers import Reading, read_reply
-from tomserve.scoring.labels import LetteredChoices
+from tomserve.scoring.labels import ASKED, OFFERED, LetteredChoices
+from tomserve.status import LENGTH, OK
 
-REPLIES = tuple(Path(__file__).parent / name for name in ("replies.jsonl", "smollm2.jsonl"))
+REPLIES = tuple(Path(__file__).parent / name for name in ("replies.jsonl", "smollm2.jsonl", "published.jsonl"))
+PUBLISHED = {"bigtom": "bigtom.csv", "tomato": "tomato_fb.json"}
 HELD_OUT = "held out"
+
+
+def load_replies() -> list[dict[str, Any]]:
+    """The labelled replies, those to others' questions only where the files of these are in TOMSERVE_DATA."""
+    replies = [orjson.loads(line) for file in REPLIES for line in file.read_bytes().splitlines()]
+    there = {name: path for name, file in PUBLISHED.items() if (path := data_file(file)) is not None}
+    items = {(name, item.id): item for name, path in there.items() for item in tomserve.load(name, path=path)}
+    ours = [reply for reply in replies if "item" not in reply]
+    return ours + [fill_in(one, items[one["kind"], one["item"]]) for one in replies if one.get("kind") in there]
+
+
+def fill_in(reply: dict[str, Any], item: Item) -> dict[str, Any]:
+    """A reply to a question of others, of which only what the model wrote itself is kept: four or more words of the
+    item that follow each other are given as where they begin in it, and their length."""
+    told = "\n".join((*item.story, item.question, *item.choices))
+    text = "".join(one if isinstance(one, str) else told[one[0] : sum(one)] for one in reply["text"])
+    label = None if reply["label"] is None else item.choices[reply["label"]]
+    return {**reply, "question": item.question, "choices": list(item.choices), "text": text, "label": label}
 
 
 def reading(reply: dict[str, Any]) -> Reading:
@@ -60,6 +90,28 @@ def reading(reply: dict[str, Any]) -> Reading:
     return read_reply(reply["text"], choices, None, reply["question"], reply.get("whole", True))
 
 
+def read_by(reader: Sequence[str], replies: Sequence[dict[str, Any]]) -> dict[str, Reading]:
+    """What is read by the rules, and by a reader where they find nothing, as `tomserve score` does it with these
+    options."""
+    with tempfile.TemporaryDirectory() as folder:
+        items, given, scores = (Path(folder) / name for name in ("items.jsonl", "replies.jsonl", "scores.parquet"))
+        with items.open("wb") as questions, given.open("wb") as rows:
+            for one in replies:
+                choices, whole = one["choices"], one.get("whole", True)
+                item = {"id": one["id"], "story": [one["id"]], "question": one["question"], "choices": choices}
+                questions.write(orjson.dumps({**item, "answer": choices[0], "cluster": one["id"]}) + b"\n")
+                row = {"item": one["id"], "text": one["text"], "status": OK if whole else LENGTH}
+                if one["lettered"]:
+                    offered = [choices[place] for place in one.get("offered") or range(len(choices))]
+                    row |= {OFFERED: offered, ASKED: one["question"]}
+                rows.write(orjson.dumps(row) + b"\n")
+        files = ("--responses", given, "--items", items, "--out", scores)
+        if subprocess.run([sys.executable, "-m", "tomserve", "score", *files, *reader]).returncode > 1:
+            raise SystemExit(2)  # 1: more than a tenth stay unread
+        found = pl.read_parquet(scores, columns=["item", "answer", "parse"])
+        return {item: Reading(parse, answer) for item, answer, parse in found.rows()}
+
+
 def main() -> None:
     """Print a line for each part and kind, and what reading costs."""
     parser = argparse.ArgumentParser(description="precision and coverage of the reader of free prose")
@@ -68,12 +120,16 @@ def main() -> None:
         "--rungs", action="store_true", help="print how many each form of answer read, and how many wrong"
     )
     parser.add_argument("--unread", action="store_true", help="print replies that are not read, but for held out ones")
+    parser.add_argument("--reader", metavar="URL", help="a model that reads what the rules leave unread")
+    parser.add_argument("--reader-model", help="which model at that address")
     given = parser.parse_args()
-    replies = [orjson.loads(line) for file in REPLIES for line in file.read_bytes().splitlines()]
-    replies = [reply for reply in replies if given.part in (None, reply["half"])]
+    replies = [reply for reply in load_replies() if given.part in (None, reply["half"])]
     began = time.perf_counter()
     found = {reply["id"]: reading(reply) for reply in replies}
     spent = time.perf_counter() - began
+    if given.reader:
+        model = ("--reader-model", given.reader_model) if given.reader_model else ()
+        found = read_by(("--reader", given.reader, *model), replies)
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     rungs: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for reply in replies:
