@@ -32,7 +32,8 @@ KINDS = {
 }
 """The kinds of rules, from the plainest on, and what each of them means."""
 
-_LETTER = r"[^\W\u2e80-\uffef]"
+_SPACELESS = "\u2e80"
+_LETTER = rf"[^\W{_SPACELESS}-\uffef]"
 """A character that belongs to a word with its neighbours: none of Chinese and the like, where no spaces stand."""
 
 NAME = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
@@ -75,17 +76,20 @@ def baseline_name(column: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
-    """What finds the choices but "unknown", the longer one first where one is a part of another; each by its key."""
+def _pattern(choices: tuple[str, ...], letter: str) -> tuple[re.Pattern[str], dict[str, str]]:
+    """What finds the choices but "unknown" between no letters, the longer one first where one is a part of another;
+    each by its key."""
     labels = {label.casefold(): label for label in choices if label != UNKNOWN}
     words = "|".join(map(re.escape, sorted(labels, key=len, reverse=True))) or "(?!)"
-    return re.compile(rf"(?<!{_LETTER})(?:{words})(?!{_LETTER})"), labels
+    return re.compile(rf"(?<!{letter})(?:{words})(?!{letter})"), labels
 
 
 @lru_cache(maxsize=64)
 def _mentions(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...]:
-    pattern, labels = _pattern(choices)
-    return tuple(labels[found] for found in pattern.findall(" ".join(story).casefold()))
+    text = " ".join(story).casefold()
+    # A pattern with so large a range of characters takes 20 ms to compile, as often as questions differ in choices.
+    pattern, labels = _pattern(choices, _LETTER if max(text, default="") >= _SPACELESS else r"\w")
+    return tuple(labels[found] for found in pattern.findall(text))
 
 
 def list_mentions(item: Item) -> tuple[str, ...]:
