@@ -1,12 +1,15 @@
 """Kills commands on runs at random moments and repeats each: what is there in the end has to be what an undisturbed run
-of the command makes, to the byte where two undisturbed runs agree to the byte.
+of the command makes, to the byte where two undisturbed runs agree to the byte; of a journal the questions, replies and
+their states count, each once.
 
-    python bench/kill_commands.py [--rounds 20] [--commands merge pack ...]
+    python bench/kill_commands.py [--rounds 20] [--commands merge pack ...] [--together] [--mounts]
 
 Each command runs as a process that is forked from this one, so that the kill (SIGKILL) falls into its work and not into
-Python's start. Where this process may mount file systems, each runs on full disks of several sizes and in a folder that
-cannot be written, too: it has to end with a message and no traceback, and to work once there is room. Exits with 1
-unless nothing is lost, changed or left behind.
+Python's start. What asks a model asks a scripted server. With --together two processes begin the command at once: both
+end alike, or one says in a line who is at work. With --mounts each runs on full disks of several sizes and in a folder
+that cannot be written, too: it has to end with a message and no traceback, and to work once there is room; then with a
+clock that jumps back, and with temporary files where no program may run. Exits with 1 unless nothing is lost, changed
+or left behind.
 """
 
 from __future__ import annotations
@@ -19,24 +22,55 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import orjson
 from _figures import figure
 
-from tests.helpers import batches
+from tests.conftest import running
+from tests.helpers import batches, mechanism, subjects
+from tests.helpers.answerers import Answerer, some_items
 from tests.helpers.parted import divided_example, whole_example
+from tests.helpers.queues import free_port, until
 from tomserve.cli import main
+from tomserve.runs.journal import read_rows
+from tomserve.web import background
 
 SMALL = ("--benchmark", "perturbed", "--strategy", "cot", "--limit", "60")
 ASKED = ("export", "batch", *SMALL, "--model", "tiny", "--run", "queued", "--out", "asked.jsonl", "--quiet")
-COMMANDS: dict[str, tuple[str, ...]] = {
+PORT = free_port()
+ASK = ("--base-url", f"http://127.0.0.1:{PORT}/v1", "--no-report", "--quiet")
+INSIDE = ("--items", "items.jsonl", "--layers", "3", "--alphas", "0.1", "--fewest", "2", "--device", "cpu")
+
+
+def analyse() -> None:
+    """What the process of the workbench that computes does when it is started, and a page that asks until it has it."""
+    huey, _ = background.connect()
+    background.restore(huey)
+    wish = background.Computation("answers", (Path("runs/whole").absolute(),))
+    for again in (False, True):  # what died has failed, and is done again where somebody asks
+        while (found := background.find(wish, again=again)) is None:
+            again = False
+            if (task := huey.dequeue()) is not None:
+                huey.execute(task)
+        if not found.error:
+            return
+        assert found.error == background.DIED, found.error
+    raise SystemExit(1)
+
+
+Command = tuple[str, ...] | Callable[[], object]
+COMMANDS: dict[str, Command] = {
     "merge": ("merge", "mine", "--quiet"),
     "merge again": ("merge", "mine", "--quiet"),
     "pack": ("pack", "whole", "--quiet"),
@@ -50,6 +84,23 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "import inspect": ("import", "inspect", "log.eval", "--run", "brought"),
     "export artefact": ("export", "artefact", "whole", "--out", "handed.zip"),
     "export hub": ("export", "hub", "whole", "--out", "hub"),
+    "faithfulness": ("faithfulness", "asked", "--limit", "6", *ASK),
+    "causal": ("causal", "./tiny", *INSIDE, "--run", "inside", "--no-report", "--quiet"),
+    "functional": (
+        "functional",
+        "--weights",
+        "./tiny",
+        *INSIDE,
+        "--cases",
+        "12",
+        "--limit",
+        "12",
+        "--run",
+        "all",
+        *ASK,
+    ),
+    "search": ("search", "--budget", "200", "--run", "hunt", *ASK),
+    "workbench": analyse,
 }
 DONE = (
     "is there already, and may wait in a queue",
@@ -61,25 +112,59 @@ LEFT_OUT = (".lock", "log.txt", "cache", "state", "said")
 """Names of files and folders that are not compared."""
 
 
-def start(command: tuple[str, ...], folder: Path) -> int:
-    """Begin a command of tomserve in a folder; returns the id of its process."""
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """A scripted model at PORT, in a process of its own."""
+    pid = os.fork()
+    if not pid:
+        with running(PORT) as server:
+            model = Answerer(some_items(), follows=0.5, wrong=0.15)
+
+            def script(body: dict[str, Any], number: int) -> Any:
+                with contextlib.suppress(ValueError):  # a question that it does not know
+                    return model(body, number)
+
+            server.script, server.delay = script, 0.002
+            signal.pause()
+    until(lambda: socket.socket().connect_ex(("127.0.0.1", PORT)) == 0)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        finish(pid)
+
+
+def turn_back(after: float) -> None:
+    """Have the clock of this process jump back by two hours after so many seconds."""
+    begun, real = time.monotonic(), time.time_ns
+    time.time_ns = lambda: real() - (7200 * 10**9 if time.monotonic() - begun > after else 0)
+    time.time = lambda: time.time_ns() / 1e9
+
+
+def start(command: Command, folder: Path, *, name: str = "", back: float | None = None) -> int:
+    """Begin a command of tomserve in a folder; returns the id of its process. name: of it, where there are several.
+    back: when its clock jumps back."""
     if pid := os.fork():
         return pid
     code = 70
     atexit._clear()  # what this process, and not the command, has to do in the end
     try:
         os.chdir(folder)
-        for name in ("cache", "state", "tmp"):
-            (folder / name).mkdir(exist_ok=True)
+        for own in ("cache", "state", "tmp"):
+            (folder / own).mkdir(exist_ok=True)
         own = {"TOMSERVE_RUNS": "runs", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "TMPDIR": "tmp"}
         os.environ.update({name: str(folder / value) for name, value in own.items()})
         tempfile.tempdir = None
-        said = os.open(folder.parent / f"{folder.name}.said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        said = os.open(folder.parent / f"{folder.name}{name}.said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):
             os.dup2(said, number)
-        sys.argv = ["tomserve", *command]
+        if back is not None:
+            turn_back(back)
         try:
-            main()
+            if not callable(command):
+                sys.argv, command = ["tomserve", *command], main
+            command()
+            code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         sys.stdout.flush()
@@ -92,12 +177,12 @@ def finish(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def run(command: tuple[str, ...], folder: Path) -> int:
-    return finish(start(command, folder))
+def run(command: Command, folder: Path, **more: Any) -> int:
+    return finish(start(command, folder, **more))
 
 
-def said(folder: Path) -> str:
-    return (folder.parent / f"{folder.name}.said").read_text("utf-8", "replace")
+def said(folder: Path, name: str = "") -> str:
+    return (folder.parent / f"{folder.name}{name}.said").read_text("utf-8", "replace")
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -107,6 +192,10 @@ def contents(folder: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.is_file() and path.name not in LEFT_OUT and name.split("/")[0] not in LEFT_OUT:
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            if path.name == "responses.jsonl":
+                fields = ("item", "strategy", "turn", "sample", "key", "status", "text")
+                rows = sorted(orjson.dumps([row.get(one) for one in fields]) for _, row in read_rows(path))
+                found[f"{name}, what its rows say"] = hashlib.sha256(b"".join(rows)).hexdigest()
     return found
 
 
@@ -134,6 +223,12 @@ def prepare(name: str, folder: Path) -> None:
         assert run(COMMANDS["export inspect"], folder) == 0, said(folder)
         next((folder / "logs").rglob("*.eval")).rename(folder / "log.eval")
         shutil.rmtree(folder / "logs")
+    if name == "faithfulness":
+        known = ("--where", "scenario=false_belief", "--where", "perturbation=none,late_label", "--strategy", "cot")
+        assert run(("eval", "--benchmark", "perturbed", *known, "--run", "asked", *ASK), folder) == 0, said(folder)
+    if name in ("causal", "functional"):
+        assert run(partial(subjects.build, "map", Path("tiny")), folder) == 0, said(folder)
+        mechanism.write_items(folder / "items.jsonl", 60)
 
 
 class Undisturbed:
@@ -179,6 +274,31 @@ def killed(whole: Undisturbed, moments: random.Random) -> Iterator[list[str]]:
         yield whole.faults(folder, run(whole.command, folder))
 
 
+def beside(whole: Undisturbed, moments: random.Random) -> Iterator[list[str]]:
+    """Begin the command twice at almost the same time; yields what is wrong when both have ended."""
+    while True:
+        folder = whole.copy("together")
+        pids = [start(whole.command, folder)]
+        time.sleep(moments.random() * whole.seconds / 2)
+        pids.append(start(whole.command, folder, name="2"))
+        codes = [finish(pid) for pid in pids]
+        told = [said(folder), said(folder, "2")]
+        wrong = whole.faults(folder, 0)
+        for code, one in zip(codes, told, strict=True):
+            lines = [line for line in one.splitlines() if line.strip()]
+            if code and (code != 2 or len(lines) != 1):
+                wrong.append(f"beside another: exit code {code}: {one[-300:]}")
+            elif code and min(codes):
+                wrong.append(f"neither goes on: {one}")
+            elif code:
+                SAID.add(lines[0])
+        yield wrong
+
+
+SAID: set[str] = set()
+"""What commands say where another is at work."""
+
+
 @contextlib.contextmanager
 def mounted(place: Path, *options: str) -> Iterator[None]:
     place.mkdir(exist_ok=True)
@@ -212,13 +332,21 @@ def crowded(whole: Undisturbed, rounds: int) -> Iterator[list[str]]:
         yield wrong + [
             f"changed: {name}" for name in before if name.startswith("runs/") and now.get(name) != before[name]
         ]
+    folder = whole.copy("back")
+    yield whole.faults(folder, run(whole.command, folder, back=whole.seconds / 2))
+    folder = whole.copy("no programs")
+    with mounted(folder / "tmp", "-t", "tmpfs", "-o", "noexec", "tmpfs"):
+        yield whole.faults(folder, run(whole.command, folder))
 
 
-def measure(name: str, rounds: int, scratch: Path, *, mounts: bool) -> bool:
+def measure(name: str, rounds: int, scratch: Path, *, mounts: bool, together: bool) -> bool:
     """Disturb one command so many times; returns whether all is well."""
     whole, wrong = Undisturbed(name, scratch), []
     found = killed(whole, random.Random(name))
     wrong += [one for _ in range(rounds) for one in next(found)]
+    both = beside(whole, random.Random(name))
+    alone = not together or name == "workbench"  # which starts one such process
+    wrong += [one for _ in range(0 if alone else rounds) for one in next(both)]
     wrong += [one for each in crowded(whole, 6) for one in each] if mounts else []
     print(
         f"{name}: {rounds} kills in {whole.seconds:.2f} s each: {len(wrong)} faults",
@@ -234,11 +362,16 @@ def main_of_bench() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--commands", nargs="+", choices=list(COMMANDS), default=list(COMMANDS))
     parser.add_argument("--mounts", action="store_true", help="also on full disks and in locked folders; needs root")
+    parser.add_argument("--together", action="store_true", help="also two processes at once")
     chosen = parser.parse_args()
     good = True
-    for name in chosen.commands:
-        with tempfile.TemporaryDirectory() as scratch:
-            good &= measure(name, chosen.rounds, Path(scratch), mounts=chosen.mounts)
+    os.environ["OMP_NUM_THREADS"] = "1"  # threads do not survive a fork
+    with answering():
+        for name in chosen.commands:
+            with tempfile.TemporaryDirectory() as scratch:
+                how = {"mounts": chosen.mounts, "together": chosen.together}
+                good &= measure(name, chosen.rounds, Path(scratch), **how)
+    print("said beside another:", *sorted(SAID), sep="\n  ")
     return 0 if good else 1
 
 

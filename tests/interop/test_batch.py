@@ -250,6 +250,20 @@ def test_what_was_exported_with_other_options_is_found_too(folder: Path, cli: An
     assert "nothing is left" in done.out
 
 
+def test_an_export_that_was_killed_is_repeated_and_goes_on_with_its_files(folder: Path, cli: Any) -> None:
+    asked = (cli, folder, "asked.jsonl", "--strategy", "vanilla", "--per-file", "3")
+    passes(export(*asked))
+    written = {path: path.read_bytes() for path in sorted(folder.glob("asked*.jsonl"))}
+    first, *_, last = written
+    last.unlink()
+    passes(export(*asked))
+    assert {path: path.read_bytes() for path in folder.glob("asked*.jsonl")} == written
+    for text in (b"".join(written.values()), written[first][:-1], b""):
+        first.write_bytes(text)
+        refuses(export(*asked), "is there already, and may wait in a queue")
+        assert first.read_bytes() == text
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

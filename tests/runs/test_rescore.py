@@ -103,7 +103,7 @@ BAD = {
     "--responses r.jsonl --items i.jsonl --out s.xls": "s.xls: unknown kind of table; known: .parquet",
     GIVEN: "i.jsonl: cannot be read (No such file",
     f"a {GIVEN}": "give runs (a) or --responses, not both",
-    "--items i.jsonl": "--items, --benchmark, --path and --model belong to --responses FILE",
+    "--items i.jsonl": "--items, --benchmark and --model belong to --responses FILE",
     "--gold current": "--gold current writes no scores.parquet",
     "--gold currant": "unknown gold 'currant'; did you mean 'current'?",
 }

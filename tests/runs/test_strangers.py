@@ -9,7 +9,7 @@ import pytest
 import tomserve
 from tests.conftest import ROOT, Endpoint, make_item
 from tests.helpers.measurements import measured_run, study
-from tests.helpers.outcomes import refuses_in_a_line
+from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.reports import run_folder
 from tests.helpers.talking import write_strategy
 from tomserve.content.files import digest_bytes
@@ -44,6 +44,20 @@ def test_the_name_of_a_benchmark_is_no_path(cli, run: Path, ran: Path, tmp_path:
         refuses_in_a_line(cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv"), "is none of tomserve's")
     assert cli("score", run).code in (0, 1)
     assert not ran.exists()
+
+
+def test_a_manifest_opens_no_file_that_the_user_has_not_named(
+    cli, run: Path, endpoint: Endpoint, items_file: Path, tmp_path: Path
+) -> None:
+    current, out = ("--gold", "current", "--out", tmp_path / "s.csv"), tmp_path / "s.csv"
+    changed(run, benchmark="items", benchmark_path=str(items_file))
+    refuses_in_a_line(cli("score", run, *current), "benchmark_path: names", "so give it by --path")
+    assert not out.exists()
+    passes(cli("score", run, *current, "--path", items_file))
+    passes(cli("eval", "--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--run", "own"))
+    passes(cli("score", "own", *current))
+    passes(cli("score", run, *current))
+    refuses_in_a_line(cli("score", run, "--path", items_file), "--path belongs to --responses FILE or --gold current")
 
 
 @pytest.mark.parametrize("name", ["../evil", "./evil/", "..", "", "a\nb", "a\x1b[2Jb", "x" * 300])

@@ -88,9 +88,9 @@ def score(
     if responses is not None:
         answers = None if gold == "run" else gold
         return score_file(responses, items, benchmark, path, out, model, runs or (), answers, wishes)
-    if items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
-        raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
-    return score_runs(runs or (None,), out, gold, benchmark, wishes)
+    if items is not None or model is not None or not (benchmark or ".py").endswith(".py"):
+        raise ConfigError("--items, --benchmark and --model belong to --responses FILE")
+    return score_runs(runs or (None,), out, gold, benchmark, wishes, path)
 
 
 def analyze(

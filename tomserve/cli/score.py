@@ -19,6 +19,7 @@ from tomserve.cli.output import tell_unread, warn, warn_gaps
 from tomserve.content import files, output_path
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
+from tomserve.content.validation import dataset_record, is_own
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
 from tomserve.runs import measurement
@@ -290,16 +291,20 @@ def score_runs(
     gold: str = "run",
     benchmark: str | None = None,
     wishes: ReaderOptions = NO_READER,
+    path: Path | None = None,
 ) -> int:
     """Score runs against the items they asked, or (`gold` "current") against today's dataset. benchmark: the file that
     declares their benchmark, where it is none of tomserve's; nothing that a run folder names is run as code.
 
-    wishes: who reads what the rules cannot. Returns the exit code: 1 where the reader did not reply about a reply, else
-    as tell_unread. Raises ConfigError where a run is of another benchmark than the file's.
+    wishes: who reads what the rules cannot. path: the file or folder of today's dataset. Returns the exit code: 1 where
+    the reader did not reply about a reply, else as tell_unread. Raises ConfigError where a run is of another benchmark
+    than the file's.
     """
     given = benchmarks.get(benchmark) if benchmark is not None else None
     if gold not in ("run", "current"):
         raise ConfigError(one_of("gold", gold, ("run", "current")))
+    if gold != "current" and path is not None:
+        raise ConfigError("--path belongs to --responses FILE or --gold current")
     if gold == "current" and out is None:
         raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
     if out is not None:
@@ -326,7 +331,7 @@ def score_runs(
         if reader is not None:
             code |= wishes.read(reader, folder, place)
         scored = None if gold == "current" else load_scored_run(folder, note=warn, again=True)
-        frames.append(_against_current(folder) if scored is None else scored.table)
+        frames.append(_against_current(folder, path) if scored is None else scored.table)
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
@@ -343,7 +348,7 @@ def score_runs(
     return code | tell_unread(lacking)
 
 
-def _against_current(folder: Path) -> pl.DataFrame:
+def _against_current(folder: Path, path: Path | None) -> pl.DataFrame:
     manifest = read_manifest(folder) or {}
     name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
     if (benchmark := benchmarks.find(name)) is None:  # a name of the run's own choice could be the path of a program
@@ -351,7 +356,8 @@ def _against_current(folder: Path) -> pl.DataFrame:
             f"{folder}: its benchmark {name!r:.80} is none of tomserve's; was it declared in a file, give it by "
             "--benchmark FILE.py"
         )
-    current = ItemStore(benchmark.items(_dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
+    path = path or _dataset(folder, manifest.get("benchmark_path"))
+    current = ItemStore(benchmark.items(path, labels, benchmarks.ALL))
     digest = current.digest()
     was = manifest.get("benchmark_digest")
     same = "the same" if digest == was else f"the run's was {was or 'not recorded'}"
@@ -361,12 +367,15 @@ def _against_current(folder: Path) -> pl.DataFrame:
 
 
 def _dataset(folder: Path, given: Any) -> Path | None:
-    """Where a manifest says that the dataset lay. Raises ConfigError for what could be read without an end."""
+    """Where a manifest says that the dataset lay. Raises ConfigError for what this user has never named."""
     if not given:
         return None
-    if not isinstance(given, str) or (Path(given).exists() and not (Path(given).is_file() or Path(given).is_dir())):
-        raise ConfigError(f"{folder / 'manifest.json'}: benchmark_path: {given!r:.200} is no file and no folder")
-    return Path(given)
+    if not isinstance(given, str) or not is_own("datasets", dataset_record(given)):
+        raise ConfigError(
+            f"{folder / 'manifest.json'}: benchmark_path: names {given!r:.200}, which you have not given to a command "
+            "here; a stranger's manifest opens no file, so give it by --path"
+        )
+    return Path(given).expanduser()
 
 
 def _as_file(items: Iterable[Item], folder: Path) -> Path:

@@ -7,6 +7,7 @@ ModelName and RunName.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import types
 from collections.abc import Mapping
@@ -113,6 +114,12 @@ def note_own(kind: str, record: Mapping[str, Any]) -> None:
 def is_own(kind: str, record: Mapping[str, Any]) -> bool:
     """Whether this user has written the record, which he then noted."""
     return _note(kind, record).exists()
+
+
+def dataset_record(path: str | Path) -> dict[str, str]:
+    """The record, of the kind ``datasets``, of a file or folder of data that the user has named: no other is opened
+    because a run's manifest names it."""
+    return {"path": os.path.abspath(Path(path).expanduser())}
 
 
 def _note(kind: str, record: Mapping[str, Any]) -> Path:

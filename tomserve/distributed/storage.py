@@ -30,6 +30,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
+from tomserve.content.validation import RUN_PART
 from tomserve.distributed.shards import FILE as SHARDS
 from tomserve.distributed.shards import MOST
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, TomserveError
@@ -104,8 +105,6 @@ COPIED = (
     *("reader.jsonl", "reader.json", "scores.parquet"),
 )
 """The files of a part that are copied, where it has them."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 class _Copied(pydantic.BaseModel):
@@ -298,7 +297,7 @@ def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = N
 
     def list_names(system: Any, path: str) -> list[str]:
         names = sorted(one.rstrip("/").rpartition("/")[2] for one in system.ls(path, detail=False))
-        return [name for name in names if _NAME.fullmatch(name) and system.exists(f"{path}/{name}/{FILE}")]
+        return [name for name in names if RUN_PART.fullmatch(name) and system.exists(f"{path}/{name}/{FILE}")]
 
     try:
         names = root.retry(list_names)
@@ -320,7 +319,7 @@ def download_part(url: str, into: Path, listener: Listener | None = None, stop: 
     """
     part = _open_folder(url, listener, stop)
     name, text = part.url.rpartition("/")[2], part.read(FILE)
-    if text is None or not _NAME.fullmatch(name):
+    if text is None or not RUN_PART.fullmatch(name):
         raise ConfigError(f"{url}: is no part that was copied whole ({FILE} is missing)")
     try:
         record = CopiedPart.model_validate(orjson.loads(text))
@@ -349,7 +348,7 @@ def download_parts(
         root = url.rstrip("/").removesuffix("/*")
         alone = found == [root]
         called = (root.rpartition("/")[0] if alone else root).rpartition("/")[2]
-        place = within / f"{number}" / (called if _NAME.fullmatch(called) else "parts")
+        place = within / f"{number}" / (called if RUN_PART.fullmatch(called) else "parts")
         place.mkdir(parents=True)
         parts = [download_part(part, place, listener, stop) for part in found]
         record = None if alone else _open_folder(root, listener, stop).read(SHARDS)

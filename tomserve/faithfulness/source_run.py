@@ -15,6 +15,7 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve.content.paths import run_name
+from tomserve.content.validation import dataset_record, is_own
 from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.engine.request import Sampling
@@ -299,9 +300,10 @@ def _mates(folder: Path, manifest: Manifest, chains: Sequence[Chain]) -> dict[st
 def _benchmarks_own(manifest: Manifest) -> list[Item]:
     """All items of the run's benchmark; none where they cannot be read here, or are others than those of the run."""
     benchmark = benchmarks.find(manifest.benchmark)
-    if benchmark is None or benchmark.mixed:
+    named = manifest.benchmark_path
+    if benchmark is None or benchmark.mixed or (named is not None and not is_own("datasets", dataset_record(named))):
         return []
-    path = None if manifest.benchmark_path is None else Path(manifest.benchmark_path).expanduser()
+    path = None if named is None else Path(named).expanduser()
     try:
         every = list(benchmark.items(path, manifest.benchmark_gold, benchmarks.ALL))
     except TomserveError:

@@ -119,14 +119,18 @@ class RequestWriter:
     """Writes requests to files of limited size; of requests that are equal only the first is written.
 
     path: the first file; further ones are called ``NAME-2.jsonl``, ``NAME-3.jsonl`` and so on. per_file, most_bytes:
-    how many requests, and bytes, a file has at most. written: the files so far, each of which is whole.
+    how many requests, and bytes, a file has at most. again: whether the same export was begun before, so that a file
+    that is there and holds just these requests is one that it wrote. written: the files so far, each of which is whole.
 
-    Nothing is written for no requests. Raises ConfigError where one of the files is there already: it may be in a queue
+    Nothing is written for no requests. Raises ConfigError where another file is there already: it may be in a queue
     at the moment, and what is asked twice is paid twice.
     """
 
-    def __init__(self, path: Path, per_file: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES) -> None:
-        self._path, self._per_file, self._most_bytes = path, per_file, most_bytes
+    def __init__(
+        self, path: Path, per_file: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES, *, again: bool = False
+    ) -> None:
+        self._path, self._per_file, self._most_bytes, self._again = path, per_file, most_bytes, again
+        self._there = False  # whether the file is compared, and not written
         self.written: list[RequestFile] = []
         self._keys: set[str] = set()
         self._stack = contextlib.ExitStack()
@@ -166,8 +170,14 @@ class RequestWriter:
         if self._requests >= self._per_file or self._bytes + len(line) > self._most_bytes:
             self._close()
         if self._file is None:
-            self._file = self._stack.enter_context(files.replace_file(self._new_path(len(self.written) + 1)))
-        self._file.write(line)
+            path = self._new_path(len(self.written) + 1)
+            self._there = path.exists()
+            opened = files.open_for_reading(path) if self._there else files.replace_file(path)
+            self._file = self._stack.enter_context(opened)
+        if not self._there:
+            self._file.write(line)
+        elif self._file.readline(len(line)) != line:
+            raise self._taken(len(self.written) + 1)
         self._keys.add(request.key)
         self._requests, self._bytes = self._requests + 1, self._bytes + len(line)
         return True
@@ -176,19 +186,27 @@ class RequestWriter:
         """Put the file that is being written in its place."""
         if self._file is not None:
             path = self._new_path(len(self.written) + 1)
+            if self._there and self._file.read(1):
+                raise self._taken(len(self.written) + 1)
             self._stack.close()
             self.written.append(RequestFile(path, self._requests, self._bytes))
             self._file, self._requests, self._bytes = None, 0, 0
 
     def _new_path(self, number: int) -> Path:
-        path = self._path
-        if number > 1:
-            path = path.with_name(f"{path.stem}-{number}{path.suffix}")
-        if path.exists() or path.is_symlink():
-            raise ConfigError(
-                f"{path}: is there already, and may wait in a queue; name another file by --out, or move it away"
-            )
+        path = self._place(number)
+        if (path.exists() and not self._again) or path.is_symlink():
+            raise self._taken(number)
         return path
+
+    def _place(self, number: int) -> Path:
+        path = self._path
+        return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+    def _taken(self, number: int) -> ConfigError:
+        return ConfigError(
+            f"{self._place(number)}: is there already, and may wait in a queue; name another file by --out, or move it "
+            "away"
+        )
 
 
 class ResultReader:
@@ -471,12 +489,14 @@ def export_requests(
     """
     listener = listener or SilentListener()
     options, chosen = choose_export(options)
-    written = RequestWriter(out, per_file, most_bytes)
-    with _open_evaluation(options, chosen, listener) as evaluation:
-        folder = evaluation.folder.path
+    plan, folder = _plan_export(options, chosen)
+    is_part = part_number(folder) is not None  # what a part asks is known from the record of the parts
+    begun, export = Exports.read(folder).exports, Export.of(options, plan.benchmark.name, chosen)
+    written = RequestWriter(out, per_file, most_bytes, again=is_part or export in begun)
+    with _open_evaluation(plan, folder, listener) as evaluation:
         evaluation.save()
-        if part_number(folder) is None:  # what a part asks is known from the record of the parts
-            Exports.read(folder).write(folder, Export.of(options, evaluation.plan.benchmark.name, chosen))
+        if not is_part:
+            Exports.read(folder).write(folder, export)
         open_questions, last = 0, None
         with written:
             for request in _open_requests(evaluation, lambda request: None):
@@ -523,7 +543,7 @@ def import_results(
     with ResultReader(paths) as results:
         done.results, done.cut_off = len(results), results.cut_off
         for place, (options, chosen) in enumerate(exports):
-            with _open_evaluation(options, chosen, listener) as evaluation:
+            with _open_evaluation(*_plan_export(options, chosen), listener) as evaluation:
                 _import_export(evaluation, results, done, open_keys, accept_change)
                 if place == len(exports) - 1:
                     _count_others(evaluation.journal, results, done)
@@ -531,11 +551,15 @@ def import_results(
     return done
 
 
+def _plan_export(options: EvalOptions, chosen: Target) -> tuple[Plan, Path]:
+    """What is asked, and the folder of the run."""
+    plan = make_plan(options, chosen=chosen)
+    return plan, runfolder.answers_folder(options.run or runfolder.default_name(plan.benchmark_name, plan.name))
+
+
 @contextlib.contextmanager
-def _open_evaluation(options: EvalOptions, chosen: Target, listener: Listener) -> Iterator[Evaluation]:
-    """The evaluation of these options, with its folder locked; nothing is asked of any server."""
-    plan: Plan = make_plan(options, chosen=chosen)
-    path = runfolder.answers_folder(options.run or runfolder.default_name(plan.benchmark_name, plan.name))
+def _open_evaluation(plan: Plan, path: Path, listener: Listener) -> Iterator[Evaluation]:
+    """The evaluation of a plan in that folder, which is locked; nothing is asked of any server."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
         restore_journal(folder.path)

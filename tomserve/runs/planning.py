@@ -21,7 +21,7 @@ import orjson
 from tomserve import benchmarks, variants
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
-from tomserve.content.validation import strategy_name
+from tomserve.content.validation import dataset_record, note_own, strategy_name
 from tomserve.engine import transports
 from tomserve.engine.adaptations import POLICIES, SchemaPolicy
 from tomserve.engine.redact import Redactor
@@ -582,6 +582,8 @@ def _choose_benchmark(options: EvalOptions) -> Benchmark:
 def _load_items(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> ItemStore:
     """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes."""
     if not options.items:
+        if options.path is not None:
+            note_own("datasets", dataset_record(options.path))
         every = ItemStore(_tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
         every = options.items if isinstance(options.items, ItemStore) else ItemStore(require_choices(options.items))
