@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack, cast
 
 import polars as pl
 
-from tomserve.content import output_path
+from tomserve.content import files, output_path
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item, items_digest, read_items, write_items
@@ -119,8 +119,13 @@ def export_found(folder: Path, path: Path) -> Path:
     sheet = path.with_suffix(".md")
     for file in (path, sheet):
         output_path.check_output(file)
+    text = write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"])
+    title = text.partition("\n")[0]
+    if sheet.exists() and not files.read_own_text(sheet, "replace").startswith(title):  # the user has named only `path`
+        raise ConfigError(f"{sheet}: is there already, and no datasheet of {path.name}; give --export another name")
     write_items(path, items, output_path.open_output)
-    sheet.write_text(write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"]), "utf-8")
+    with output_path.open_output(sheet) as made:
+        made.write(text.encode())
     return sheet
 
 
