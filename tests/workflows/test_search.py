@@ -119,7 +119,7 @@ def test_what_was_found_is_exported_with_its_datasheet(done: Path, tmp_path: Pat
     assert sheet.count("\n- Story") == 10
     export_found(done, tmp_path / "hard.jsonl")
     (tmp_path / "README.md").write_text("# My notes\n")
-    with pytest.raises(ConfigError, match="README.md: is there already, and no datasheet"):
+    with pytest.raises(ConfigError, match=r"README\.md: is there already, and no datasheet"):
         export_found(done, tmp_path / "README.jsonl")
     assert not (tmp_path / "README.jsonl").exists()
     (done / "responses.jsonl").write_bytes((done / "responses.jsonl").read_bytes().splitlines(keepends=True)[0])
