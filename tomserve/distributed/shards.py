@@ -20,13 +20,11 @@ import pydantic
 
 from tomserve.content import digest_of, files
 from tomserve.content.paths import PARTS_ENDING, run_name
-from tomserve.content.validation import CODE, ModelName, Name, RunName, check_part, read_record, strategy_name
-from tomserve.engine import transports
-from tomserve.engine.adaptations import SchemaPolicy
+from tomserve.content.validation import CODE, Name, RunName, check_part, read_record, strategy_name
 from tomserve.errors import ConfigError, ContentError
 from tomserve.runs import progress, runfolder
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, check_strategy_names
-from tomserve.runs.planning import EvalOptions
+from tomserve.runs.planning import EvalOptions, RecordedOptions
 from tomserve.runs.progress import Progress
 from tomserve.runs.runfolder import PARTS, run_path
 from tomserve.runs.scores import export_scores, load_scored_run
@@ -34,49 +32,15 @@ from tomserve.scoring.table import COLUMNS, UNREAD, Note, check_columns, read_ta
 from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, known
 
-Seconds = Annotated[float, pydantic.Field(ge=1, le=1e6, allow_inf_nan=False)]
-Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]
 
-
-class ShardOptions(pydantic.BaseModel):
-    """What is to be asked of which model, and how, with the fields of `tomserve eval --config`.
+class ShardOptions(RecordedOptions):
+    """What the parts of an evaluation ask.
 
     Files of items and folders of weights are given by their whole paths, so that a part can be asked from any folder;
-    programs and prompts by their names. key: the name of the variable that holds the API key, never the key.
+    programs and prompts by their names.
     """
 
-    model_config = pydantic.ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-        populate_by_name=True,
-    )
-
-    model: ModelName | None = None
-    base_url: Several = ()
-    key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
-    benchmark: Name | None = None
-    path: str | None = None
-    gold: str | None = None
-    where: Several = ()
-    strategy: Annotated[tuple[Name, ...], pydantic.Field(max_length=1000)] = ()
-    limit: Annotated[int, pydantic.Field(ge=1)] | None = None
-    revision: str | None = None
-    max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
-    thinking: str | None = None
-    reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
-    extra_body: dict[str, Any] = {}
-    answer_schema: SchemaPolicy = "on"
-    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
-    seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
-    repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1
-    timeout: Seconds = 600.0
-    concurrency: Annotated[int, pydantic.Field(ge=1, le=65536)] | None = None
-    transport: str = transports.DEFAULT
-    hedge: Seconds | None = None
     noise_check: Annotated[float, pydantic.Field(gt=0, le=1)] | None = None
-    variants: Several = ()
-    patience: Seconds | None = None
 
     @classmethod
     def of(cls, options: EvalOptions, benchmark: str, target: Target, key: str | None) -> ShardOptions:
@@ -93,12 +57,6 @@ class ShardOptions(pydantic.BaseModel):
             strategy=tuple(map(strategy_name, options.strategies)),
             **same,
         )
-
-    def to_eval_options(self) -> EvalOptions:
-        """These options as those of an evaluation, without its items, its run and its server."""
-        own = self.model_dump(exclude={"key", "base_url", "strategy", "path"})
-        path = None if self.path is None else Path(self.path)
-        return EvalOptions(base_urls=self.base_url, strategies=self.strategy, path=path, **own)
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)

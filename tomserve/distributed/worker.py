@@ -74,7 +74,7 @@ def part_options(folder: Path, shards: Shards, number: int, how: Connection) -> 
         one.name: value for one in fields(how) if one.name not in own and (value := getattr(how, one.name)) is not None
     }
     return replace(
-        options.to_eval_options(),
+        options.options(),
         benchmark=shards.benchmark,
         strategies=load_strategy_folders(options.strategy, how.strategies),
         items=ItemStore(read_items(place / ITEMS)),

@@ -11,17 +11,18 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import orjson
+import pydantic
 
 from tomserve import benchmarks, variants
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
-from tomserve.content.validation import dataset_record, note_own, strategy_name
+from tomserve.content.validation import ModelName, Name, dataset_record, note_own, strategy_name
 from tomserve.engine import transports
 from tomserve.engine.adaptations import POLICIES, SchemaPolicy
 from tomserve.engine.redact import Redactor
@@ -415,6 +416,56 @@ class EvalOptions:
     def asking_policy(self) -> RetryPolicy:
         """The policy by which questions are asked: with the user's own patience, where one is given."""
         return self.policy if self.patience is None else replace(self.policy, lost_after=self.patience)
+
+
+Seconds = Annotated[float, pydantic.Field(ge=1, le=1e6, allow_inf_nan=False)]
+Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]
+
+
+class RecordedOptions(pydantic.BaseModel):
+    """What is to be asked of which model, and how, with the fields of `tomserve eval --config`, as files hold it.
+
+    key: the name of the variable that holds the API key, never the key.
+    """
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=lambda name: name.rstrip("_").replace("_", "-"),
+        populate_by_name=True,
+    )
+
+    model: ModelName | None = None
+    base_url: Several = ()
+    key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
+    benchmark: Name | None = None
+    path: str | None = None
+    gold: str | None = None
+    where: Several = ()
+    strategy: Annotated[tuple[Name, ...], pydantic.Field(max_length=1000)] = ()
+    limit: Annotated[int, pydantic.Field(ge=1)] | None = None
+    revision: str | None = None
+    max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
+    thinking: str | None = None
+    reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
+    extra_body: dict[str, Any] = {}
+    answer_schema: SchemaPolicy = "on"
+    temperature: Annotated[float, pydantic.Field(ge=0, le=HOTTEST)] = 0.0
+    seed: Annotated[int, pydantic.Field(ge=0, le=SEEDS - 1)] = 0
+    repeats: Annotated[int, pydantic.Field(ge=1, le=MOST_REPEATS)] = 1
+    timeout: Seconds = 600.0
+    concurrency: Annotated[int, pydantic.Field(ge=1, le=65536)] | None = None
+    transport: str = transports.DEFAULT
+    hedge: Seconds | None = None
+    noise_check: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None
+    variants: Several = ()
+    patience: Seconds | None = None
+
+    def options(self) -> EvalOptions:
+        """The same as the options of an evaluation."""
+        own = self.model_dump(include={one.name for one in fields(EvalOptions)} - {"path"})
+        path = None if self.path is None else Path(self.path)
+        return EvalOptions(base_urls=self.base_url, strategies=self.strategy, path=path, **own)
 
 
 @dataclass(frozen=True)

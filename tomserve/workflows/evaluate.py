@@ -19,22 +19,20 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import orjson
 import pydantic
 import yaml
 
 from tomserve.content import validation
-from tomserve.content.validation import ModelName, Name, RunName
-from tomserve.engine import transports
-from tomserve.engine.adaptations import SchemaPolicy
+from tomserve.content.validation import RunName
 from tomserve.errors import ConfigError, ContentError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate, open_evaluation
 from tomserve.runs.item_store import ItemStore
-from tomserve.runs.planning import EvalOptions
+from tomserve.runs.planning import EvalOptions, RecordedOptions
 from tomserve.runs.progress import INTERRUPTED, Listener, SilentListener, Stop
 from tomserve.workflows.run import Place, Run, as_name, given_options, run_beside_loop
 
@@ -314,47 +312,14 @@ def choose_listener(progress: bool | Listener) -> Listener:
 EXPERIMENT_FILE = "experiment.yaml"  # the name of the file in the folder of a run that the workbench has queued
 
 
-class Experiment(pydantic.BaseModel):
-    """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`. key: the name
-    of the environment variable that holds the endpoint's API key; the key itself never stands in a file. start: whether
+class Experiment(RecordedOptions):
+    """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`. start: whether
     a server of the model may be started on this machine where none runs. faithfulness: whether the chains are edited
     and asked again afterwards, as `tomserve faithfulness` does."""
 
-    model_config = pydantic.ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=lambda name: name.rstrip("_").replace("_", "-"),
-        populate_by_name=True,
-    )
-
     schema_: Literal[1] = 1
-    model: ModelName | None = None
-    base_url: tuple[str, ...] = ()
-    key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
     start: bool = False
-    benchmark: Name | None = None
-    path: str | None = None
-    gold: str | None = None
-    where: tuple[str, ...] = ()
-    strategy: tuple[Name, ...] = ()
     run: RunName | None = None
-    limit: Annotated[int, pydantic.Field(ge=1)] | None = None
-    revision: str | None = None
-    max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
-    thinking: str | None = None
-    reasoning_effort: Annotated[str, pydantic.Field(pattern=r"^[a-z]{1,20}$")] | None = None
-    extra_body: dict[str, Any] = {}
-    answer_schema: SchemaPolicy = "on"
-    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
-    seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
-    repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1
-    timeout: Annotated[float, pydantic.Field(ge=1, le=1e6)] = 600.0
-    concurrency: Annotated[int, pydantic.Field(ge=1, le=65536)] | None = None
-    transport: str = transports.DEFAULT
-    hedge: Annotated[float, pydantic.Field(ge=1)] | None = None
-    noise_check: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None
-    variants: tuple[str, ...] = ()
-    patience: Annotated[float, pydantic.Field(ge=1, le=1e6)] | None = None
     accept_change: bool = False
     faithfulness: bool = False
 
@@ -377,16 +342,6 @@ class Experiment(pydantic.BaseModel):
         if isinstance(given, bool):
             return "on" if given else "off"
         return str(given) if isinstance(given, int) else given
-
-    def options(self) -> EvalOptions:
-        """The experiment as the options of an evaluation."""
-        own = self.model_dump(exclude={"schema_", "key", "faithfulness", "base_url", "strategy", "path"})
-        return EvalOptions(
-            base_urls=self.base_url,
-            strategies=self.strategy,
-            path=None if self.path is None else Path(self.path),
-            **own,
-        )
 
     def text(self) -> str:
         """The experiment as the YAML of its file, with the fields that were set."""
