@@ -43,8 +43,8 @@ def order(queue: Queue) -> list[str]:
     return [line.name for line in queue.lines(ME) if job(line.name).active]
 
 
-def three(queue: Queue, person: Person = ME) -> list[str]:
-    return [queue.submit(experiment(URL, run=name), person) for name in ("a", "b", "c")]
+def three(queue: Queue) -> list[str]:
+    return [queue.submit(experiment(URL, run=name), ME) for name in ("a", "b", "c")]
 
 
 def ended(name: str, how: State = State.DONE) -> None:
@@ -249,7 +249,6 @@ def test_cards_are_changed_by_one_at_a_time(queue: Queue) -> None:
     assert (len(run_index.read_card(runs_root() / "a").notes), job("a").turn) == (40, 7)
 
 
-ME, ADA, BEN = Person(), Person("ada"), Person("ben")
 KEYS = Settings(keys=(("ANY_KEY", ""), ("BOUND_KEY", "https://api.example.org/v1"), ("UNSET_KEY", "")))
 
 

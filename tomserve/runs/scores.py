@@ -238,9 +238,9 @@ def export_scores(folder: Path) -> bool:
     return kept is not None
 
 
-def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None, again: bool = False) -> pl.DataFrame:
+def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
     """The scores of a run; arguments and errors: see `load_scored_run`."""
-    return load_scored_run(folder, fresh=fresh, note=note, again=again).table
+    return load_scored_run(folder, fresh=fresh, note=note).table
 
 
 def read_current_record(folder: Path) -> Record | None:

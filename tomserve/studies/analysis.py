@@ -489,7 +489,6 @@ def compute_files(
     intervals: str | None = None,
     by: Sequence[str] = (),
     *,
-    named: str | None = None,
     note: Note | None = None,
 ) -> Analysis:
     """What `compute` says of all rows of these tables, each of which fits into memory by itself. note: told how much
@@ -497,13 +496,13 @@ def compute_files(
     needs."""
     sample = _sample(tables)
     if measured_studies(sample.clear()) or "strategy" not in sample.columns:
-        return compute(pl.concat(tables), study, intervals, by, named=named)
-    chosen = study if isinstance(study, Study) else load_study(study or named or default_study(sample))
+        return compute(pl.concat(tables), study, intervals, by)
+    chosen = study if isinstance(study, Study) else load_study(study or default_study(sample))
     facts = _facts(tables, chosen)
     if chosen.counted is None or not facts.countable:
         _report_memory(tables, facts, chosen, note)
     if not facts.countable or chosen.together or not chosen.answers:
-        return compute(pl.concat(tables), study, intervals, by, named=named)
+        return compute(pl.concat(tables), study, intervals, by)
     return _one_by_one(tables, chosen, intervals, by, by_default=study is None and intervals is None and not by)
 
 

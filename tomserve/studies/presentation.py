@@ -385,10 +385,10 @@ def sign(row: Row) -> int:
     return side_of(row.get("rd_low"), row.get("rd_high")) or 0
 
 
-def side_of(low: object, high: object, at: float = 0.0) -> int | None:
-    """1 where an interval lies above a value, -1 below, 0 where it holds it; None without an interval."""
+def side_of(low: object, high: object) -> int | None:
+    """1 where an interval lies above 0, -1 below, 0 where it holds it; None without an interval."""
     least, most = finite_or_none(low), finite_or_none(high)
-    return None if least is None or most is None else 1 if least > at else -1 if most < at else 0
+    return None if least is None or most is None else 1 if least > 0 else -1 if most < 0 else 0
 
 
 def capitalize_first(text: str) -> str:

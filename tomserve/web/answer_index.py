@@ -287,7 +287,7 @@ def index_of(run: Path) -> Result | None:
     return background.compute("answers", run)
 
 
-def page_of(run: Path, filters: Filters, size: int = SIZE) -> Page | None:
+def page_of(run: Path, filters: Filters) -> Page | None:
     """A page of the answers of a run; None while its index is made.
 
     run: its folder, which the register has found. Raises ConfigError where the run has no answers to page through.
@@ -298,9 +298,9 @@ def page_of(run: Path, filters: Filters, size: int = SIZE) -> Page | None:
         raise ConfigError(index.error)
     table = open_table(index.folder / ANSWERS)
     places, unsearched = _places(table, filters, index)
-    pages = max(1, -(-places.len() // size))
+    pages = max(1, -(-places.len() // SIZE))
     page = min(filters.page, pages)
-    chosen = places.slice((page - 1) * size, size)
+    chosen = places.slice((page - 1) * SIZE, SIZE)
     rows = _rows(table, chosen.to_list())
     return Page(tuple(rows), places.len(), page, pages, index.facts, unsearched)
 

@@ -221,11 +221,6 @@ class _Reader:
         return labels
 
 
-def containers(item: Item) -> tuple[str, ...]:
-    """The choices that are containers, in the order of the file's letters."""
-    return tuple(choice for choice in item.choices if choice != UNKNOWN)
-
-
 def make_item(
     story: Story,
     ends: TrackedBeliefs,

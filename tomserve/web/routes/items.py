@@ -7,10 +7,10 @@ from typing import Annotated
 from urllib.parse import urlencode
 
 import pydantic
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Le
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, StringConstraints
+from pydantic import StringConstraints
 
 from tomserve import benchmarks
 from tomserve.errors import ConfigError, TomserveError
@@ -166,30 +166,25 @@ def show_variants(request: Request, person: Reader, source: ItemSource, id: Item
 HERE = "this machine"  # what the form calls a server that runs on this machine, or the embedded model
 
 Field = Annotated[str, StringConstraints(max_length=2000)]
-Name = Annotated[str, StringConstraints(max_length=200)]
 Long = Annotated[str, StringConstraints(max_length=200_000)]
 
 
-class TrialForm(BaseModel):
+class TrialForm(How):
     """What is to be tried, as the form or an address says it."""
+
+    model_config = pydantic.ConfigDict(extra="ignore")
 
     benchmark: Field = ""
     gold: Field = ""
     path: Field = ""
     run: Field = ""
     item: Field = ""
-    strategy: Name = ""
-    preset: Name = ""
-    model: Name = ""
     base_url: Field = ""
     key: Field = ""
-    thinking: Name = ""
     story: Long = ""
     question: Long = ""
     choices: Long = ""
     answer: Long = ""
-    temperature: Annotated[float, Ge(0), Le(2)] = 0.0
-    seed: Annotated[int, Ge(0), Lt(2**31)] = 0
     seconds: Annotated[float, Ge(1), Le(playground.LONGEST)] = playground.DEADLINE
 
 
