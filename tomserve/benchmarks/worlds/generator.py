@@ -71,13 +71,15 @@ def items(
     questions to make items of; None for all. first: the key of whom the choices call "I". Raises as `sentences` does,
     and ValueError for events that make no sense."""
     story, known, record = sentences(world, lexicon), read_world(world), world.to_dict()
+    texts: dict[Key, str] = {}  # of the choices, which questions share
     for number, question in enumerate(world.questions):
         if questions is not None and number not in questions:
             continue
         right = answer(world, question, known)
         if right is None:
             continue
-        labels = {key: label(world, key, first=first) for key in question.choices}
+        texts |= {key: label(world, key, first=first) for key in question.choices if key not in texts}
+        labels = {key: texts[key] for key in question.choices}
         chain = answers(world, question, known)
         gold = Gold(sets=tuple((labels[key],) for key in chain)) if chain and len(chain) == len(story) else None
         yield Item(

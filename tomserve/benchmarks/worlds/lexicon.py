@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -38,6 +38,24 @@ AN = re.compile(rf"\b([Aa]) (?=(?!{_CONSONANT})[aeiou]|hour|heir|honest|honou?r)
 """Where "a" becomes "an": before a vowel that is spoken as one, so not in "a ukulele", but in "an hour"."""
 
 
+class _Slot(NamedTuple):
+    before: str  # the text between the slot before and this one
+    text: str
+    parts: tuple[str | None, ...]  # name, 's, pronoun, and the forms with the third, the second and the first person
+    begins: bool  # whether it begins a sentence, or what somebody says
+
+
+@lru_cache(maxsize=16_384)
+def _split_phrasing(phrasing: str) -> tuple[tuple[_Slot, ...], str]:
+    """The slots of a phrasing, and the text after the last."""
+    slots, end = list[_Slot](), 0
+    for match in _SLOT.finditer(phrasing):
+        begins = _BEGINS.search(phrasing, 0, match.start()) is not None
+        slots.append(_Slot(phrasing[end : match.start()], match[0], match.groups(), begins))
+        end = match.end()
+    return tuple(slots), phrasing[end:]
+
+
 def fill_phrasing(
     phrasing: str,
     slots: Mapping[str, Key],
@@ -54,39 +72,42 @@ def fill_phrasing(
 
     filling: list[str] = []  # the words that are being filled: a word may have slots of its own
 
-    def fill(match: re.Match[str]) -> str:
-        slot, possessive, pronoun, third_form, second_form, first_form = match.groups()
-        key = slots.get(slot, slot)
+    def fill(written: _Slot) -> str:
+        slot, possessive, pronoun, third_form, second_form, first_form = written.parts
+        key = slots.get(str(slot), str(slot))
         person = people.get(key)
         addressed = "I" if key == first else "you" if key == second else ""
         if person is None:
-            if key not in words or match[0] != f"{{{slot}}}":
-                raise ValueError(f"phrasing {phrasing!r}: nothing to fill {match[0]}")
+            if key not in words or len(written.text) != len(str(slot)) + 2:
+                raise ValueError(f"phrasing {phrasing!r}: nothing to fill {written.text}")
             if words[key] in filling:
                 raise ValueError(f"phrasing {phrasing!r}: the word {key!r} stands for itself")
             filling.append(words[key])
-            text = _fill(words[key])
+            text = fill_slots(words[key])
             filling.pop()
             return text
         if third_form is not None:
-            return third_form if not addressed else first_form if addressed == "I" and first_form else second_form
+            return third_form if not addressed else first_form if addressed == "I" and first_form else str(second_form)
         pronouns = PRONOUNS[addressed] if addressed else person.pronouns
         if pronoun:
             if pronoun not in pronouns:
-                raise ValueError(f"phrasing {phrasing!r}: {match[0]} is no pronoun; known: {', '.join(pronouns)}")
+                raise ValueError(f"phrasing {phrasing!r}: {written.text} is no pronoun; known: {', '.join(pronouns)}")
             return pronouns[pronoun]
         if possessive:
             return pronouns["his"] if addressed else f"{person.name}'s"
         return addressed or person.name
 
-    def fill_slot(match: re.Match[str]) -> str:
-        text = fill(match)
-        return text[:1].upper() + text[1:] if _BEGINS.search(match.string, 0, match.start()) else text
+    def fill_slots(text: str) -> str:
+        written, rest = _split_phrasing(text)
+        found = ""
+        for one in written:
+            filled = fill(one)
+            found += one.before + (filled[:1].upper() + filled[1:] if one.begins else filled)
+        return found + rest
 
-    def _fill(text: str) -> str:
-        return _SLOT.sub(fill_slot, text)
-
-    text = AN.sub(r"\1n ", re.sub(r"\s+", " ", _fill(phrasing)).strip())
+    text = " ".join(fill_slots(phrasing).split())
+    if "a " in text or "A " in text:
+        text = AN.sub(r"\1n ", text)
     return text[:1].upper() + text[1:] if phrasing.endswith((".", "?", "!", '"')) else text
 
 

@@ -51,8 +51,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from tomserve.beliefs import Belief, Trace, Update, hearsay, together
+from tomserve.beliefs import Trace, Update, hearsay, together
 from tomserve.benchmarks.worlds.record import Key, Question, World
 from tomserve.errors import one_of
 from tomserve.items import UNKNOWN
@@ -157,6 +158,7 @@ class Event:
     value: str = ""
 
 
+@lru_cache(maxsize=8192)
 def parse(text: str) -> Event:
     """Read one event. Raises ValueError for an unknown verb, with the known ones, and for words that do not fit."""
     verb = text.split(" ", 1)[0]
@@ -184,14 +186,16 @@ class WorldHistory:
     scenes: list[int] = field(default_factory=list)  # the lines with which scenes begin
     # who makes an update of a trace by saying it ("voice" for one without a name), by the fact and the update's place
     speakers: dict[tuple[str, int], str] = field(default_factory=dict)
-    _beliefs: dict[tuple[str, tuple[str, ...]], list[Belief]] = field(default_factory=dict, repr=False, compare=False)
+    _beliefs: dict[tuple[str, tuple[str, ...]], list[str]] = field(default_factory=dict, repr=False, compare=False)
 
-    def beliefs(self, fact: str, who: tuple[str, ...]) -> list[Belief]:
-        """What a person, or a chain of them, believes about a fact after each line [lines]. It is kept, because the
-        rules ask for it after each line and for several kinds of question. Raises ValueError as `Trace.beliefs`
-        does."""
+    def beliefs(self, fact: str, who: tuple[str, ...]) -> list[str]:
+        """What a person, or a chain of them, believes about a fact after each line [lines]; UNKNOWN where several
+        values are possible. It is kept, because the rules ask for it after each line and for several kinds of question.
+        Raises ValueError as `Trace.beliefs` does."""
         if (found := self._beliefs.get((fact, who))) is None:
-            found = self._beliefs[fact, who] = self.traces[fact].beliefs(who)
+            found = self._beliefs[fact, who] = []
+            for belief, lines in self.traces[fact].spans(who):
+                found += [belief.labels[0] if len(belief.labels) == 1 else UNKNOWN] * lines
         return found
 
     def find_wish(self, person: str, fact: str, at: int | None = None) -> str | None:
@@ -293,8 +297,7 @@ class Case:
         """What the fact is by the people asked about, or by `who`, after the line `at`; UNKNOWN where they cannot tell
         or several values are possible."""
         people = self.question.who if who is None else who
-        belief = self.happened.beliefs(self.question.fact, people)[self.at if at is None else at]
-        return belief.labels[0] if len(belief.labels) == 1 else UNKNOWN
+        return self.happened.beliefs(self.question.fact, people)[self.at if at is None else at]
 
     @property
     def wanted(self) -> Key | None:
@@ -468,5 +471,10 @@ def answers(world: World, question: Question, known: WorldHistory | None = None)
     """The right answer after every line, up to the line that is asked about; None where some line has none."""
     known = known or read_world(world)
     last = question.at if question.at is not None else known.lines - 1
-    found = [answer(world, question, known, at) for at in range(last + 1)]
-    return [key for key in found if key is not None] if None not in found else None
+    found: list[Key] = []
+    for at in range(last + 1):
+        if not found or world.scenes[at].events:  # no rule's answer changes with a line in which nothing happens
+            if (key := answer(world, question, known, at)) is None:
+                return None
+        found.append(key)
+    return found
