@@ -14,8 +14,8 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import page
-from tomserve.engine.redact import LEAST, Redactor, clean_text
-from tomserve.engine.transport import LONGEST_ERROR, Reply, Timeouts, redact_reply
+from tomserve.engine.redact import LEAST, LONGEST_ERROR, Redactor, clean_text
+from tomserve.engine.transport import Reply, Timeouts, redact_reply
 from tomserve.engine.transports import TRANSPORTS, make_transport
 
 KEY = "sk-Ab/9+\"'<\\&7 zE=x"

@@ -12,8 +12,9 @@ import pytest
 from tests.conftest import ROOT, Answer, Endpoint, completion, running
 from tests.helpers.asking import ask, request, rows
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
+from tomserve.engine.redact import LONGEST_NAME
 from tomserve.engine.retry import MOST, ModelGuard
-from tomserve.engine.transport import LONGEST_NAME, Reply
+from tomserve.engine.transport import Reply
 from tomserve.errors import RunMismatchError, ServerError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal

@@ -5,10 +5,12 @@ keeps them.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.transport import Reply
+
+if TYPE_CHECKING:  # the transports need asyncio, which who only reads rows does not
+    from tomserve.engine.transport import Reply
 
 
 def utc_now() -> str:

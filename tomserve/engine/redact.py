@@ -24,6 +24,8 @@ LEAST = 8
 answer."""
 
 MASKED = "***"
+LONGEST_NAME = 200  # characters kept of the name that a server gives its model, and of the reason why it ended
+LONGEST_ERROR = 500  # characters kept of what went wrong
 
 
 class Redactor:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tomserve.engine.rate_limits import Room, announced_room, asked_wait
-from tomserve.engine.redact import Redactor, clean_text
+from tomserve.engine.redact import LONGEST_ERROR, LONGEST_NAME, Redactor, clean_text
 from tomserve.status import FINAL, SPOKEN, TIMEOUT
 
 MAX_BODY = 16 * 2**20  # bytes of a reply that are read at most, compressed or not: a larger one is no chat completion
@@ -64,10 +64,6 @@ async def read_body(pieces: AsyncIterable[bytes], encoding: str) -> bytes | None
         return decompress(b"".join(found), encoding.encode(), MAX_BODY)
     except ValueError as error:
         raise ValueError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
-
-
-LONGEST_NAME = 200  # characters kept of the name that a server gives its model, and of the reason why it ended
-LONGEST_ERROR = 500  # characters kept of what went wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,9 @@ from typing import Any
 import polars as pl
 
 from tomserve.engine.adaptations import NO_SCHEMA, STRICT, SchemaPolicy, check_names, describe
-from tomserve.engine.redact import Redactor, clean_text
+from tomserve.engine.redact import LONGEST_ERROR, Redactor, clean_text
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import ModelGuard
-from tomserve.engine.transport import LONGEST_ERROR
 from tomserve.errors import RunMismatchError, ServerError
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy

@@ -30,8 +30,8 @@ from tomserve.content import files
 from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_file
 from tomserve.engine.records import CLOSES, CLOSING
+from tomserve.engine.redact import LONGEST_NAME
 from tomserve.engine.request import Identity
-from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError, MachineError
 from tomserve.status import ANSWERS, FINAL, SPOKEN
 

@@ -47,7 +47,6 @@ from tomserve.scoring.labels import (
     match_label,
     match_within,
 )
-from tomserve.scoring.prose import find_stated, plain_lines, read_prose
 from tomserve.scoring.thoughts import CUT, split_thoughts
 
 NONE = "no JSON object with an answer"
@@ -314,6 +313,8 @@ def read_reply(
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
     elif reply.around is not None:
+        from tomserve.scoring.prose import find_stated
+
         if others := find_stated(reply.around, choices) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
@@ -353,6 +354,8 @@ def _without_object(
 def _from_prose(
     text: str, choices: Sequence[str], suffix: str, reason: str, question: str | None, whole: bool
 ) -> Reading:
+    from tomserve.scoring.prose import read_prose  # its patterns take as long to compile as all others together
+
     outcome = read_prose(text, choices, question, whole)
     if isinstance(outcome, tuple):
         return Reading(f"{outcome[0]}{suffix}{_letter_step(text, choices, outcome[1])}", outcome[1])
@@ -363,6 +366,8 @@ def _letter_step(text: str, choices: Sequence[str], answer: str) -> str:
     """What is added to the rung where the words of the answer stand beside the letter of another choice."""
     if not isinstance(choices, LetteredChoices):
         return ""
+    from tomserve.scoring.prose import plain_lines
+
     named = (one for line in plain_lines(text) for one in find_mentions(line, choices))
     return f"+{AGAINST_LETTER}" if any(one.by == AGAINST and one.choice == answer for one in named) else ""
 

@@ -1,12 +1,15 @@
-"""Quantiles and tails of distributions, and where a function is zero, by scipy.special, which is imported where it is
-used: scipy.stats takes half a second to import, and a hundred times as long for a value. tests/stats compares them."""
+"""Quantiles and tails of distributions, and where a function is zero, by the compiled functions of scipy.special, which
+are loaded when first used. tests/stats compares them with scipy.stats, which takes a hundred times as long a value."""
 
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar, cast
+from types import ModuleType
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +18,36 @@ Floats = npt.NDArray[np.float64]
 Number = TypeVar("Number", float, Floats)  # A number, or an array of numbers; what comes back has the same shape
 
 
+@lru_cache(maxsize=1)
+def special() -> Any:
+    """scipy.special's compiled functions, loaded without the package around them where that can be done: it imports
+    numpy's tests and its reader of Fortran, which takes as long as numpy and polars together."""
+    import scipy
+
+    name = "scipy.special"
+    if name not in sys.modules and threading.current_thread() is threading.main_thread():
+        sys.modules[name] = bare = ModuleType(name)  # other threads import the whole package, and never see it
+        bare.__path__ = [f"{folder}/special" for folder in scipy.__path__]
+        try:
+            from scipy.special import _ufuncs
+
+            return _ufuncs
+        except ImportError:
+            pass
+        finally:
+            del sys.modules[name]
+    import scipy.special
+
+    return scipy.special
+
+
 @lru_cache(maxsize=64)
 def normal_quantile(p: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(p))
+    return float(special().ndtri(p))
 
 
 def normal_cdf(x: float) -> float:
-    from scipy.special import ndtr
-
-    return float(ndtr(x))
+    return float(special().ndtr(x))
 
 
 @lru_cache(maxsize=4096)
@@ -43,64 +65,57 @@ def freedom(level: float, df: float) -> float:
 
 def t_quantiles(p: float, df: Floats) -> Floats:
     """`t_quantile` for several degrees of freedom [any shape]; nan where there are none above 0."""
-    from scipy.special import ndtri, stdtrit
-
     limited = np.where(np.isinf(df), 1.0, df)
     with np.errstate(invalid="ignore"):
-        found = np.where(np.isinf(df), ndtri(p), stdtrit(limited, p))
+        found = np.where(np.isinf(df), special().ndtri(p), special().stdtrit(limited, p))
     return np.asarray(np.where(df > 0, found, np.nan), dtype=float)
 
 
 def t_tails(t: Number, df: Number) -> Number:
     """The two-sided p of values of Student's t; nan where df is not above 0."""
-    from scipy.special import ndtr, stdtr
-
     away, free = -np.abs(np.asarray(t, dtype=float)), np.asarray(df, dtype=float)
     limited = np.where(np.isinf(free), 1.0, free)
     with np.errstate(invalid="ignore"):
-        tail = np.where(np.isinf(free), ndtr(away), stdtr(limited, away))
+        tail = np.where(np.isinf(free), special().ndtr(away), special().stdtr(limited, away))
     found = np.where(free > 0, 2 * tail, np.nan)
     return cast("Number", float(found) if found.ndim == 0 else found)
 
 
 def t_power(limit: float, df: float, shift: float) -> tuple[float, float]:
     """The probabilities that a noncentral t is below -limit and above limit; nan where too unlikely to be computed."""
-    from scipy.special import nctdtr
-
-    return float(nctdtr(df, shift, -limit)), 1.0 - float(nctdtr(df, shift, limit))
+    return float(special().nctdtr(df, shift, -limit)), 1.0 - float(special().nctdtr(df, shift, limit))
 
 
 def chi2_tail(x: float, df: float) -> float:
-    from scipy.special import chdtrc
+    return float(special().chdtrc(df, x))
 
-    return float(chdtrc(df, x))
+
+def digamma(x: Number) -> Number:
+    return cast("Number", special().psi(x))
+
+
+def trigamma(x: Number) -> Number:
+    zeta = getattr(special(), "_zeta", None) or special().zeta  # Hurwitz's, which only the package calls by this name
+    return cast("Number", zeta(2.0, x))
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    from scipy.special import betaincinv
-
-    return float(betaincinv(a, b, p))
+    return float(special().betaincinv(a, b, p))
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
-    from scipy.special import bdtr
-
-    return float(bdtr(k, n, p))
+    return float(special().bdtr(k, n, p))
 
 
 def binomial_pmf(k: npt.ArrayLike, n: int, p: float) -> Floats:
-    from scipy.special import gammaln, xlog1py, xlogy
-
     count = np.asarray(k, dtype=float)
-    ways = gammaln(n + 1) - gammaln(count + 1) - gammaln(n - count + 1)
-    return np.asarray(np.exp(ways + xlogy(count, p) + xlog1py(n - count, -p)), dtype=float)
+    ways = special().gammaln(n + 1) - special().gammaln(count + 1) - special().gammaln(n - count + 1)
+    return np.asarray(np.exp(ways + special().xlogy(count, p) + special().xlog1py(n - count, -p)), dtype=float)
 
 
 def correlation_p(r: float, n: int) -> float:
     """The two-sided p of a correlation of n pairs of independent normal variables that are uncorrelated."""
-    from scipy.special import betainc
-
-    return float(2 * betainc(n / 2 - 1, n / 2 - 1, (1 - min(1.0, abs(r))) / 2))
+    return float(2 * special().betainc(n / 2 - 1, n / 2 - 1, (1 - min(1.0, abs(r))) / 2))
 
 
 def t_interval(estimate: float, error: float, df: float, level: float = 0.95) -> tuple[float, float, float]:

@@ -15,10 +15,12 @@ from tomserve.stats.distributions import (
     binomial_cdf,
     binomial_pmf,
     chi2_tail,
+    digamma,
     find_root,
     t_interval,
     t_quantiles,
     t_tails,
+    trigamma,
 )
 from tomserve.stats.proportions import Interval
 
@@ -321,11 +323,9 @@ def moderate_tests(
 def estimate_prior(variances: Floats, df: Floats) -> tuple[float, float]:
     """The prior degrees of freedom d0 and variance s0^2 that the variances of at least two classes, on df each, suggest
     (section 6.2); d0 is infinite, and s0^2 the pooled variance, where they spread no more than by sampling."""
-    from scipy.special import digamma, polygamma
-
     middle = float(np.median(variances)) or float(np.median(variances[variances > 0]))
     z = np.log(np.maximum(variances, OFFSET * middle)) - digamma(df / 2) + np.log(df / 2)
-    spread = float(np.var(z, ddof=1)) - float(np.mean(polygamma(1, df / 2)))
+    spread = float(np.var(z, ddof=1)) - float(np.mean(trigamma(df / 2)))
     if spread <= 0:
         return math.inf, float(np.sum(df * variances) / np.sum(df))
     half = _inverse_trigamma(spread)
@@ -334,11 +334,9 @@ def estimate_prior(variances: Floats, df: Floats) -> tuple[float, float]:
 
 def _inverse_trigamma(value: float) -> float:
     """The positive number whose trigamma function is `value`."""
-    from scipy.special import polygamma
-
     # trigamma(x) lies between 1/x and 1/x + 1/x^2, which brackets the root on both sides
     low, high = 1 / value, (1 + math.sqrt(1 + 4 * value)) / (2 * value)
-    return find_root(lambda x: value - float(polygamma(1, x)), low, high * (1 + 1e-12))
+    return find_root(lambda x: value - float(trigamma(x)), low, high * (1 + 1e-12))
 
 
 def _shrink_variances(variance: Floats, d: Floats, prior_df: float, prior_variance: float) -> Floats:

@@ -21,7 +21,7 @@ import polars as pl
 from tomserve.content import files
 from tomserve.content.text import count_noun
 from tomserve.engine.prompt_tokens import describe_truncation
-from tomserve.engine.transport import LONGEST_ERROR
+from tomserve.engine.redact import LONGEST_ERROR
 from tomserve.items import is_variant
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.grades import GRADE, PARSE_CHOICE, Agreement, compare_table, sum_agreements

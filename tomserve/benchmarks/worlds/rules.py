@@ -473,8 +473,10 @@ def answers(world: World, question: Question, known: WorldHistory | None = None)
     last = question.at if question.at is not None else known.lines - 1
     found: list[Key] = []
     for at in range(last + 1):
-        if not found or world.scenes[at].events:  # no rule's answer changes with a line in which nothing happens
-            if (key := answer(world, question, known, at)) is None:
-                return None
-        found.append(key)
+        if found and not world.scenes[at].events:
+            found.append(found[-1])  # no rule's answer changes with a line in which nothing happens
+        elif (key := answer(world, question, known, at)) is not None:
+            found.append(key)
+        else:
+            return None
     return found
