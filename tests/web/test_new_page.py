@@ -53,9 +53,12 @@ FULL = Experiment(
     patience=60.0,
     accept_change=True,
     faithfulness=True,
+    search=400,
     path="data/x.jsonl",
 )
 
+
+SEARCH = {"benchmark": "worlds", "search": "400"}
 
 GOOD = {"source": "endpoint", "base_url": "http://127.0.0.1:9/v1", "model": "tiny", "benchmark": "perturbed"}
 
@@ -150,6 +153,10 @@ def test_errors_stand_beside_their_fields() -> None:
         ({"source": "preset", "preset": "llama9"}, "preset", "llama9"),
         ({"source": "server"}, "server", "choose a server"),
         ({"gold": "mine"}, "gold", "mine"),
+        ({"search": "400"}, "benchmark", "needs a benchmark with a generator"),
+        ({**SEARCH, "search": "5"}, "search", "--budget 5: expected"),
+        ({**SEARCH, "limit": "5"}, "limit", "leave limit out"),
+        ({**SEARCH, "strategy": ["vanilla", "cot"]}, "strategy", "a search asks by one strategy"),
     ):
         for answer in (web.get("/new/plan", params={**GOOD, **changed}), web.post("/new", data={**GOOD, **changed})):
             if field != "server":
@@ -175,6 +182,8 @@ def test_the_plan_stands_beside_the_form_and_what_is_wrong_with_the_questions() 
         "no earlier run of this model",
     ):
         assert said in page
+    assert "<strong>about 400</strong>" in (page := planned(web, **SEARCH))
+    assert "It asks in rounds" in page
     copied_run(runs_root() / "before")
     page = planned(web, model="reference", limit="20")
     assert re.search(r"about [^<]+, at the rate of <a href=\"/run/before\">before</a>", page)
@@ -208,6 +217,8 @@ def test_submitting_puts_it_into_the_queue() -> None:
     job = run_index.read_card(folder).job
     assert job.state is State.QUEUED
     assert evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE).limit == 5
+    answer = web.post("/new", data={**GOOD, **SEARCH}, follow_redirects=False)
+    assert answer.headers["location"] == "/live/search-worlds-tiny"
     again = web.post("/new", data={**GOOD, "run": "pilot/one"})
     assert again.status_code == 422
     assert "in the queue" in html.unescape(again.text)

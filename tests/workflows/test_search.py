@@ -19,6 +19,9 @@ from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import read_items
 from tomserve.runs.manifest import Manifest
 from tomserve.weakness.design import DESIGNS
+from tomserve.web.accounts import Person
+from tomserve.web.routes.experiments import form_like_run
+from tomserve.web.run_index import RunIndex
 from tomserve.workflows.search import SearchOptions, export_found
 
 BUDGET, RIGHT = 200, weak_in(colour="red")
@@ -90,6 +93,21 @@ def test_a_killed_search_is_resumed_exactly(done: Path, answering: Endpoint, tmp
         assert (run / "items.jsonl").read_bytes() == (done / "items.jsonl").read_bytes()
 
 
+def test_an_experiment_that_searches_is_the_same_search(done: Path, answering: Endpoint, cli, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(f"schema: 1\nbase-url: {answering.url}\nbenchmark: worlds\nsearch: {BUDGET}\nrun: again\n")
+    assert cli("eval", "--config", file, "--benchmark", "worlds", "--quiet").code == 0
+    assert rows(tmp_path / "runs/again") == rows(done)
+    (like,) = (form_like_run(line).experiment for line in RunIndex().lines(Person()) if line.name == "whole")
+    assert like is not None
+    assert like.search == BUDGET
+    file.write_text(file.read_text() + "limit: 5\n")
+    assert (
+        "experiment.yaml:4: search: limit: a search draws its own questions"
+        in cli("eval", "--config", file, "--benchmark", "worlds").err
+    )
+
+
 def test_a_finished_search_asks_nothing_more_and_keeps_its_settings(done: Path, answering: Endpoint) -> None:
     before = (done / "responses.jsonl").read_bytes()
     search(answering, done)
@@ -110,13 +128,19 @@ def test_a_search_waits_for_requests_that_failed(
     assert len(rows(tmp_path / "runs/r")) > 100
 
 
-def test_what_was_found_is_exported_with_its_datasheet(done: Path, tmp_path: Path) -> None:
+def test_what_was_found_is_exported_and_asked_of_another_model(
+    done: Path, answering: Endpoint, cli, tmp_path: Path
+) -> None:
     sheet = export_found(done, tmp_path / "hard.jsonl").read_text("utf-8")
     items = list(read_items(tmp_path / "hard.jsonl"))
     assert {item.factors["part"] for item in items} == {"confirmed", "random", "twin"}
     assert "adversarial to one model" in sheet
     assert "## Where the box is red" in sheet
     assert sheet.count("\n- Story") == 10
+    items_of = ("--benchmark", "items", "--path", tmp_path / "hard.jsonl", "--strategy", "vanilla")
+    assert cli("eval", *items_of, "--run", "other", "--base-url", answering.url).code == 0
+    shown = cli("analyze", "other", "--study", "search")  # here the other model is the same one
+    assert "colour=red" in shown.out, shown.err
     export_found(done, tmp_path / "hard.jsonl")
     (tmp_path / "README.md").write_text("# My notes\n")
     with pytest.raises(ConfigError, match=r"README\.md: is there already, and no datasheet"):

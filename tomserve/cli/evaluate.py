@@ -230,7 +230,15 @@ def make_options(
         said = f"the items of {experiment.path} would be sent to {redact_url(elsewhere[0])}"
         error = f"{said}, and only this file names both; say so by --base-url URL or --path FILE"
         raise evaluate.experiment_error(config.expanduser(), "path", error)
-    return merge_options(experiment, line, named), experiment
+    merged = merge_options(experiment, line, named)
+    if experiment.search is not None:
+        from tomserve.workflows.search import search_as_experiment
+
+        try:
+            merged = search_as_experiment(experiment.search, merged)
+        except ConfigError as error:
+            raise evaluate.experiment_error(config.expanduser(), "search", str(error)) from None
+    return merged, experiment
 
 
 def run_and_report(

@@ -19,15 +19,18 @@ from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import power
 from tomserve.variants import parse_kinds
+from tomserve.weakness.design import find_design
+from tomserve.weakness.rounds import SearchSettings, draw_pool
 from tomserve.web import background
 from tomserve.web.background import Computation
 from tomserve.workflows.evaluate import Experiment
+from tomserve.workflows.search import STRATEGY, check_search
 
 VARIED = 240  # of so many questions at most the variants are made; how many all have is estimated from them
 
 MATTER = frozenset(
     {"benchmark", "path", "gold", "where", "strategy", "limit", "repeats", "noise_check", "variants", "temperature"}
-    | {"seed", "max_tokens"}
+    | {"seed", "max_tokens", "search"}
 )
 """The fields of an experiment that its plan depends on."""
 
@@ -79,6 +82,8 @@ def plan_experiment(experiment: Experiment) -> Plan:
     options = experiment.options()
     planning.check_options(options)
     noise_check.check_share(options.noise_check)
+    if experiment.search is not None:
+        return _plan_search(check_search(experiment.search, options), options.strategies or (STRATEGY,))
     benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
     kinds = parse_kinds(options.variants) if options.variants else ()
     wanted = originals.where(benchmark.conditions(options.where))
@@ -107,6 +112,31 @@ def plan_experiment(experiment: Experiment) -> Plan:
         reply_tokens=round(int(made.cost["answer tokens at most"].sum()) * more),
         longest=int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]  # whole numbers, at least one
         comparisons=tuple(_comparisons(made)),
+    )
+
+
+def _plan_search(settings: SearchSettings, strategies: tuple[str, ...]) -> Plan:
+    """The plan of a search, whose questions are not known before: about as many tokens as others of its design have."""
+    design = find_design(settings.benchmark)
+    sample = [question.item for question in draw_pool(design, 0, VARIED)]
+    made = power.plan_study(benchmarks.get(settings.benchmark), None, strategies, items=sample)
+    more = settings.budget / len(sample)
+    return Plan(
+        benchmark=settings.benchmark,
+        strategies=strategies,
+        questions=settings.budget,
+        every=settings.budget,
+        drawn="asks in rounds, each where answers so far are worst; half of the questions confirm what is found",
+        variants=0,
+        again=0,
+        requests=round(made.requests * more),
+        fewest=made.open,
+        about=True,
+        prompt_tokens=round(made.tokens * more),
+        first_turns=made.later,
+        reply_tokens=round(int(made.cost["answer tokens at most"].sum()) * more),
+        longest=int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]
+        comparisons=(),
     )
 
 

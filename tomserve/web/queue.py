@@ -29,6 +29,7 @@ from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
 from tomserve.serving.keys import HEADERS, KEYS, all_keys, header_variables
 from tomserve.serving.presets import REFERENCE
+from tomserve.weakness.rounds import STUDY
 from tomserve.web import background, run_index
 from tomserve.web.accounts import Person
 from tomserve.web.background import Computation, Result
@@ -36,6 +37,7 @@ from tomserve.web.run_index import ENDED, Card, Job, RunEntry, RunIndex, State, 
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
+from tomserve.workflows.search import check_search
 
 THIS_MACHINE = "this machine"  # the group of experiments whose server runs on this machine, or is started there
 LONGEST = 65_536  # bytes of an experiment's file
@@ -62,6 +64,8 @@ def check_experiment(experiment: Experiment, person: Person, register: RunIndex,
     noise_check.check_share(options.noise_check)
     if options.variants:
         variants.parse_kinds(options.variants)
+    if experiment.search is not None:
+        check_search(experiment.search, options)
     return experiment
 
 
@@ -286,7 +290,9 @@ class Queue:
             raise NotAllowedError("readers start no experiments; ask whoever runs the workbench to be a runner")
         admitted = check_experiment(experiment, person, self.register, self._settings)
         if admitted.run is None:
-            wanted = default_name(admitted.benchmark or benchmarks.DEFAULT, admitted.model or REFERENCE)
+            asked = admitted.benchmark or benchmarks.DEFAULT
+            asked = asked if admitted.search is None else f"{STUDY}-{asked}"
+            wanted = default_name(asked, admitted.model or REFERENCE)
             name, there = free_name(wanted), False
         else:
             name, there = admitted.run, self._may_continue(admitted.run, person)

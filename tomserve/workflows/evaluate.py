@@ -315,13 +315,15 @@ EXPERIMENT_FILE = "experiment.yaml"  # the name of the file in the folder of a r
 class Experiment(RecordedOptions):
     """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`. start: whether
     a server of the model may be started on this machine where none runs. faithfulness: whether the chains are edited
-    and asked again afterwards, as `tomserve faithfulness` does."""
+    and asked again afterwards, as `tomserve faithfulness` does. search: the questions of a search, which is
+    made instead, as `tomserve search --budget` does."""
 
     schema_: Literal[1] = 1
     start: bool = False
     run: RunName | None = None
     accept_change: bool = False
     faithfulness: bool = False
+    search: int | None = None
 
     @pydantic.field_validator("base_url", "where", "strategy", "variants", mode="before")
     @classmethod

@@ -92,6 +92,23 @@ def search(model: str | None = None, benchmark: str = BENCHMARK, **options: Unpa
     return Run(result.folder, result.failures)
 
 
+def check_search(budget: int, options: EvalOptions) -> SearchSettings:
+    """The settings of the search that an experiment wants by its field `search`. options: of the experiment. Raises
+    ConfigError for an option that a search does not have."""
+    fields = ("path", "gold", "where", "limit", "noise_check", "variants")
+    if given := next((name for name in fields if getattr(options, name)), "repeats" if options.repeats > 1 else None):
+        raise ConfigError(f"{given}: a search draws its own questions and asks each once; leave {given} out")
+    if len(options.strategies) > 1:
+        raise ConfigError(f"strategy: a search asks by one strategy, not by {', '.join(options.strategies)}; name one")
+    return SearchSettings(options.benchmark or BENCHMARK, budget, options.seed)
+
+
+def search_as_experiment(budget: int, options: EvalOptions) -> EvalOptions:
+    """The options of an evaluation that is the search of an experiment. Raises as `check_search` does."""
+    settings = check_search(budget, options)
+    return make_search(settings, replace(options, seed=0, strategies=options.strategies or (STRATEGY,)))
+
+
 def make_search(settings: SearchSettings, options: EvalOptions) -> EvalOptions:
     """The options of an evaluation whose questions follow from its answers. options: how it is asked, and of whom."""
     rounds = Search(settings)

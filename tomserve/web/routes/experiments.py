@@ -66,6 +66,7 @@ _ABOUT = {
     "strategy": ("strateg",),
     "variants": ("--variants", "kind"),
     "noise_check": ("--noise-check", "noise check"),
+    "search": ("search", "--budget"),
     **{name: (name,) for name in ("repeats", "temperature", "seed", "run", "key", "transport", "limit")},
     "thinking": ("--thinking",),
     "reasoning_effort": ("--reasoning-effort",),
@@ -218,6 +219,7 @@ def form_like_run(line: RunEntry) -> Form:
     sampling = record.get("sampling") or {}
     sessions = [one for one in record.get("sessions") or () if isinstance(one, dict)]
     variants, noise = record.get("variants") or {}, record.get("noise") or {}
+    searched = (record.get("settings") or {}).get("search") or {}
     local = record.get("preset") and all("127.0.0.1" in url for url in record.get("endpoints") or ())
     fields = {
         "model": record.get("preset") if local else record.get("model"),
@@ -231,7 +233,8 @@ def form_like_run(line: RunEntry) -> Form:
         "reasoning-effort": sampling.get("reasoning_effort"),
         "extra-body": {} if record.get("preset") else {name: sampling[name] for name in sampling if name not in _OWN},
         "temperature": sampling.get("temperature", 0.0),
-        "seed": sampling.get("seed", 0),
+        "seed": searched.get("seed", sampling.get("seed", 0)),
+        "search": searched.get("budget"),
         "repeats": sampling.get("repeats") or 1,
         "variants": variants.get("kinds") or [],
         "noise-check": noise.get("share"),
