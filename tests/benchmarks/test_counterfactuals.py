@@ -144,5 +144,7 @@ def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp
     shared = {kind: {"cluster": "both"} for kind in ("f", "ppt_p", "ppt_p_twin", "ppt_twin")}
     every = cases([*made("a", **shared), *made("b", **shared), *made("c")])
     assert {case.f.id for case in draw_cases(every, 2, WHOLE_CLUSTERS)} in ({"a", "b"}, {"c"})
-    with pytest.raises(ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds"):
+    with pytest.raises(
+        ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, perturbed-2, worlds"
+    ):
         benchmarks.require_cases(benchmarks.get("perturbed"))

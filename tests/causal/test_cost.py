@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tomserve.causal import checkpoints
-from tomserve.causal.experiment import FITTING, FITTING_ALPHA, Machine, Workload, estimate_cost
+from tomserve.causal.experiment import (
+    FITTING,
+    FITTING_ALPHA,
+    Hardware,
+    Machine,
+    Workload,
+    describe_machine,
+    estimate_cost,
+)
 from tomserve.causal.settings import Settings, alphas_of, layers_of
 from tomserve.content.text import format_bytes
 from tomserve.errors import ConfigError
@@ -37,7 +46,7 @@ def test_the_reruns_are_those_that_the_sentence_multiplies() -> None:
 
 def test_a_model_of_70_billion_parameters_takes_hours_and_says_how_many() -> None:
     found = figures(GPUS)
-    prefixes = (WORK.prompts + 400) * 400 * 2 * llama_70b().active
+    prefixes = (WORK.prompts + 400 + 80 * 40) * 400 * 2 * llama_70b().active
     reruns = WORK.reruns * (2 * llama_70b().active + 4 * 80 * 8192 * 400)
     maps = 80 * 200**2 * 8192 * (FITTING + 9 * FITTING_ALPHA) / 1e12
     assert found["time"].value == pytest.approx(((prefixes + reruns) / 8e14 + maps) / 3600)
@@ -54,6 +63,23 @@ def test_steps_that_do_not_fit_are_taken_in_groups_of_layers() -> None:
     assert "which makes 8 groups of layers" in found["memory"].why
     assert f"steps {format_bytes(10 * one)}" in found["memory"].text
     assert found["time"].value > figures(replace(GPUS, memory=10**15))["time"].value
+
+
+def test_a_cpu_that_multiplies_bfloat16_by_itself_runs_models_that_are_stored_so_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, other = llama_70b(), replace(llama_70b(), dtype="float32")
+    monkeypatch.setattr(checkpoints, "CPU", tmp_path / "cpuinfo")
+    for text, found in (("flags : avx512f amx_bf16 amx_tile", "bfloat16"), ("flags : avx512_bf16", "float32")):
+        checkpoints.CPU.write_text(text)
+        assert checkpoints.default_dtype(told, "cpu") == found
+        assert checkpoints.default_dtype(other, "cpu") == "float32"
+        assert checkpoints.default_dtype(other, "cuda") == "bfloat16"
+        on = describe_machine(Hardware(device="cpu"), told)
+        assert (on.weight, round(on.rate / on.processor)) == ((2, 3) if found == "bfloat16" else (4, 1))
+        assert describe_machine(Hardware(device="cpu", dtype="float32"), told).weight == 4
+    checkpoints.CPU.unlink()
+    assert checkpoints.default_dtype(told, "cpu") == "float32"
 
 
 def test_this_machine_has_a_rate_and_a_memory() -> None:

@@ -29,7 +29,7 @@ from tomserve.causal import table as t
 from tomserve.causal.activations import ActivationCache, Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.experiment import Hardware, run_states
 from tomserve.causal.experiment import measure as measured_on
-from tomserve.causal.prompts import PromptSet
+from tomserve.causal.prompts import ORDERS, PromptSet
 from tomserve.causal.settings import STRENGTHS, Settings
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.runs.manifest import Manifest
@@ -146,7 +146,8 @@ def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(shared: Path
     said = rf"{FEW} of {FEW} false-belief items are eligible .* {FEW + 1} are needed\. Use more"
     with pytest.raises(ConfigError, match=said):
         measure(settings_of("map", shared, FEW, fewest=FEW + 1), tmp_path / "few")
-    assert (tmp_path / "few/work/states/layer-001.f32").stat().st_size > 0
+    done = np.frombuffer((tmp_path / "few/work/states/done.u1").read_bytes(), np.uint8)
+    assert done.sum() == len(ORDERS) * FEW < len(done), "the other tellings are not run for nothing"
 
 
 def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(few: Path, shared: Path) -> None:
@@ -195,7 +196,7 @@ def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> N
     asked = PromptSet((), (Prompt((1, 2), (3, 4)),), np.zeros((0, 4, 2), np.int64), Counter())
     states = ActivationCache(tmp_path / "states", prompts=1, layers=3, width=4, choices=2, digest="sha256:a")
     with pytest.raises(MachineError, match=r"states after layer 2 are not finite.*--dtype float32"):
-        run_states(asked, states, Overflows(), SilentMeasureListener())
+        run_states(asked, states, 0, Overflows(), SilentMeasureListener())
     assert states.missing.tolist() == [0]
 
 

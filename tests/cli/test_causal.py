@@ -96,7 +96,7 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
         (("--strategy", "cot"), "its reply has to begin with the answer"),
         (("--strategy", "letters"), "use a strategy of one turn, such as vanilla"),
         (("--strategy", "nosuch"), "unknown strategy 'nosuch'"),
-        (("--items", "perturbed-2"), "has no cases"),
+        (("--items", "perturbed"), "has no cases"),
         (("--items", "nosuch.jsonl"), "cannot be read"),
         (("--where", "nosuch=1"), "unknown factor 'nosuch'"),
         (("--revision", "abc"), "has no revisions; leave --revision out"),

@@ -77,4 +77,4 @@ def test_options_that_do_not_go_with_cases_are_refused(cli: Cli) -> None:
             2,
             "tomserve: --cases goes with --path, --where, --limit and --out only\n",
         )
-    refuses(cli("items", "perturbed", "--cases"), "those that have: bigtom, worlds")
+    refuses(cli("items", "perturbed", "--cases"), "those that have: bigtom, perturbed-2, worlds")

@@ -44,6 +44,7 @@ SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 """The files beside the weights that a digest counts, where a model has them."""
 WHOLE_BYTES, STRIDE, SAMPLE = 1 << 30, 1 << 26, 1 << 20
 """A digest reads weights up to the first size whole; of a larger file, `SAMPLE` bytes of each `STRIDE`."""
+CPU = Path("/proc/cpuinfo")  # what Linux says of the CPU
 EXTRA = "pip install 'tomserve[causal]'"  # how to install what runs a model here
 
 
@@ -63,6 +64,22 @@ class Checkpoint:
     dtype: str  # the numbers in which the weights are stored
     cache_numbers: int  # how many numbers the keys and values of one token take in all layers
     template: str | None = None  # a chat template from the model's preset; None for the tokenizer's own
+
+
+def default_dtype(checkpoint: Checkpoint, device: str) -> str:
+    """The data type in which a model is run where nobody names one: bfloat16 on a GPU, and on a CPU that multiplies its
+    matrices by itself where the weights are stored in it; else float32. device: cpu, or any other word for GPUs."""
+    if device != "cpu":
+        return "bfloat16"
+    return "bfloat16" if checkpoint.dtype == "bfloat16" and multiplies_bfloat16() else "float32"
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this CPU has a unit for matrices of bfloat16."""
+    try:
+        return "amx_bf16" in files.read_own_text(CPU).split()
+    except OSError:
+        return False
 
 
 def require_extra() -> None:

@@ -27,6 +27,7 @@ from tomserve.causal.projection import assign_folds
 from tomserve.causal.prompts import ORDERS, PromptSet, adapt_strategy, check_strategy, find_eligible, prompts_of
 from tomserve.causal.settings import FEWEST, FOLDS, STRATEGY, Settings
 from tomserve.causal.steering import TRANSFER_LEAST
+from tomserve.causal.strengths import TRIED
 from tomserve.causal.table import SCHEMA, TOLD
 from tomserve.content import digest, files
 from tomserve.content.files import one_line
@@ -54,6 +55,7 @@ FITTING, FITTING_ALPHA = 500, 70
 of width, and for each strength besides. From 100 to 400 cases at widths from 1024 to 8192 one core took between .8 and
 1.4 times as long as that (2026-11-23)."""
 
+BFLOAT16 = 3  # times as fast as in float32 is a CPU that multiplies matrices of bfloat16 by itself
 SHARE = 0.25  # of a machine's memory, which the steps of a group of layers may take
 ROW = 14  # bytes that a row of the table takes in Parquet, as measured
 
@@ -94,13 +96,14 @@ class Machine:
     device: str  # in words
     weight: int  # bytes of one parameter there
     processor: float  # operations a second of the CPU, which fits the maps whatever runs the model
+    keeps: bool = False  # whether the search for strengths finds its prompts in memory, in every layer
 
     @classmethod
     def here(cls, device: str, gpus: int) -> Machine:
         """This machine. device: cpu or cuda. gpus: how many GPUs are used."""
         memory, processor = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _measured_rate()
         if device == "cpu":
-            return cls(processor, memory, f"CPU, {os.cpu_count()} cores", 4, processor)
+            return cls(processor, memory, f"CPU, {os.cpu_count()} cores", 4, processor, keeps=True)
         several = f"{gpus} GPUs, of which one computes at a time"  # a model is spread over them block by block
         return cls(GPU_RATE, memory, several if gpus > 1 else "one GPU", 2, processor)
 
@@ -125,13 +128,14 @@ def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> l
 
     A prompt costs two operations for each parameter that is active and token; a re-run the same for one token and, for
     its attention to the prefix, four for each layer, unit of width and token. Each group of layers runs every prefix
-    once more. The maps of a layer cost what FITTING says.
+    once more, and its search for strengths some of them. The maps of a layer cost what FITTING says.
     """
     one = max(1, work.cells * work.cases * checkpoint.width * 4)
     size = max(1, machine.for_steps // one)
     groups = -(-work.layers // size)
     per_token = 2.0 * checkpoint.active
-    prefixes = (work.prompts + groups * work.cases * len(ORDERS)) * work.tokens * per_token
+    searched = (groups if machine.keeps else work.layers) * min(TRIED, work.cases)
+    prefixes = (work.prompts + groups * work.cases * len(ORDERS) + searched) * work.tokens * per_token
     reruns = work.reruns * (per_token + 4.0 * checkpoint.layers * checkpoint.width * work.tokens)
     pairs = work.layers * work.cases**2 * checkpoint.width
     fitting = pairs * (FITTING + FITTING_ALPHA * work.alphas) / machine.processor
@@ -288,19 +292,19 @@ def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -
     parted = sum(case.parted is not None for case in found.cases)
     text, why = describe_power(parted)
     power = Figure("power", found_share(parted, 1.0, 1.0), "", text, why, ("--limit", "--where"))
-    return [*estimate_setup(found, settings, tokens, describe_machine(on, gpus)), power]
+    return [*estimate_setup(found, settings, tokens, describe_machine(on, found.checkpoint, gpus)), power]
 
 
-def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
-    """What the measurement runs on. gpus: for a machine with so many; None for this one."""
-    if gpus is not None:
-        here = Machine.here("cuda", gpus)
-    else:
-        from tomserve.serving.sizing import find_gpus as there
+def describe_machine(on: Hardware, checkpoint: Checkpoint, gpus: int | None = None) -> Machine:
+    """What that model is measured on. gpus: for a machine with so many; None for this one."""
+    from tomserve.serving.sizing import find_gpus
 
-        count = 0 if on.device == "cpu" else len(there())
-        here = Machine.here("cuda" if count else "cpu", count if on.device == "auto" else min(1, count))
-    return here if on.dtype is None else replace(here, weight=int(BYTES[on.dtype]))
+    count = gpus if gpus is not None else 0 if on.device == "cpu" else len(find_gpus())
+    kind = "cuda" if count else "cpu"
+    here = Machine.here(kind, count if gpus is not None or on.device == "auto" else min(1, count))
+    dtype = on.dtype or checkpoints.default_dtype(checkpoint, kind)
+    faster = BFLOAT16 if kind == "cpu" and dtype == "bfloat16" and checkpoints.multiplies_bfloat16() else 1
+    return replace(here, weight=int(BYTES[dtype]), rate=faster * here.rate)
 
 
 def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> list[Figure]:
@@ -326,13 +330,27 @@ class ExperimentResult:
     measured: bool  # whether anything was left to do
 
 
-def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, listener: MeasureListener) -> None:
-    """Run every prompt whose states are not there yet. Raises MachineError for states that are not finite, as numbers
-    may be too large for the model's dtype."""
-    missing = states.missing
+def run_states(
+    asked: PromptSet, states: ActivationCache, fewest: int, backend: Backend, listener: MeasureListener
+) -> int:
+    """Run every prompt whose states are not there yet, the false-belief items first, and return how many of these are
+    eligible. Raises ConfigError where they are fewer than `fewest`, before the other tellings are run; MachineError for
+    states that are not finite, as numbers may be too large for the model's dtype."""
+    missing = set(states.missing.tolist())
     listener.phase("states", states.prompts)
     listener.advance(states.prompts - len(missing))
-    order = sorted(missing.tolist(), key=lambda place: asked.prompts[place].tokens)  # those of a story side by side
+    first = {asked.place(number, order) for number in range(len(asked.cases)) for order in ORDERS}
+    _run_prompts(asked, states, missing & first, backend, listener)
+    count = check_eligible(asked, states, fewest)
+    _run_prompts(asked, states, missing - first, backend, listener)
+    listener.done()
+    return count
+
+
+def _run_prompts(
+    asked: PromptSet, states: ActivationCache, wanted: set[int], backend: Backend, listener: MeasureListener
+) -> None:
+    order = sorted(wanted, key=lambda place: asked.prompts[place].tokens)  # those of a story side by side
     for start in range(0, len(order), BATCH):
         places = order[start : start + BATCH]
         found: Readings = backend.run([asked.prompts[place] for place in places])
@@ -344,16 +362,15 @@ def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, list
             )
         states.write(np.array(places, np.int64), found)
         listener.advance(len(places))
-    listener.done()
 
 
-def check_eligible(asked: PromptSet, states: ActivationCache, settings: Settings) -> int:
-    """How many cases are eligible. Raises ConfigError where they are fewer than the settings want."""
+def check_eligible(asked: PromptSet, states: ActivationCache, fewest: int) -> int:
+    """How many cases are eligible. Raises ConfigError where they are fewer than that."""
     count = sum(find_eligible(asked, states.answers))
-    if count < settings.fewest:
+    if count < fewest:
         raise ConfigError(
             f"{count} of {len(asked.cases)} false-belief items are eligible (answered by the false-belief choice in "
-            f"both orders, the likeliest token being a choice); {settings.fewest} are needed. Use more cases, another "
+            f"both orders, the likeliest token being a choice); {fewest} are needed. Use more cases, another "
             "strategy that this model answers, or --fewest N if wide intervals are wanted"
         )
     return count
@@ -379,8 +396,7 @@ def run_experiment(
         choices=asked.choices,
         digest=of,
     )
-    run_states(asked, states, backend, listener)
-    count = check_eligible(asked, states, settings)
+    count = run_states(asked, states, settings.fewest, backend, listener)
     listener.note(f"{count} of {len(asked.cases)} false-belief questions are eligible")
     folds = assign_folds(asked.clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
     moves = interventions.Interventions(
@@ -459,7 +475,7 @@ def measure(
         run.note_environment({**environment(on), **{name: description[name] for name in NOTED}})
         for reason, count in asked.left_out.most_common():
             listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
-        here = describe_machine(on)
+        here = describe_machine(on, found.checkpoint)
         for figure in estimate_setup(found, settings, asked.mean_tokens, here):
             listener.note(f"{figure.name}: {figure.text} ({figure.why})")
         run_experiment(found, backend, asked, settings, run, listener, here)

@@ -332,7 +332,8 @@ DtypeOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Numbers of the weights: float32, bfloat16 or float16. Default: float32, on a GPU bfloat16.",
+        help="Numbers of the weights: float32, bfloat16 or float16. Default: bfloat16 on a GPU, and on a CPU with a "
+        "unit for it (AMX) if they are stored so; else float32.",
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Print all tables with their notes, and every warning.")]

@@ -155,17 +155,44 @@ def test_half_precision_is_rerun_in_the_fast_way_and_answers_alike(name: str, de
     assert set(there.logits.argmax(axis=1)) == {before.answers.logits[0].argmax()}
 
 
-def test_logits_in_half_precision_are_those_of_float64(device: str) -> None:
-    """What the last matrix makes of the states that go into it, which are of half precision themselves."""
+@pytest.mark.parametrize("alike", [0.0, 0.2, 1.0])
+def test_logits_in_half_precision_are_those_of_float64(alike: float, device: str) -> None:
+    """What the last matrix makes of the states that go into it, which are of half precision themselves: of the choices,
+    and which of all is the largest, though many tokens be nearly `alike`, so that rounding makes others the largest."""
     model = tiny("llama", "bfloat16", device=device)
+    head, drawn = model.get_output_embeddings(), torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        likeliest = model(torch.tensor([PROMPT.tokens], device=device)).logits[0, -1].argmax()
+        rows = head.weight[likeliest].cpu().float() * (1 + 0.01 * torch.randn(head.weight.shape, generator=drawn))
+        few = torch.rand(len(rows), generator=drawn) < alike
+        head.weight[few.to(device)] = rows[few].to(head.weight)
     backend = HfBackend(model, name="llama")
     seen: list[torch.Tensor] = []
-    head = model.get_output_embeddings()
     head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    states = backend.run([PROMPT]).states[0]
-    found = backend.rerun(PROMPT, np.arange(LAYERS) + 1, states).logits
-    exact = (seen[-1].double() @ head.weight.double().T).reshape(LAYERS, -1)[:, list(PROMPT.choices)]
-    assert np.abs(found - exact.cpu().numpy()).max() < 1e-5
+    layers, states = moved(backend, PROMPT, 60)
+    found = backend.rerun(PROMPT, layers, states)
+    back = np.argsort(np.argsort(layers, kind="stable"))
+    exact = (seen[-1].double() @ head.weight.double().T).flatten(0, -2).cpu().numpy()[back]
+    assert np.abs(found.logits - exact[:, list(PROMPT.choices)]).max() < 1e-5
+    assert np.array_equal(found.top, exact.argmax(axis=1))
+    rounded = torch.from_numpy(exact).bfloat16().float().numpy().argmax(axis=1)
+    assert not alike or (rounded != found.top).any()
+
+
+def test_prefixes_that_are_asked_for_again_are_kept_within_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [Prompt((11 + number, *PROMPT.tokens), PROMPT.choices) for number in range(4)]
+    model, runs = tiny("llama"), list[int]()
+    for room in (0, 1 << 30):
+        monkeypatch.setattr(model_module, "KEPT_BYTES_CPU", room)
+        backend = HfBackend(model, name="llama")
+        layers, states = moved(backend, PROMPT)
+        hook = model.get_input_embeddings().register_forward_hook(lambda module, ids, out: runs.append(ids[0].numel()))
+        runs.clear()
+        found = [backend.rerun(prompt, layers, states) for prompt in asked * 3]
+        hook.remove()
+        assert runs.count(len(PROMPT.tokens)) == (4 if room else 12)
+        for first, again in zip(found[:4] * 2, found[4:], strict=True):
+            assert np.array_equal(first.logits, again.logits)
 
 
 @pytest.mark.parametrize(

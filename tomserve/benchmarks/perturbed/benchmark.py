@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
+from tomserve.benchmarks.counterfactuals import Case, NoCase
 from tomserve.benchmarks.perturbed.baselines import RULES
 from tomserve.benchmarks.perturbed.stages import FIRST, SECOND, Edition, load_stages
 from tomserve.content import output_path
@@ -46,10 +47,13 @@ def load(edition: Edition, path: Path | None = None, gold: str | None = None) ->
 
 
 def validate(edition: Edition, path: Path | None, say: Say) -> Findings:
-    """Check the dataset's structure (see tomserve.benchmarks.perturbed.validation)."""
+    """Check the dataset's structure (see tomserve.benchmarks.perturbed.validation). Raises ContentError for a story
+    told to "you" that does not fit its stage."""
     from tomserve.benchmarks.perturbed.validation import validate_stages  # asking needs none of it
 
     del say
+    if edition is SECOND:
+        list(cases(path))
     return validate_stages(load_stages(path, edition), own=path is None)
 
 
@@ -152,7 +156,19 @@ def _first_problem(listed: Sequence[ContentError]) -> ContentError:
     return ContentError(reason, path=first.path, line=first.line, field=first.field)
 
 
-def _benchmark(edition: Edition, draw: Draw, generate: Callable[..., Findings] | None = None) -> Benchmark:
+def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
+    """The cases of the second edition (see tomserve.benchmarks.perturbed.cases)."""
+    from tomserve.benchmarks.perturbed.cases import cases as found  # asking needs none of it
+
+    return found(path, where)
+
+
+def _benchmark(
+    edition: Edition,
+    draw: Draw,
+    generate: Callable[..., Findings] | None = None,
+    cases: Callable[..., Iterator[Case | NoCase]] | None = None,
+) -> Benchmark:
     return Benchmark(
         edition.name,
         partial(load, edition),
@@ -166,6 +182,7 @@ def _benchmark(edition: Edition, draw: Draw, generate: Callable[..., Findings] |
         show=partial(show, edition),
         generate=generate,
         retelling=partial(retelling, edition),
+        cases=cases,
     )
 
 
@@ -196,4 +213,5 @@ SECOND_EDITION = _benchmark(
         group=("task", "tasks"),
     ),
     generate,
+    cases,
 )

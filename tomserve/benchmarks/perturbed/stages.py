@@ -446,7 +446,7 @@ class Stage:
     @cached_property
     def _items(self) -> tuple[Item, ...]:
         return tuple(
-            self._item(story, kind, swapped)
+            self.item(story, kind, swapped)
             for story in self.stories
             for kind in QUESTION_KINDS
             for swapped in (False, True)
@@ -482,7 +482,8 @@ class Stage:
         """The label of each symbol, as written or exchanged."""
         return {symbol: slot.label for symbol, slot in self.slots(swapped).items()} | {UNKNOWN: UNKNOWN}
 
-    def _item(self, story: Story, kind: str, swapped: bool) -> Item:
+    def item(self, story: Story, kind: str, swapped: bool) -> Item:
+        """The question of that kind about a story, with the labels as written or exchanged."""
         slots, labels, version = self.slots(swapped), self.labels(swapped), self.version(story)
         task, asked = self.file.tasks[story.task], self.file.asked_person(story.task)
         questions = task.questions or self.file.questions

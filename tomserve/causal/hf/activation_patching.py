@@ -181,20 +181,24 @@ by .2 (2026-11-23)."""
 
 
 class Rerunner:
-    """Runs prompts of one model again with replaced states; the prefix of the last prompt is kept."""
+    """Runs prompts of one model again with replaced states; the prefix of the last prompt is kept, and those of the
+    first ones, to which the search for strengths comes back in every layer."""
 
-    def __init__(self, model: Any, blocks: Blocks, device: torch.device, method: Method | None) -> None:
-        """method: how the model is run; None for the fastest way that gives what full runs give."""
+    def __init__(self, model: Any, blocks: Blocks, device: torch.device, method: Method | None, room: int = 0) -> None:
+        """method: how the model is run; None for the fastest way that gives what full runs give. room: bytes that the
+        prefixes kept beside the last one may take."""
         self.model, self.blocks, self.device = model, blocks, device
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.window = _window(model.config.get_text_config())
-        self._prefix: tuple[tuple[int, ...], Prefix] | None = None
+        self.room = room
+        self._prefixes: dict[tuple[int, ...], Prefix] = {}
         self.beyond: Method = "batched"
         self.method: Method = method or self._choose_method()
 
     def choose(self, method: Method) -> None:
-        """Take this way from now on, and forget the prefix that is kept."""
-        self.method, self._prefix = method, None
+        """Take this way from now on, and forget the prefixes that are kept."""
+        self.method = method
+        self._prefixes.clear()
 
     def method_for(self, tokens: Sequence[int]) -> Method:
         """How this prompt is run: in full without a prefix, and never stacked beyond a sliding window, as one mask for
@@ -207,11 +211,13 @@ class Rerunner:
         return self.prefix(tokens).bytes if self.method_for(tokens) == "batched" else 0
 
     def prefix(self, tokens: tuple[int, ...]) -> Prefix:
-        """The prefix of a prompt: computed, or kept from the last call."""
-        if self._prefix is None or self._prefix[0] != tokens[:-1]:
-            self._prefix = None  # so that two are never held at a time
-            self._prefix = (tokens[:-1], prefill(self.model, tokens[:-1], self.device, self.takes)[0])
-        return self._prefix[1]
+        """The prefix of a prompt: computed, or kept from an earlier call."""
+        own = tokens[:-1]
+        if own not in self._prefixes:
+            while sum(one.bytes for one in self._prefixes.values()) > self.room:
+                self._prefixes.popitem()  # before another is computed, so that never two are held beyond the room
+            self._prefixes[own] = prefill(self.model, own, self.device, self.takes)[0]
+        return self._prefixes[own]
 
     def logits(self, tokens: tuple[int, ...], layers: Sequence[int], states: torch.Tensor) -> torch.Tensor:
         """Float32 logits [m, vocabulary] after the prompt, with states[i] [width] in place after block layers[i]."""
@@ -261,7 +267,7 @@ class Rerunner:
         self.beyond = "batched" if self._equal("batched", tokens) else "full"
         short = tokens[: int(min(self.window, TRIED_TOKENS))]
         fast = [way for way in METHODS[:-1] if len(short) > 1 and self._equal(way, short)]
-        self._prefix = None
+        self._prefixes.clear()
         return fast[0] if fast else "full"
 
     def _equal(self, method: Method, tokens: tuple[int, ...]) -> bool:

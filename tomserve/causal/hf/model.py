@@ -2,7 +2,7 @@
 
 In bfloat16 logits near 20 lie 1/8 apart, so that choices tie which are not equally likely, and the likeliest token of
 the vocabulary is one of several. The last matrix is therefore multiplied in float32, a slice of the vocabulary at a
-time.
+time; on a CPU, where that would take longer than all blocks, only for the choices and for the tokens near the largest.
 
 On GPUs torch may multiply matrices in TF32, which keeps 10 bits of each number, where somebody has said so by
 `torch.set_float32_matmul_precision` or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE; so that is switched off meanwhile.
@@ -25,7 +25,7 @@ import transformers
 from torch import nn
 
 from tomserve.causal.activations import Answers, Floats, Ints, Prompt, Readings
-from tomserve.causal.checkpoints import Checkpoint
+from tomserve.causal.checkpoints import Checkpoint, default_dtype
 from tomserve.causal.hf.activation_patching import BatchPieces, Method, Prefix, Rerunner, count_shared, prefill
 from tomserve.causal.hf.hooks import Blocks
 from tomserve.content.files import one_line
@@ -33,25 +33,50 @@ from tomserve.errors import ConfigError, MachineError, TomserveError
 from tomserve.serving.sizing import BYTES, memory_gb
 
 SLICE = 1 << 14  # how many rows of the matrix are in memory as float32 at a time
+NEAR = 2  # so many steps of the data type below the largest logit another one may in truth be the largest
+MOST_NEAR = 32  # with more of them a row, on average, all logits are computed in float32
 
 
-def use_float32_logits(model: Any) -> bool:
-    """Compute the model's logits in float32 from now on, and tell whether that could be done: where the last matrix is
-    a plain linear layer, not spread over processes. Caps and factors of the logits still apply."""
-    head = model.get_output_embeddings()
-    if head.weight.dtype == torch.float32:
-        return True
-    if type(head) is not nn.Linear or type(head.weight.data) is not torch.Tensor or head.weight.is_meta:
-        return False
-    head.register_forward_hook(_exact)
-    return True
+class Float32Logits:
+    """Computes the logits of a model of half precision in float32 from now on. Caps and factors of the logits still
+    apply.
 
+    wanted: the tokens whose logits are read. On a CPU those of all others are rounded as the model rounds them, except
+    where they may be the largest.
+    """
 
-def _exact(module: nn.Linear, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
-    states = inputs[0].to(module.weight.device, torch.float32)
-    parts = [states @ rows.float().T for rows in torch.split(module.weight, SLICE)]
-    logits = torch.cat(parts, dim=-1)
-    return logits if module.bias is None else logits + module.bias.float()
+    def __init__(self, model: Any) -> None:
+        """possible: where the last matrix is a plain linear layer, not spread over processes."""
+        self.wanted: list[int] = []
+        head = model.get_output_embeddings()
+        self.possible = head.weight.dtype == torch.float32 or (
+            type(head) is nn.Linear and type(head.weight.data) is torch.Tensor and not head.weight.is_meta
+        )
+        if self.possible and head.weight.dtype != torch.float32:
+            head.register_forward_hook(self._compute)
+
+    def _compute(self, head: nn.Linear, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        states = inputs[0].to(head.weight.device, torch.float32)
+        if head.weight.device.type == "cpu" and (logits := self._compute_near(head, states, output)) is not None:
+            return logits
+        parts = [states @ rows.float().T for rows in torch.split(head.weight, SLICE)]
+        logits = torch.cat(parts, dim=-1)
+        return logits if head.bias is None else logits + head.bias.float()
+
+    def _compute_near(self, head: nn.Linear, states: torch.Tensor, output: torch.Tensor) -> torch.Tensor | None:
+        """The logits, of which those near each row's largest and those of `wanted` are exact; None where too many are
+        near. A product in half precision is summed in float32 and then rounded by half a step."""
+        rounded, states = output.flatten(0, -2), states.flatten(0, -2)
+        largest = rounded.amax(dim=-1, keepdim=True)
+        step = NEAR * torch.finfo(output.dtype).eps
+        rows, tokens = (rounded >= largest - step * largest.abs()).nonzero(as_tuple=True)
+        if len(rows) > MOST_NEAR * len(rounded):
+            return None
+        logits = rounded.float()
+        bias = torch.zeros(len(head.weight)) if head.bias is None else head.bias.float()
+        logits[rows, tokens] = (states[rows] * head.weight[tokens].float()).sum(dim=-1) + bias[tokens]
+        logits[:, self.wanted] = states @ head.weight[self.wanted].float().T + bias[self.wanted]
+        return logits.unflatten(0, output.shape[:-1])
 
 
 @contextmanager
@@ -79,6 +104,7 @@ ROWS_CPU, ROWS_GPU = 128, 256
 that more rows than half a prompt's tokens cost more than they save."""
 LENT_BYTES_CPU, LENT_BYTES_GPU = 1 << 24, 1 << 33
 """How much memory the repeated keys and values of a batch of rows may take: on a CPU, what its cache holds."""
+KEPT_BYTES_CPU = 1 << 30  # how much memory the keys and values of prompts that were run again may take
 FEWEST_LENT = 8  # as many rows are run at a time even so, since the weights are read once for all of them
 TOKENS_CPU, TOKENS_GPU = 1 << 12, 1 << 16  # how many tokens a batch of whole prompts holds at most
 
@@ -112,11 +138,11 @@ class HfBackend:
         self.device: torch.device = model.get_input_embeddings().weight.device
         self.blocks = Blocks(model)
         self._gpu = self.device.type != "cpu"
-        self._exact = use_float32_logits(model)
+        self._float32 = Float32Logits(model)
         self._prompts = BatchPieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
         self.rows_at_once(None)
         with torch.inference_mode(), force_float32():
-            self._again = Rerunner(model, self.blocks, self.device, method)
+            self._again = Rerunner(model, self.blocks, self.device, method, 0 if self._gpu else KEPT_BYTES_CPU)
             self._pads = _padding_changes_nothing(self)
 
     @property
@@ -168,7 +194,7 @@ class HfBackend:
             "layers": self.layers,
             "width": self.width,
             "dtype": self.dtype,
-            "logits": "float32" if self._exact else "computed in the data type of the model",
+            "logits": "float32" if self._float32.possible else "computed in the data type of the model",
             "attention": str(self.model.config._attn_implementation),
             "reruns": self.method,
             "left_padding": self._pads,
@@ -200,9 +226,10 @@ class HfBackend:
         def do(first: int, last: int) -> None:
             chosen = order[first:last]
             tokens = [prompts[place].tokens for place in chosen]
+            self._float32.wanted = sorted({token for place in chosen for token in prompts[place].choices})
             read, found = self._extend(tokens[0], kept) if sharing else self._forward(tokens)
             states[chosen] = read
-            top[chosen] = found.argmax(dim=1).cpu().numpy()
+            top[chosen] = _largest(found)
             for row, place in enumerate(chosen):
                 wanted = prompts[place].choices
                 logits[place, : len(wanted)] = found[row, list(wanted)].cpu().numpy()
@@ -248,8 +275,9 @@ class HfBackend:
             chosen = order[first:last]
             wanted = [int(layer) for layer in layers[chosen]]
             new = torch.from_numpy(states[chosen]).to(self.device)
+            self._float32.wanted = choices
             found = self._again.logits(prompt.tokens, wanted, new)
-            top[chosen] = found.argmax(dim=1).cpu().numpy()
+            top[chosen] = _largest(found)
             logits[chosen] = found[:, choices].cpu().numpy()
 
         self._rows.run_each(len(layers), do, lambda first: self._most_rows(prompt.tokens))
@@ -314,6 +342,13 @@ class HfBackend:
                 raise ValueError(f"expected {kind} from 0 to {self.vocabulary - 1}, got {min(ids)} to {max(ids)}")
 
 
+def _largest(logits: torch.Tensor) -> Ints:
+    """The token of the largest of n logits [n, vocabulary]; numpy finds it several times faster than torch's CPU."""
+    if logits.device.type == "cpu":
+        return np.asarray(logits.numpy().argmax(axis=1), np.int64)
+    return np.asarray(logits.argmax(dim=1).cpu().numpy(), np.int64)
+
+
 def _choices(prompts: Sequence[Prompt]) -> int:
     return max((len(prompt.choices) for prompt in prompts), default=0)
 
@@ -352,14 +387,14 @@ def load_checkpoint(
 ) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
-    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for float32 on a CPU and
-    bfloat16 on a GPU. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
+    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for what
+    `default_dtype` says. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
     batch: how many prompts run at a time. Under torchrun the model is split over all processes. Raises ConfigError
     where the files cannot be loaded, MachineError where the device or accelerate is missing, or the memory does not
     suffice.
     """
     device = _device(device)
-    chosen = dtype or ("float32" if device == "cpu" else "bfloat16")
+    chosen = dtype or default_dtype(checkpoint, device)
     if chosen not in DTYPES:
         raise ConfigError(f"--dtype {one_line(chosen)}: expected {', '.join(DTYPES)}")
     needed = checkpoint.parameters * BYTES[chosen]
