@@ -153,7 +153,7 @@ def _draw_surface(tables: Tables) -> Figure:
         title = f"{model}: {own[0]['factor']} by {own[0]['other']}"
         names = (sorted({cell.row for cell in cells}), sorted({cell.column for cell in cells}))
         chart = charts.heat_map(cells, *names, title)
-        panels.append(charts.panel(SURFACE, title, chart, [cell.words for cell in cells], len(panels)))
+        panels.append(charts.panel(SURFACE, title, chart, [cell.words for cell in cells]))
     return replace(SURFACE, panels=tuple(panels))
 
 

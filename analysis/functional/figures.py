@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from tomserve.causal.table import CONTROLS, PATCH, PPT
+from tomserve.reporting.drawing import INK, Letters, Part, marker
 from tomserve.reporting.html.charts import (
-    INK,
-    PALETTE,
     AbsentError,
     Axis,
+    Freehand,
     Line,
+    Picture,
     Point,
-    Spec,
-    draw,
     draw_figure,
-    field,
-    layer,
-    layer_chart,
+    keys_of,
     panel,
     point_of,
     points,
@@ -80,7 +78,7 @@ def _layers(tables: Tables) -> Figure:
         if marks := [mark for mark in (*counted, *others) if mark is not None]:
             series = list(dict.fromkeys(mark.series for mark in marks))
             chart = points(marks, list(names.values()), series, (0.0, 1.0), [], axis, first=place, grey=UNCOUNTED)
-            panels.append(panel(LAYERS, title, chart, map(Point.in_words, marks), len(panels)))
+            panels.append(panel(LAYERS, title, chart, map(Point.in_words, marks)))
     return replace(LAYERS, panels=tuple(panels))
 
 
@@ -122,7 +120,7 @@ def _network(tables: Tables) -> Figure:
             chart = points(marks, [f"layer {layer}" for layer in kept], series, (max(-1.0, lowest), 1.0), [Line(0, "")],
                            "net effect", width=330)  # fmt: skip
             title = f"{short}, {readable_name(benchmark)}"
-            panels.append(panel(NETWORK, title, chart, map(Point.in_words, marks), len(panels)))
+            panels.append(panel(NETWORK, title, chart, map(Point.in_words, marks)))
     return replace(NETWORK, panels=tuple(panels))
 
 
@@ -158,7 +156,7 @@ def _weights(tables: Tables) -> Figure:
                                              for name, count in said.items()) + "."  # fmt: skip
     told = ", ".join(np.format_float_positional(w, unique=True, min_digits=1).removeprefix("0") for w in of_formula)
     caption = WEIGHTS.caption.replace("those of the formula", f"those of the formula ({told})")
-    return replace(WEIGHTS, caption=caption, panels=(Panel("weights", draw(chart, label, f"{WEIGHTS.name}-0")),))
+    return replace(WEIGHTS, caption=caption, panels=(Panel("weights", Picture(chart, label)),))
 
 
 def _place(weights: Sequence[float]) -> Mapping[str, float]:
@@ -167,22 +165,26 @@ def _place(weights: Sequence[float]) -> Mapping[str, float]:
     return {"x": s + c / 2, "y": c}
 
 
-def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str], cross_at: Sequence[float]) -> Spec:
+def _triangle(data: Sequence[Mapping[str, Any]], series: Sequence[str], cross_at: Sequence[float]) -> Freehand:
     """The chart. data: the points with the model that is first. cross_at: the formula's weights of B, C and S."""
-    shapes = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"]
-    x = field("x:Q", scale={"domain": [-0.1, 1.1], "nice": False}, axis=None)
-    y = field("y:Q", scale={"domain": [-0.12, 1.1], "nice": False}, axis=None)
-    place = {"x": x, "y": y}
-    key = {"title": None, "orient": "bottom", "columns": 3}
-    colour = field("first:N", scale={"domain": list(series), "range": list(PALETTE)[: len(series)]}, legend=key)
-    shape = field("first:N", scale={"domain": list(series), "range": shapes[: len(series)]}, legend=key)
-    cross: Spec = {"shape": "cross", "size": 170, "filled": True, "color": INK, "stroke": "white", "opacity": 1}
-    corners = [("behaviour", (1, 0, 0), 14), ("mechanism", (0, 1, 0), -12), ("stability", (0, 0, 1), 14)]
-    layers = [
-        layer("point", data, {**place, "color": colour, "shape": shape}, filled=True, size=46, opacity=0.9),
-        layer("point", [_place(cross_at)], place, **cross),
-    ]
-    for name, weights, shift in corners:
-        named = [{**_place(weights), "name": name}]
-        layers.append(layer("text", named, {**place, "text": field("name:N")}, dy=shift, color=INK))
-    return layer_chart(layers, 360, 312)
+    width, height = 360.0, 312.0
+    keys = keys_of(series)
+    own = {key.name: key for key in keys}
+
+    def place(at: Mapping[str, Any]) -> tuple[float, float]:
+        return width * (at["x"] + 0.1) / 1.2, height * (1.1 - at["y"]) / 1.22
+
+    parts: list[Part] = []
+    for row in data:
+        key = own[row["first"]]
+        parts.append(marker(key.shape, place(row), 46, key.colour, 0.9))
+    for size, colour in ((270, "#ffffff"), (170, INK)):
+        parts.append(marker("cross", place(_place(cross_at)), size, colour))
+    for name, weights, shift in (
+        ("behaviour", (1, 0, 0), 18),
+        ("mechanism", (0, 1, 0), -10),
+        ("stability", (0, 0, 1), 18),
+    ):
+        x, y = place(_place(weights))
+        parts.append(Letters((x, y + shift), name, "middle"))
+    return Freehand(tuple(parts), width, height, tuple(keys))

@@ -457,14 +457,14 @@ def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, fl
                 title = ", ".join((*([short] if len(models) > 1 else []), stories, words))
                 if any(finite_or_none(row[measure]) is not None for row in part):
                     at = chance.get("all") if measure == "accuracy" else None
-                    panels.append(Panel(title, _maps(part, measure, title, f"heat-{len(panels)}", at)))
+                    panels.append(Panel(title, _maps(part, measure, title, at)))
     return replace(figure, panels=tuple(panels))
 
 
-def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: float | None) -> charts.Drawing:
+def _maps(rows: Sequence[Row], measure: str, title: str, chance: float | None) -> charts.Picture:
     lengths = sorted({_length(row) for row in rows}, key=lambda name: (name.startswith("all"), len(name), name))
     orders = sorted({str(row["order"]) for row in rows}, key=lambda name: (len(name), name))
-    maps: list[charts.Spec] = []
+    maps: list[charts.HeatMaps] = []
     all_cells: list[charts.Cell] = []
     for strategy in charts.values_of(rows, "strategy"):
         cells = []
@@ -478,7 +478,7 @@ def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: fl
         if cells:
             maps.append(charts.heat_map(cells, lengths, orders, readable_name(strategy), chance=chance, names=not maps))
     label = f"Heat map, {title}. " + "; ".join(cell.words for cell in all_cells) + "."
-    return charts.draw(charts.side_by_side(maps), label, prefix)
+    return charts.Picture(charts.side_by_side(maps), label)
 
 
 def _length(row: Row) -> str:

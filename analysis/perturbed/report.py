@@ -389,7 +389,7 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
     for subset in charts.values_of(rows, "subset"):
         part = [row for row in map(_class, rows) if row["subset"] == subset]
         classes = charts.values_of(part, "perturbation")
-        maps: list[charts.Spec] = []
+        maps: list[charts.HeatMaps] = []
         all_cells: list[charts.Cell] = []
         for strategy in charts.values_of(part, "strategy"):
             cells = _cells([row for row in part if row["strategy"] == strategy], models, "accuracy", strategy)
@@ -408,7 +408,7 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
             maps.append(charts.heat_map(cells, classes, list(models.values()), title, difference=limit, names=False))
         name = SUBSETS.get(subset, readable_name(subset))
         label = f"Heat map of accuracy, {name}. " + "; ".join(cell.words for cell in all_cells) + "."
-        panels.append(Panel(name, charts.draw(charts.side_by_side(maps), label, f"heat-{len(panels)}")))
+        panels.append(Panel(name, charts.Picture(charts.side_by_side(maps), label)))
     return replace(figure, panels=tuple(panels), wide=len(models) > 2)
 
 

@@ -340,11 +340,11 @@ def _drawn(tables: Tables) -> Figure:
     for title, own in charts.rows_by_arm(rows):
         floors = [row for row in own if row["variant"] == AGAIN.name]
         kinds = [row for row in own if row["variant"] != AGAIN.name and not _is_mean(row)]
-        panels += _panels(kinds, floors, title, series, len(panels))
+        panels += _panels(kinds, floors, title, series)
     return replace(FIGURE, panels=tuple(panels))
 
 
-def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Sequence[str], count: int) -> list[Panel]:
+def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Sequence[str]) -> list[Panel]:
     """The picture of S with the bands of T0, and that of kappa."""
     found: list[Panel] = []
     for value, name, domain in (("s", "S, the share that survives", (0.0, 1.0)), ("kappa", "kappa", (-0.5, 1.0))):
@@ -353,14 +353,12 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
             continue
         names = list(dict.fromkeys(_name(row) for row in kinds))
         lines = [charts.Line(0, "")] if value == "kappa" else []
-        chart = charts.points(marks, names, series, domain, lines, name, width=300)
-        bands = _bands(floors, series) if value == "s" else []
+        bands = [] if value == "kappa" else _bands(floors)
+        chart = charts.points(marks, names, series, domain, lines, name, width=300, bands=bands)
         label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
         if value == "s":
-            chart = charts.layer_chart([*bands, chart], 300, chart["height"])
             label += "".join(f" {_in_words(row)}." for row in floors)
-        panel = f"{title}: {'S' if value == 's' else 'kappa'}"
-        found.append(Panel(panel, charts.draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))
+        found.append(Panel(f"{title}: {'S' if value == 's' else 'kappa'}", charts.Picture(chart, label)))
     return found
 
 
@@ -368,20 +366,14 @@ def _in_words(row: Row) -> str:
     return f"T0, {readable_name(row['strategy'])}: {row['s']:.2f} [{row['s_low']:.2f}, {row['s_high']:.2f}]"
 
 
-def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[charts.Spec]:
-    """An upright band for T0 of each strategy, in its colour, with a line at its estimate."""
-    layers: list[charts.Spec] = []
+def _bands(floors: Sequence[Row]) -> list[charts.Band]:
+    """An upright band for T0 of each strategy, with a line at its estimate."""
+    found = []
     for row in floors:
-        if finite_or_none(row["s_low"]) is None:
-            continue
-        colour = charts.PALETTE[series.index(readable_name(row["strategy"])) % len(charts.PALETTE)]
-        data = [{"low": row["s_low"], "high": row["s_high"], "at": row["s"], "words": _in_words(row)}]
-        ends = {"x": charts.field("low:Q"), "x2": {"field": "high"}, "description": charts.field("words:N")}
-        layers.append(charts.layer("rect", data, ends, color=colour, opacity=0.16))
-        layers.append(
-            charts.layer("rule", data, {"x": charts.field("at:Q")}, color=colour, opacity=0.8, strokeDash=[3, 2])
-        )
-    return layers
+        low, high, at = (finite_or_none(row[name]) for name in ("s_low", "s_high", "s"))
+        if low is not None and high is not None and at is not None:
+            found.append(charts.Band(low, high, at, readable_name(row["strategy"]), _in_words(row)))
+    return found
 
 
 STUDY = Study(

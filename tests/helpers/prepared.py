@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAZY = (
-    *("altair", "httptools", "httpx", "jinja2", "openai", "polars", "rich.console", "rich.table"),
-    *("scipy.optimize", "scipy.stats", "uvloop", "vl_convert"),
+    *("httptools", "httpx", "jinja2", "openai", "polars", "rich.console", "rich.table"),
+    *("scipy.optimize", "scipy.stats", "uvloop"),
 )
 """What modules of tomserve import in the functions that need it, and not when they are imported themselves."""
 

@@ -1,8 +1,6 @@
 """Figures and verdicts in the report: a study's own, and those of a study that brings none."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,9 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.reports import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import charts
 from tomserve.reporting.html.report import report_html, write_report
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Study, compute
-
-pytestmark = pytest.mark.usefixtures("checked_charts")
 
 STUDY = """
 import polars as pl
@@ -52,15 +47,14 @@ STUDY = Study(
 )
 """
 DRAWING = """
-from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.charts import draw
+from tomserve.reporting.html.charts import Line, Picture, Point, points
 from tomserve.studies import Figure, Panel, Section
 
 
 def figure(frame, chance):
     marks = [Point(row["strategy"], "right", row["share"], None, None) for row in frame.iter_rows(named=True)]
     chart = points(marks, frame["strategy"].to_list(), ["right"], (0, 1), [Line(chance, "doors")], "share")
-    panel = Panel("Everything", draw(chart, "My own picture of everything, with doors", "doors-0"))
+    panel = Panel("Everything", Picture(chart, "My own picture of everything, with doors"))
     section = Section("doors", "Behind which door?", "Doors")
     return Figure("doors", "Doors", section, "What doors hide.", ("mine",), (panel,))
 """
@@ -145,48 +139,3 @@ def test_published_intervals_of_nested_beliefs_leave_no_figure_undrawn(tmp_path:
     assert "Not drawn: these stories have no matched twins." in text
     assert "this study has no table" not in text
     assert "Does step-by-step reasoning help?" not in text
-
-
-PROCESSES = {
-    "drawing is imported for reports only": (
-        "from tomserve.studies import load_study, study_names\n"
-        "[load_study(name) for name in study_names()]\n"
-        "assert not {'altair', 'vl_convert', 'jinja2'} & set(sys.modules)\n"
-    ),
-    "reports are made without altair": (  # which takes as long to import as everything else
-        "from tomserve.reporting.html.report import report_html\n"
-        "assert '<svg' in report_html([sys.argv[1]])\n"
-        "assert 'altair' not in sys.modules\n"
-    ),
-    "a forked process draws by itself": (
-        "from tomserve.reporting.html import charts\n"
-        "charts._drawing_thread = gone = object.__new__(charts._DrawingThread)\n"
-        "gone.process = os.getpid() + 1\n"
-        "assert str(charts.draw({'mark': 'point', 'data': {'values': [{}]}}, '', 'a')).startswith('<svg')\n"
-    ),
-}
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("name", PROCESSES)
-def test_in_a_process_of_its_own(name: str, run: Path) -> None:
-    subprocess.run([sys.executable, "-c", f"import os, sys\n{PROCESSES[name]}", str(run)], check=True)
-
-
-def test_charts_of_altair_are_drawn_and_a_mistake_in_one_is_told_where_it_is_made() -> None:
-    import altair as alt
-
-    frame = pl.DataFrame({"stage": ["a", "b"], "share": [0.25, 0.75]})
-    drawing = charts.draw(alt.Chart(frame).mark_bar().encode(x="stage", y="share"), "Two bars.", "bars")
-    assert str(drawing).startswith("<svg")
-    assert 'aria-label="Two bars."' in str(drawing)
-    with pytest.raises(Exception, match="size"):
-        charts.draw(alt.Chart(frame).mark_bar(size="large").encode(x="stage"), "", "bars")
-
-
-def test_what_vega_cannot_draw_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charts, "CHECK", None)
-    drawing = charts.draw({"title": "nothing"}, "", "mine-0")
-    with pytest.raises(ConfigError, match=r"^the figure mine-0 cannot be drawn: Invalid specification") as found:
-        str(drawing)
-    assert "\n" not in str(found.value)

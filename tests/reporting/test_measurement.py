@@ -14,8 +14,6 @@ from tomserve.content.text import sanitize
 from tomserve.reporting.html.report import report_html, write_report
 from tomserve.reporting.html.sources import find_current_report
 
-pytestmark = pytest.mark.usefixtures("checked_charts")
-
 
 @pytest.fixture
 def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

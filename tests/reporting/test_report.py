@@ -21,7 +21,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.reporting.html import item_browser as items_module
 from tomserve.reporting.html import page as page_module
-from tomserve.reporting.html.charts import Line, Point, draw, points
+from tomserve.reporting.html.charts import Line, Picture, Point, points
 from tomserve.reporting.html.report import report_html, write_report
 from tomserve.reporting.html.sources import load_sources, provenance
 from tomserve.scoring.table import write_scores
@@ -300,9 +300,9 @@ def test_undefined_values_are_not_drawn() -> None:
 def test_a_drawing_holds_no_more_than_shapes_and_text() -> None:
     marks = [Point(payload, payload, 0.5, 0.1, 0.9) for payload in map(one_line, PAYLOADS)]
     names = [mark.row for mark in marks]
-    svg = str(draw(points(marks, names, names[:1], (0, 1), [Line(0.3, "chance")], "x"), PAYLOADS[3], "p"))
+    svg = str(Picture(points(marks, names, names, (0, 1), [Line(0.3, "chance")], "x"), PAYLOADS[3]))
     page = Elements(svg)
-    assert {name for name, _ in page.found} <= {"svg", "g", "path", "rect", "line", "text", "title", "defs", "clippath"}
+    assert {name for name, _ in page.found} <= {"svg", "g", "path", "circle", "text", "title"}
     for name, attributes in page.found:
         assert not [key for key in attributes if key.startswith("on") or key in ("href", "style", "src")], name
     assert page.all("svg")[0]["role"] == "img"
@@ -380,8 +380,7 @@ KNOWN = {
     *("html", "head", "meta", "title", "link", "style", "body", "a", "header", "p", "h1", "dl", "div", "dt", "dd"),
     *("nav", "main", "section", "h2", "article", "ul", "li", "h3", "h4", "span", "b", "details", "summary"),
     *("figure", "figcaption", "strong", "code", "table", "thead", "tbody", "tr", "th", "td", "button", "form"),
-    *("noscript", "footer", "dialog", "script", "svg", "g", "path", "rect", "line", "text", "defs", "clippath"),
-    *("lineargradient", "stop"),
+    *("noscript", "footer", "dialog", "script", "svg", "g", "path", "circle", "text"),
 }
 
 

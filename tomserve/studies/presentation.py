@@ -38,7 +38,7 @@ class Picture(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture of a figure: its title, and the picture as SVG (see tomserve.reporting.html.charts.draw)."""
+    """One picture of a figure: its title, and the picture as SVG (see tomserve.reporting.html.charts.Picture)."""
 
     title: str
     svg: Picture

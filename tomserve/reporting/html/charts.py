@@ -1,216 +1,186 @@
-"""Charts of a report as static SVG, drawn by Vega-Lite: heat maps, points with intervals, and a panel for each model.
-
-What Vega draws is parsed again, and only known elements and attributes are kept. One thread draws while others go on
-computing. A specification is a plain mapping (https://vega.github.io/vega-lite/docs/), which altair writes as well.
-"""
+"""Charts of a report: points with intervals, heat maps and lines, each drawn in the width that it is given, and a panel
+for each model."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import re
-import threading
-import xml.etree.ElementTree as ElementTree
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Protocol
 
 from markupsafe import Markup
 
-from tomserve.errors import ConfigError
+from tomserve.reporting.drawing import (
+    GRID,
+    INK,
+    MUTED,
+    PALETTE,
+    SHAPES,
+    Anchor,
+    Drawing,
+    Group,
+    Letters,
+    Part,
+    Path,
+    cut,
+    marker,
+    rectangle,
+    segment,
+    spread,
+    text_width,
+    ticks,
+    wrap,
+)
 from tomserve.studies.answer_rows import BASELINE
 from tomserve.studies.presentation import Figure, Panel, Row, Tables, finite_or_none, one_line, readable_name
 
-INK, MUTED, GRID = "#1c2430", "#5b6675", "#d9dee5"
-# Okabe and Ito's colours, told apart by the colour-blind; shapes say the same once more
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#785ef0")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+LINE = 15.0  # from one line of letters to the next
+MARGIN = 6.0  # to the left and right
+LABEL = 230.0  # how long a label is at most
+WIDER = 1.15  # how much wider the fonts of pages may be than that of printed figures
 
-# Called with every chart before it is drawn. Tests hold it against the schema of Vega-Lite here, which takes as long
-# as to draw it; nothing that a run holds decides what a chart is made of, so that users need not wait for that.
-CHECK: Callable[[dict[str, Any]], object] | None = None
 
-SVG = "http://www.w3.org/2000/svg"
-_ELEMENTS = frozenset(("svg", "g", "path", "rect", "line", "text", "defs", "clipPath", "linearGradient", "stop"))
-_ATTRIBUTES = frozenset(
-    (
-        *("width", "height", "viewBox", "transform", "d", "x", "y", "x1", "x2", "y1", "y2", "id", "offset"),
-        *("fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "stroke-miterlimit"),
-        *("opacity", "text-anchor", "font-size", "font-weight", "font-style", "clip-path", "display", "pointer-events"),
-        *("stop-color", "gradientUnits", "class"),
-    )
-)
-_LABEL = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
-CONFIG: dict[str, Any] = {
-    "background": "transparent",
-    "font": "sans-serif",
-    "padding": {"left": 22, "top": 4, "right": 14, "bottom": 4},
-    "view": {"stroke": None, "continuousWidth": 300, "continuousHeight": 300},
-    "axis": {**_LABEL, "gridColor": GRID, "domainColor": MUTED, "tickColor": MUTED, "labelLimit": 230},
-    "legend": {**_LABEL, "labelLimit": 230, "symbolSize": 70, "symbolStrokeWidth": 0},
-    "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start"},
-    "text": {"color": INK},
-    "rule": {"color": MUTED},
-}
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How a chart is made as wide as a column. axis: how long an axis is that may have any length; None for the chart's
+    own. fields: how much is left of the width of fields and scales of colours, from 0 to 1. label: how long labels are
+    at most. wider: how wide letters are, times those of the font of printed figures."""
+
+    axis: float | None = None
+    fields: float = 1.0
+    label: float = LABEL
+    wider: float = 1.0
+
+    def width(self, text: str, size: float = 12.0) -> float:
+        """How wide a line of letters is."""
+        return self.wider * text_width(text, size)
+
+    def longest(self, texts: Iterable[str]) -> float:
+        """How wide the widest of these lines is."""
+        return max(map(self.width, texts), default=0.0)
+
+    def cut(self, text: str) -> str:
+        """The label as far as there is room for it."""
+        return cut(text, self.label / self.wider)
+
+    def less(self, value: float, least: float) -> float:
+        """How wide a field or a scale of colours becomes, but not below the least."""
+        return max(min(value, least), value * self.fields)
+
+
+PAGE = Fit(wider=WIDER)
 
 
 class Chart(Protocol):
-    """A chart of altair, or anything else that can be written as a specification of Vega-Lite."""
+    """What can be drawn in any width."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The specification."""
+    def drawing(self, fit: Fit) -> Drawing:
+        """The chart with everything that stands around it."""
+
+    def stretches(self) -> bool:
+        """Whether its axis may have any length."""
 
 
-class Drawing:
-    """A picture that may still be being drawn; whoever asks for its HTML waits for it."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart with its text alternative, as a page or a notebook shows it."""
 
-    def __init__(self, specification: Mapping[str, Any], label: str, prefix: str) -> None:
-        self.specification = {**specification}
-        """The chart in the language of Vega-Lite, for who draws it elsewhere."""
-        self._text = _queue_drawing({**specification})
-        self._label, self._prefix = label, prefix
-        self._drawn: Markup | None = None
+    chart: Chart
+    label: str
 
     def __html__(self) -> Markup:
-        """The picture as an <svg role="img">. Raises ConfigError for a chart that Vega cannot draw."""
-        if self._drawn is None:
-            try:
-                text = self._text.result()
-            except ValueError as error:
-                said = re.search(r"Error: (.+)", str(error))  # above and below it is where in Vega that was
-                why = said[1] if said is not None else " ".join(str(error).split())
-                raise ConfigError(f"the figure {self._prefix} cannot be drawn: {why}") from None
-            self._drawn = _picture(text, self._label, self._prefix)
-        return self._drawn
+        """The chart as an <svg role="img">."""
+        return Markup(self.chart.drawing(PAGE).svg(self.label))
 
     def __str__(self) -> str:
         return str(self.__html__())
 
-
-def draw(chart: Mapping[str, Any] | Chart, label: str, prefix: str) -> Drawing:
-    """The chart, a specification of Vega-Lite or a chart of altair, as a picture with that text alternative. prefix:
-    begins the ids of its parts, so that they are unique in a page; the name of the figure and a number will do. A chart
-    of altair is checked and drawn at once, so that a mistake in it is told where it was made."""
-    specification = chart if isinstance(chart, Mapping) else chart.to_dict()
-    if CHECK is not None:
-        CHECK({**specification})
-    drawing = Drawing(specification, label, prefix)
-    if not isinstance(chart, Mapping):
-        drawing.__html__()
-    return drawing
+    _repr_svg_ = __str__
 
 
-def start_drawing() -> None:
-    """Start what draws, which takes it most of a second, while the caller has other things to do."""
-    _queue_drawing({"mark": "point", "data": {"values": []}})
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a colour and a shape stand for."""
+
+    name: str
+    colour: str
+    shape: str = "circle"
 
 
-class _DrawingThread:
-    """The thread that draws. It ends with the program, also in the middle of a picture."""
-
-    def __init__(self) -> None:
-        self.orders: SimpleQueue[tuple[Future[str], dict[str, Any]]] = SimpleQueue()
-        self.process = os.getpid()
-        threading.Thread(target=self._work, name="drawing", daemon=True).start()
-
-    def _work(self) -> None:
-        import vl_convert  # a study is loaded, and prints its tables, without what draws
-
-        while True:
-            drawn, specification = self.orders.get()
-            try:
-                drawn.set_result(vl_convert.vegalite_to_svg(specification, config=CONFIG, allowed_base_urls=[]))
-            except BaseException as error:  # whoever waits for the picture is told
-                drawn.set_exception(error)
+def keys_of(series: Sequence[str], first: int = 0, grey: str = "") -> list[Key]:
+    """The keys of series by their names. first: the place of the first among colours and shapes. grey: the series
+    without a colour."""
+    places = range(first, first + len(series))
+    colours = (*PALETTE, MUTED, INK, INK)
+    looks = [(colours[place % len(colours)], SHAPES[place % len(SHAPES)]) for place in places]
+    return [
+        Key(name, MUTED if grey and name == grey else colour, shape)
+        for name, (colour, shape) in zip(series, looks, strict=True)
+    ]
 
 
-_drawing_thread: _DrawingThread | None = None
+def _sheet(parts: Sequence[Part], width: float, height: float, keys: Sequence[Key], fit: Fit) -> Drawing:
+    """The parts with a legend of several keys below them, in as many lines as the width asks for."""
+    legend: list[Part] = []
+    x, y = MARGIN, height + LINE / 2 + 6
+    for key in keys if len(keys) > 1 else ():
+        name = cut(key.name, min(LABEL, width - 2 * MARGIN - 14) / fit.wider)
+        if x > MARGIN and x + 14 + fit.width(name) > width - MARGIN:
+            x, y = MARGIN, y + LINE + 3
+        legend += [marker(key.shape, (x + 5, y), 70, key.colour), Letters((x + 14, y + 4), name)]
+        x += 14 + fit.width(name) + 18
+    return Drawing(width, y + 12 if legend else height, (*parts, *legend))
 
 
-def _queue_drawing(specification: dict[str, Any]) -> Future[str]:
-    """What Vega will have drawn. A process that was forked has none of its parent's threads and gets its own."""
-    global _drawing_thread
-    if _drawing_thread is None or _drawing_thread.process != os.getpid():
-        _drawing_thread = _DrawingThread()
-    drawn: Future[str] = Future()
-    _drawing_thread.orders.put((drawn, specification))
-    return drawn
+def _numbers(values: Sequence[float], step: float) -> list[str]:
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [f"{value + 0.0:.{digits}f}".replace("-", "−") for value in values]
 
 
-def _picture(text: str, label: str, prefix: str) -> Markup:
-    """What Vega drew, with nothing but what may stand in a page."""
-    root = _safe_copy(ElementTree.fromstring(text))
-    assert root is not None
-    rename_ids(root, prefix)
-    root.set("role", "img")
-    root.set("aria-label", label)
-    root.set("xmlns", SVG)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An axis: its title, its ends, where it has numbers, and what these are called."""
 
+    title: str
+    ends: tuple[float, float]
+    at: tuple[float, ...]
+    names: tuple[str, ...]
 
-def _safe_copy(element: ElementTree.Element) -> ElementTree.Element | None:
-    """A copy of the element without parts that are not known, not visible or empty; None where nothing is left."""
-    name = element.tag.removeprefix(f"{{{SVG}}}")
-    if name not in _ELEMENTS or element.get("display") == "none":
-        return None
-    kept = ElementTree.Element(name, {key: value for key, value in element.items() if key in _ATTRIBUTES})
-    if name != "svg":
-        kept.attrib.pop("class", None)
-    if name == "text":
-        kept.text = element.text
-    elif kept.get("d") == "" or (kept.get("d", "").startswith("M0,0h0v0h0Z")):
-        return None
-    if (note := element.get("aria-label")) and "graphics-symbol" in element.get("role", "") and name != "g":
-        title = ElementTree.SubElement(kept, "title")
-        title.text = note
-    kept.extend(child for inner in element if (child := _safe_copy(inner)) is not None)
-    if name in ("g", "defs") and not len(kept):
-        return None
-    return kept
+    @classmethod
+    def round(cls, title: str, ends: tuple[float, float], count: int = 5) -> Scale:
+        """An axis with about so many round numbers."""
+        at = ticks(*ends, count)
+        return cls(title, ends, tuple(at), tuple(_numbers(at, at[1] - at[0] if len(at) > 1 else 1)))
 
+    def share(self, value: float) -> float:
+        """How far along the axis the value lies, from 0 to 1; what lies beyond, at its end."""
+        low, high = self.ends
+        return (min(max(value, low), high) - low) / (high - low)
 
-def rename_ids(root: ElementTree.Element, prefix: str) -> None:
-    """Give all parts ids that are unique in the page and the same each time; Vega's own count up through the
-    process."""
-    named = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
-    names = {old: f"{prefix}-{place}" for place, old in enumerate(named)}
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            if key == "id":
-                element.set(key, names[value])
-            elif found := re.fullmatch(r"url\(#(.+)\)", value):
-                element.set(key, f"url(#{names[found[1]]})")
+    def below(self, left: float, top: float, length: float, height: float, *, grid: bool = True) -> Iterable[Part]:
+        """The axis below a field that begins at left and top."""
+        places = [left + self.share(value) * length for value in self.at]
+        bottom = top + height
+        if grid:
+            yield Path(tuple(((x, top), (x, bottom)) for x in places), stroke=GRID, opacity=0.7)
+        strokes = (((left, bottom), (left + length, bottom)), *(((x, bottom), (x, bottom + 5)) for x in places))
+        yield Path(strokes, stroke=MUTED)
+        yield from (Letters((x, bottom + 18), name, "middle") for x, name in zip(places, self.names, strict=True))
+        yield Letters((left + length / 2, bottom + 35), self.title, "middle")
 
+    def beside(self, left: float, top: float, length: float, height: float) -> Iterable[Part]:
+        """The axis to the left of a field, with lines across it."""
+        places = [top + (1 - self.share(value)) * height for value in self.at]
+        yield Path(tuple(((left, y), (left + length, y)) for y in places), stroke=GRID, opacity=0.7)
+        strokes = (((left, top), (left, top + height)), *(((left - 5, y), (left, y)) for y in places))
+        yield Path(strokes, stroke=MUTED)
+        yield from (Letters((left - 8, y + 4), name, "end") for y, name in zip(places, self.names, strict=True))
+        yield Letters((MARGIN + 9, top + height / 2), self.title, "middle", turned=-90)
 
-Spec = dict[str, Any]  # a specification of a chart, or a part of one
-
-_TYPES = {"Q": "quantitative", "N": "nominal"}
-
-
-def field(name: str, **more: Any) -> Spec:
-    """A column and what is done with it, such as its axis, scale or legend. name: of the column and, behind a colon,
-    its type: Q for numbers, N for names."""
-    column, _, kind = name.partition(":")
-    return {"field": column, "type": _TYPES[kind], **more}
-
-
-def layer(mark: str, rows: Iterable[Mapping[str, Any]], encoding: Mapping[str, Spec], **style: Any) -> Spec:
-    """Marks of one kind, one for each row of data, with the columns that decide where they are and how they look."""
-    return {"mark": {"type": mark, **style}, "data": {"values": [dict(row) for row in rows]}, "encoding": {**encoding}}
-
-
-def layer_chart(layers: Iterable[Spec], width: int | Spec, height: int | Spec, **more: Any) -> Spec:
-    """A chart of layers, from the lowest to the topmost, of that size in pixels or in steps."""
-    return {"layer": list(layers), "width": width, "height": height, **more}
-
-
-CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
-# The colours of shares in a heat map, from light for 0 to dark for 1
-BLUES = ["#f3f7fc", "#c9dcee", "#86b4d8", "#3d80b6", "#08417c"]
-# The colours of differences in a heat map, from orange for a loss to violet for a gain
-LOSS_GAIN = ["#b35806", "#e08b34", "#f9d0a0", "#f6f6f6", "#c3c5e3", "#8073ac", "#4b2d82"]
+    def margin(self, fit: Fit) -> float:
+        """How much room it takes to the left of a field."""
+        return MARGIN + 18 + fit.longest(self.names) + 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +212,96 @@ class Line:
     left: bool = False  # whether the name stands left of it
 
 
+@dataclass(frozen=True, slots=True)
+class Band:
+    """An upright band behind all rows, with a line at its value, in the colour of a series."""
+
+    low: float
+    high: float
+    at: float
+    series: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points with their intervals, each in the row and the colour that it names (see `points`)."""
+
+    marks: tuple[Point, ...]
+    rows: tuple[str, ...]
+    keys: tuple[Key, ...]
+    scale: Scale
+    lines: tuple[Line, ...]
+    width: float
+    bands: tuple[Band, ...] = ()
+
+    def stretches(self) -> bool:
+        """Its axis may have any length."""
+        return True
+
+    def drawing(self, fit: Fit) -> Drawing:
+        """The chart with its labels, its axis and its legend."""
+        labels = [wrap(name, fit.label / fit.wider) for name in self.rows]
+        several = max(map(len, labels), default=1)
+        step = max(22.0, 11.0 * len(self.keys) + 4, LINE * several + 4 if several > 1 else 0)
+        length = fit.axis or self.width
+        left = MARGIN + fit.longest(line for lines in labels for line in lines) + 8
+        top = 20.0 if any(line.name for line in self.lines) else 6.0
+        height = step * len(self.rows)
+        edges = [top + step * place for place in range(len(self.rows) + 1)]
+        parts: list[Part] = [Path(tuple(((left, y), (left + length, y)) for y in edges), stroke=GRID, opacity=0.45)]
+        for lines, edge in zip(labels, edges, strict=False):
+            begin = edge + step / 2 + 4 - LINE / 2 * (len(lines) - 1)
+            parts += [Letters((left - 8, begin + LINE * k), line, "end") for k, line in enumerate(lines)]
+        parts += self.scale.below(left, top, length, height)
+        parts += self._behind(left, top, length, height)
+        own, across = {key.name: (place, key) for place, key in enumerate(self.keys)}, len(self.keys) + 0.7
+        rows = dict(zip(self.rows, edges, strict=False))
+        for mark in self.marks:
+            place, key = own[mark.series]
+            share = (place + 0.85) / across if len(self.keys) > 1 else 0.5
+            parts.append(self._mark(mark, key, left, length, rows[mark.row] + step * share))
+        right = max([0.0, *self._overhang(length, fit)])
+        return _sheet(parts, left + length + MARGIN + right, top + height + 42, self.keys, fit)
+
+    def _x(self, value: float, left: float, length: float) -> float:
+        return left + length * self.scale.share(value)
+
+    def _overhang(self, length: float, fit: Fit) -> Iterable[float]:
+        """How far names of lines stick out beyond the axis."""
+        for line in self.lines:
+            if line.name and not line.left:
+                yield self._x(line.at, 0, length) + fit.width(line.name, 11) - length
+
+    def _behind(self, left: float, top: float, length: float, height: float) -> Iterable[Part]:
+        """The bands, and the lines of reference with their names."""
+        colours = {key.name: key.colour for key in self.keys}
+        for band in self.bands:
+            ends = [self._x(value, left, length) for value in (band.low, band.high, band.at)]
+            area = rectangle(ends[0], top, ends[1] - ends[0], height, colours[band.series], opacity=0.16)
+            middle = (((ends[2], top), (ends[2], top + height)),)
+            line = Path(middle, stroke=colours[band.series], dash=(3, 2), opacity=0.8)
+            yield Group((area, line), words=band.words)
+        for one in self.lines:
+            x = self._x(one.at, left, length)
+            colour, dash = (INK, ()) if one.dash == (0, 0) else (MUTED, one.dash)
+            yield Path((((x, top), (x, top + height)),), stroke=colour, width=1.2, dash=dash)
+            if one.name:
+                at = (x + 2, top - 4) if one.left else (x - 2, top - 4)
+                yield Letters(at, one.name, "end" if one.left else "start", 11, MUTED)
+
+    def _mark(self, mark: Point, key: Key, left: float, length: float, y: float) -> Part:
+        parts: list[Part] = []
+        if mark.other is not None:
+            x = self._x(mark.other, left, length)
+            parts.append(segment((x, y - 6.5), (x, y + 6.5), key.colour, 2))
+        if mark.low is not None and mark.high is not None:
+            low, high = (self._x(end, left, length) for end in (mark.low, mark.high))
+            parts.append(segment((low, y), (high, y), key.colour, 2))
+        parts.append(marker(key.shape, (self._x(mark.value, left, length), y), 62, key.colour))
+        return Group(tuple(parts), words=mark.in_words())
+
+
 def points(
     marks: Sequence[Point],
     rows: Sequence[str],
@@ -253,55 +313,28 @@ def points(
     width: int = 250,
     first: int = 0,
     grey: str = "",
-) -> Spec:
+    bands: Sequence[Band] = (),
+) -> Points:
     """A chart of points with their intervals, each in the row and the colour that it names. marks: the points; whatever
     lies beyond the axis is drawn at its end. rows: the names of the rows from top to bottom. series: the names of the
     series, which differ in colour and shape. domain: the ends of the axis. lines: vertical lines of reference. axis:
     the title of the axis. width: of the axis, in pixels. first: the place of the first series among colours and shapes,
-    so that a strategy looks the same in every figure. grey: the series that is drawn without a colour."""
-    low, high = domain
-    data = [
-        {
-            "row": mark.row,
-            "series": mark.series,
-            "value": min(max(mark.value, low), high),
-            "low": None if mark.low is None else min(max(mark.low, low), high),
-            "high": None if mark.high is None else min(max(mark.high, low), high),
-            "other": mark.other,
-            "words": mark.in_words(),
-        }
-        for mark in marks
-    ]
-    several = len(series) > 1
-    ends = {"domain": list(domain), "nice": False}
-    x = field("value:Q", scale=ends, title=axis, axis={"tickCount": 5, "format": ".1f", "gridOpacity": 0.7})
-    lines_of_rows = {"domain": False, "ticks": False, "labelPadding": 8, "grid": True, "gridOpacity": 0.45}
-    base = {"y": field("row:N", sort=None, scale={"domain": list(rows)}, title=None,
-                       axis={**lines_of_rows, "tickBand": "extent"})}  # fmt: skip
-    if several:
-        base["yOffset"] = field("series:N", sort=list(series), scale={"paddingOuter": 0.35})
-    key = {"title": None, "orient": "bottom", "columns": 4, "columnPadding": 14, "offset": 6} if several else None
-    scale = {"domain": list(series), "range": list(SHAPES[first:])}
-    shape = field("series:N", scale=scale, sort=None, legend=key)
-    colours = [MUTED if name == grey else colour for name, colour in zip(series, PALETTE[first:], strict=False)]
-    colours += PALETTE[first + len(colours) :]
-    base["color"] = field("series:N", scale={**scale, "range": colours}, sort=None, legend=key)
-    words = {"description": field("words:N")}
-    layers: list[Spec] = []
-    if any(mark.other is not None for mark in marks):
-        layers.append(layer("tick", data, {**base, "x": field("other:Q")}, thickness=2, size=13, opacity=1))
-    for line in lines:
-        named, at = [{"at": line.at, "name": line.name}], {"x": field("at:Q")}
-        colour = INK if line.dash == (0, 0) else MUTED
-        layers.append(layer("rule", named, at, color=colour, strokeDash=list(line.dash), size=1.2))
-        if line.name:
-            side = {"align": "right", "dx": 2} if line.left else {"align": "left", "dx": -2}
-            text = {**at, "y": {"value": 0}, "text": field("name:N")}
-            layers.append(layer("text", named, text, baseline="bottom", dy=-3, fontSize=11, color=MUTED, **side))
-    interval = {**base, **words, "x": field("low:Q"), "x2": {"field": "high"}}
-    layers.append(layer("rule", data, interval, strokeWidth=2))
-    layers.append(layer("point", data, {**base, **words, "x": x, "shape": shape}, filled=True, size=62, opacity=1))
-    return layer_chart(layers, width, {"step": max(22, 11 * len(series) + 4), "for": "position"})
+    so that a strategy looks the same in every figure. grey: the series that is drawn without a colour. bands: upright
+    ones behind the points."""
+    keys = tuple(keys_of(series, first, grey))
+    scale = Scale.round(axis, domain)
+    return Points(tuple(marks), tuple(rows), keys, scale, tuple(lines), width, tuple(bands))
+
+
+CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
+# The colours of shares in a heat map, from light for 0 to dark for 1
+BLUES = ("#f3f7fc", "#c9dcee", "#86b4d8", "#3d80b6", "#08417c")
+# The colours of differences in a heat map, from orange for a loss to violet for a gain
+LOSS_GAIN = ("#b35806", "#e08b34", "#f9d0a0", "#f6f6f6", "#c3c5e3", "#8073ac", "#4b2d82")
+FIELD = 25.0  # how high a field of a heat map is
+STEPS = 32  # of a scale of colours
+# The narrowest field of a map, the shortest scale of colours, and the least room between maps
+_NARROW, _SHORT, _APART = 34.0, 72.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,62 +347,86 @@ class Cell:
     words: str
 
 
-def heat_map(
-    cells: Sequence[Cell],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str,
-    *,
-    difference: float | None = None,
-    chance: float | None = None,
-    names: bool = True,
-) -> Spec:
-    """A heat map whose fields show their numbers. cells: the fields. rows, columns: their names in order. title: stands
-    above the map. difference: the largest absolute difference that the colours tell apart; None for a map of shares
-    from 0 to 1. chance: a guesser's share, marked on the scale of colours where it is not close to one half. names:
-    whether the rows are named (only the leftmost of several maps side by side needs to)."""
-    scale: Spec = (
-        {"domain": [0, 1], "range": BLUES, "clamp": True}
-        if difference is None
-        else {"domain": [-difference, difference], "range": LOSS_GAIN}
-    )
-    marks = [0.0, 0.5, 1.0] if difference is None else [-difference, 0.0, difference]
-    step = {1: 92, 2: 74, 3: 64}.get(len(columns), 46)
-    length = max(110, step * len(columns))
-    if chance is not None and difference is None and abs(chance - 0.5) > 0.05:
-        close = abs(chance - 0.5) * length < 34  # pixels that two numbers need beside each other
-        marks = [0.0, chance, 1.0] if close else sorted([*marks, chance])
-    dark = [_is_dark(cell.value, difference) for cell in cells]
-    data = [
-        {
-            "row": cell.row,
-            "column": cell.column,
-            "value": cell.value,
-            "words": cell.words,
-            "text": f"{round(cell.value, 2) + 0.0:{'.2f' if difference is None else '+.2f'}}".replace("-", "−"),
-            "ink": CELL_DARK if is_dark else CELL_LIGHT,
-        }
-        for cell, is_dark in zip(cells, dark, strict=True)
-    ]
-    turned = any(8 * len(column) > step for column in columns)
-    legend = {"title": None, "orient": "bottom", "direction": "horizontal", "values": marks, "format": ".2~f",
-              "gradientThickness": 9, "gradientLength": length, "offset": 8}  # fmt: skip
-    down = {"domain": False, "ticks": False, "labelPadding": 6} if names else None
-    above = {"orient": "top", "domain": False, "ticks": False, "labelPadding": 5, "labelAngle": -40 if turned else 0}
-    above["labels"] = len(columns) > 1
-    base = {
-        "y": field("row:N", sort=None, scale={"domain": list(rows)}, title=None, axis=down),
-        "x": field("column:N", sort=None, scale={"domain": list(columns)}, title=None, axis=above),
-    }
-    colour = {"color": field("value:Q", scale=scale, legend=legend), "description": field("words:N")}
-    fields = layer("rect", data, {**base, **colour}, stroke=GRID, strokeWidth=1)
-    numbers = [
-        layer("text", [row for row in data if row["ink"] == ink], {**base, "text": field("text:N")}, fontSize=12,
-              color=ink)
-        for ink in (CELL_LIGHT, CELL_DARK)
-    ]  # fmt: skip
-    heading = {"text": title, "anchor": "middle", "fontSize": 13, "offset": 8}
-    return layer_chart([fields, *numbers], {"step": step}, {"step": 25}, title=heading)
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """One of several maps side by side (see `heat_map`)."""
+
+    cells: tuple[Cell, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    title: str
+    difference: float | None
+    chance: float | None
+    names: bool
+
+    def field(self, fit: Fit) -> float:
+        """How wide a field is."""
+        return fit.less({1: 92.0, 2: 74.0, 3: 64.0}.get(len(self.columns), 46.0), _NARROW)
+
+    def above(self, fit: Fit) -> float:
+        """How much room the names of columns take above the fields."""
+        if len(self.columns) < 2:
+            return 0.0
+        longest = fit.longest(map(fit.cut, self.columns))
+        return 20 + (longest * math.sin(math.radians(40)) if self._turned(fit) else 0.0)
+
+    def _turned(self, fit: Fit) -> bool:
+        return fit.longest(self.columns) + 4 > self.field(fit)
+
+    def parts(self, top: float, fit: Fit) -> tuple[list[Part], float, float]:
+        """What the map is drawn with, its fields from that height on, and how wide and high it is."""
+        step = self.field(fit)
+        labels = [fit.cut(name) for name in self.rows] if self.names else []
+        left = fit.longest(labels) + 8 if labels else 0.0
+        places = {name: left + step * k for k, name in enumerate(self.columns)}
+        down = {name: top + FIELD * k for k, name in enumerate(self.rows)}
+        wide = step * len(self.columns)
+        half = fit.width(self.title, 13) / 2
+        parts: list[Part] = [Letters((max(left + wide / 2, half), 15), self.title, "middle", 13, heading=True)]
+        right = max(left + wide, left + wide / 2 + half, 2 * half)
+        for place, name in enumerate(self.columns if len(self.columns) > 1 else ()):
+            text, x = fit.cut(name), left + step * (place + 0.5)
+            if self._turned(fit):
+                parts.append(Letters((x, top - 6), text, turned=-40))
+                right = max(right, x + fit.width(text) * math.cos(math.radians(40)) + 4)
+            else:
+                parts.append(Letters((x, top - 6), text, "middle"))
+        parts += [Letters((left - 6, y + 17), name, "end") for name, y in zip(labels, down.values(), strict=False)]
+        parts += [self._field(cell, places[cell.column], down[cell.row], step) for cell in self.cells]
+        bottom = top + FIELD * len(self.rows) + 8
+        length = fit.less(max(110.0, wide), _SHORT)
+        parts += self._colours(left, bottom, length)
+        return parts, max(right, left + length + 8), bottom + 26
+
+    def _share(self, value: float) -> float:
+        return value if self.difference is None else (value / self.difference + 1) / 2
+
+    def _field(self, cell: Cell, x: float, y: float, width: float) -> Part:
+        colour = spread(BLUES if self.difference is None else LOSS_GAIN, self._share(cell.value))
+        form = ".2f" if self.difference is None else "+.2f"
+        number = f"{round(cell.value, 2) + 0.0:{form}}".replace("-", "−")
+        ink = CELL_DARK if _is_dark(cell.value, self.difference) else CELL_LIGHT
+        parts = (
+            rectangle(x, y, width, FIELD, colour, stroke=GRID),
+            Letters((x + width / 2, y + 17), number, "middle", fill=ink),
+        )
+        return Group(parts, words=cell.words)
+
+    def _colours(self, left: float, top: float, length: float) -> Iterable[Part]:
+        """The scale of colours with its numbers. Each step reaches to the end, so that none shows a seam."""
+        colours = BLUES if self.difference is None else LOSS_GAIN
+        for place in range(STEPS):
+            x = left + length * place / STEPS
+            yield rectangle(x, top, left + length - x, 9, spread(colours, place / (STEPS - 1)))
+        marks = [0.0, 0.5, 1.0] if self.difference is None else [-self.difference, 0.0, self.difference]
+        if self.chance is not None and self.difference is None and abs(self.chance - 0.5) > 0.05:
+            close = abs(self.chance - 0.5) * length < 34  # pixels that two numbers need beside each other
+            marks = [0.0, self.chance, 1.0] if close else sorted([*marks, self.chance])
+        for mark in marks:
+            name = f"{mark:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+            share = self._share(mark)
+            anchor: Anchor = "start" if share <= 0 else "end" if share >= 1 else "middle"
+            yield Letters((left + length * share, top + 22), name, anchor)
 
 
 def _is_dark(value: float, difference: float | None) -> bool:
@@ -379,10 +436,131 @@ def _is_dark(value: float, difference: float | None) -> bool:
     return value > 0.72 * difference or value < -0.93 * difference
 
 
-def side_by_side(maps: Sequence[Spec]) -> Spec:
+@dataclass(frozen=True, slots=True)
+class HeatMaps:
+    """Heat maps side by side, each with its own scale of colours."""
+
+    maps: tuple[HeatMap, ...]
+
+    def stretches(self) -> bool:
+        """A field is as wide as its number."""
+        return False
+
+    def drawing(self, fit: Fit) -> Drawing:
+        """The maps, their fields at one height."""
+        top = 26 + max(one.above(fit) for one in self.maps)
+        x, low, found = MARGIN, 0.0, list[Part]()
+        for one in self.maps:
+            parts, width, height = one.parts(top, fit)
+            found.append(Group(tuple(parts), (x, 0.0)))
+            x, low = x + width + fit.less(22.0, _APART), max(low, height)
+        return Drawing(x - fit.less(22.0, _APART) + MARGIN, low + 4, tuple(found))
+
+
+def heat_map(
+    cells: Sequence[Cell],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    *,
+    difference: float | None = None,
+    chance: float | None = None,
+    names: bool = True,
+) -> HeatMaps:
+    """A heat map whose fields show their numbers. cells: the fields. rows, columns: their names in order. title: stands
+    above the map. difference: the largest absolute difference that the colours tell apart; None for a map of shares
+    from 0 to 1. chance: a guesser's share, marked on the scale of colours where it is not close to one half. names:
+    whether the rows are named (only the leftmost of several maps side by side needs to)."""
+    return HeatMaps((HeatMap(tuple(cells), tuple(rows), tuple(columns), title, difference, chance, names),))
+
+
+def side_by_side(maps: Sequence[HeatMaps]) -> HeatMaps:
     """Heat maps side by side, each with its own colours."""
-    apart = {"scale": {"color": "independent", "y": "independent"}}
-    return {"hconcat": list(maps), "spacing": 22, "resolve": apart}
+    return HeatMaps(tuple(one for several in maps for one in several.maps))
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A value over a number, the ends of its interval (None where there is none), and the same in words."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values of one series from left to right. band: whether its intervals are joined to a band. strong: whether it is
+    drawn thick, and its intervals with it."""
+
+    key: Key
+    spots: tuple[Spot, ...]
+    strong: bool = True
+    band: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Lines over a number. at: the height of a line of reference. width, height: of the field, in pixels."""
+
+    curves: tuple[Curve, ...]
+    across: Scale
+    up: Scale
+    width: float
+    height: float
+    at: float | None = None
+
+    def stretches(self) -> bool:
+        """Its axis may have any length."""
+        return True
+
+    def drawing(self, fit: Fit) -> Drawing:
+        """The lines with both axes and the legend."""
+        length, left, top = fit.axis or self.width, self.up.margin(fit), 8.0
+        parts = [*self.up.beside(left, top, length, self.height)]
+        parts += self.across.below(left, top, length, self.height, grid=False)
+
+        def place(x: float, y: float) -> tuple[float, float]:
+            return left + length * self.across.share(x), top + self.height * (1 - self.up.share(y))
+
+        if self.at is not None:
+            parts.append(segment(place(self.across.ends[0], self.at), place(self.across.ends[1], self.at), INK, 1.2))
+        for curve in sorted(self.curves, key=lambda one: one.strong):
+            colour, known = curve.key.colour, [one for one in curve.spots if one.low is not None]
+            ends = [place(one.x, one.low or 0.0) for one in known], [place(one.x, one.high or 0.0) for one in known]
+            if curve.band and len(known) > 1:
+                parts.append(Path(((*ends[0], *ends[1][::-1]),), fill=colour, opacity=0.16))
+            through = tuple(place(one.x, one.y) for one in curve.spots)
+            parts.append(Path((through,), stroke=colour, width=2.2 if curve.strong else 1.2))
+            for spot in curve.spots:
+                inner: list[Part] = []
+                if curve.strong and spot.low is not None and spot.high is not None:
+                    inner.append(segment(place(spot.x, spot.low), place(spot.x, spot.high), colour, 2, 0.75))
+                size = 60 if curve.strong else 26
+                inner.append(marker(curve.key.shape, place(spot.x, spot.y), size, colour))
+                parts.append(Group(tuple(inner), words=spot.words))
+        keys = [curve.key for curve in self.curves]
+        return _sheet(parts, left + length + MARGIN, top + self.height + 42, keys, fit)
+
+
+@dataclass(frozen=True, slots=True)
+class Freehand:
+    """Parts of one's own on a field of that size, with a legend of their keys below."""
+
+    parts: tuple[Part, ...]
+    width: float
+    height: float
+    keys: tuple[Key, ...] = ()
+
+    def stretches(self) -> bool:
+        """It is as wide as it is."""
+        return False
+
+    def drawing(self, fit: Fit) -> Drawing:
+        """The parts as they are."""
+        return _sheet(self.parts, self.width, self.height, self.keys, fit)
 
 
 class AbsentError(Exception):
@@ -431,11 +609,9 @@ def draw_figure(figure: Figure, make: Callable[[], Figure]) -> Figure:
     )
 
 
-def panel(figure: Figure, title: str, chart: Spec, words: Iterable[str], place: int) -> Panel:
-    """A panel of a figure, whose text alternative says every mark. words: of each mark (see Point.in_words). place:
-    which panel of the figure it is."""
-    label = f"{figure.title}: {title}. {'; '.join(words)}."
-    return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
+def panel(figure: Figure, title: str, chart: Chart, words: Iterable[str]) -> Panel:
+    """A panel of a figure, whose text alternative says every mark. words: of each mark (see Point.in_words)."""
+    return Panel(title, Picture(chart, f"{figure.title}: {title}. {'; '.join(words)}."))
 
 
 def rows_by_arm(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -489,7 +665,7 @@ def small_multiples(
             if marks:
                 chart = points(marks, names, series, axis.domain, axis.lines(part), axis.title, width=width,
                                first=axis.first)  # fmt: skip
-                panels.append(panel(figure, title, chart, map(Point.in_words, marks), len(panels)))
+                panels.append(panel(figure, title, chart, map(Point.in_words, marks)))
     return replace(figure, panels=tuple(panels))
 
 

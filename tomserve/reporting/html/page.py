@@ -36,6 +36,7 @@ from tomserve.studies.presentation import (
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000  # how many rows of a table a page shows, and offers to copy
+FIRST = 10  # how many rows of a longer table stand on a page before somebody wants the others
 PRINTED = 100  # of so many rows at most a table without a layout is offered as LaTeX, which is long in the making
 # What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
 # has right, the course of beliefs as a story goes on, and another answer to the same question
@@ -57,6 +58,14 @@ class Table:
     empty: tuple[str, ...]  # the columns that hold nothing and are left out
     total: int  # rows of the whole table, of which MOST are shown
     forms: tuple[str, ...]  # in which it can be copied
+
+    def shown(self) -> tuple[tuple[str, ...], ...]:
+        """The rows that stand on the page from the beginning."""
+        return self.rows[:FIRST] if len(self.rows) > 2 * FIRST else self.rows
+
+    def held_back(self) -> tuple[tuple[str, ...], ...]:
+        """The rows that are put into the page when somebody wants them: a browser is slow with tens of thousands."""
+        return self.rows[len(self.shown()) :]
 
 
 class Alert(NamedTuple):

@@ -17,7 +17,7 @@ from tomserve._version import __version__
 from tomserve.content import files, output_path
 from tomserve.engine import adaptations
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.reporting.html import charts, measurement
+from tomserve.reporting.html import measurement
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.figures import common_study, figures_of, read_answers, source_paths
 from tomserve.reporting.html.item_browser import ANSWERS, pack_browser, sample_items
@@ -103,7 +103,6 @@ def write_report(
     study has made of these runs, where the caller has it already; study, intervals and factors are then those of the
     analysis. by: factors by whose values answers are counted as well (see tomserve.studies.breakdowns). Raises
     ConfigError for a run that cannot be read, and for a file that cannot be written."""
-    charts.start_drawing()
     sources, scores = load_sources(runs or (None,), labels, note)
     whole = analysis or compute(scores, study, intervals, by, named=common_study(sources))
     text = pages.render(_page_content(sources, scores, whole, browser=True))
@@ -151,7 +150,6 @@ def report_panels(
 ) -> ReportPanels:
     """What the report of one run says, without the items and answers to browse, which take most of its time. The
     parameters are those of write_report, which says what is raised."""
-    charts.start_drawing()
     sources, scores = load_sources((run,), (), None)
     analysis = compute(scores, study, intervals, by, named=common_study(sources))
     return ReportPanels(_page_content(sources, scores, analysis, browser=False), analysis)

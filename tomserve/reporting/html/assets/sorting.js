@@ -15,7 +15,14 @@ const sortTables = (root) => {
     if (typeof a === "number" && typeof b === "number") return a - b;
     return String(a).localeCompare(String(b), "en", { numeric: true });
   };
+  const fill = (table) => {
+    const rest = table.tBodies[0].querySelector("template");
+    if (!rest) return;
+    rest.replaceWith(rest.content);
+    table.closest("details").querySelector(".rest").remove();
+  };
   const sort = (table, place, heading) => {
+    fill(table);
     const down = heading.getAttribute("aria-sort") === "ascending";
     const body = table.tBodies[0];
     const rows = [...body.rows].map((row) => [number(row.cells[place].textContent), row]);
@@ -30,6 +37,9 @@ const sortTables = (root) => {
   };
   for (const table of root.querySelectorAll("table.sortable:not([data-sorts])")) {
     table.dataset.sorts = "";
+    const rest = table.closest("details")?.querySelector(".rest");
+    if (rest) rest.hidden = false;
+    rest?.addEventListener("click", () => fill(table));
     [...table.tHead.rows[0].cells].forEach((heading, place) => {
       const button = document.createElement("button");
       const sign = document.createElement("span");
