@@ -475,15 +475,20 @@ def study_of_manifests(manifests: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def default_study(scores: pl.DataFrame) -> str:
-    """The name of the study that the benchmark of these answers declares, or that reads the columns of a measured
-    table; the one that fits any items for several benchmarks or an unknown one. Raises ConfigError where several read a
-    measured table equally well."""
+    """The name of the study that the benchmark of these answers declares, or that reads the columns of a measured table
+    or the questions of a search; the one that fits any items for several benchmarks or an unknown one. Raises
+    ConfigError where several read a measured table equally well."""
     if fitting := measured_studies(scores):
         needed = [len(load_study(name).required) for name in fitting[:2]]
         if len(needed) > 1 and needed[0] == needed[1]:
             raise ConfigError(f"score table: several studies read it ({', '.join(fitting)}); choose one by --study")
         return fitting[0]
     asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
+    if "cell" in scores.columns and scores["cell"].null_count() == 0:
+        from tomserve.weakness import design, rounds
+
+        if {rounds.PART, rounds.ROUND} <= set(scores.columns) and asked and set(asked) <= design.DESIGNS.keys():
+            return rounds.STUDY
     known = benchmarks.find(asked[0]) if len(asked) == 1 else None
     return benchmarks.Benchmark.study if known is None else known.study
 

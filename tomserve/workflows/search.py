@@ -169,8 +169,8 @@ def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells:
         "Construction: half of the questions were asked in rounds that went where accuracy seemed lowest; none of them "
         "is in this file. For the weakest cells fresh stories were drawn by another seed, one question of each. The "
         "right answers follow from the events of each story by rules, not from any model. The factors `part` and "
-        "`cell` say what a question is. Whether another model has the same weak cells: ask it with `--benchmark items "
-        "--path FILE`, and analyze its run with `--study search`.",
+        "`cell` say what a question is. Whether another model has the same weak cells: ask it with `tomserve eval "
+        "--benchmark items --path FILE`, which prints the same table.",
     ]
     for row in cells.iter_rows(named=True):
         lines += ["", f"## {row['where'].capitalize()}", "", f"`{row['cell']}`: {row['finding']}", ""]
