@@ -206,6 +206,31 @@ def test_what_clauses_assert_and_exclude(choices: tuple[str, ...], asked: str, t
     assert read_reply(text, choices, None, asked).answer == answer
 
 
+THOUGHTS = LetteredChoices(
+    (
+        "She thinks that he wants to leave early, but she will try to keep him there.",
+        "She thinks that he wants to talk about money, but she is not going to listen.",
+        "She thinks that he wants to hear a story, but she has none left to tell.",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("A. She thinks that he wants to hear a story, but she has none left to tell him.", 2),  # not its letter
+        ("B. She thinks that he wants to talk about money, but she will try to keep him there.", 1),
+        ("C. She thinks that he wants to talk about money, but she will try to keep him there.", None),
+        ("A. She thinks that he wants to leave early.\nC. She thinks that he wants to hear a story.", None),
+        ("The correct answer is:\nB. She thinks that he wants to talk about the money.", 1),
+        ("The correct answer is C. She thinks that he wants to talk about money and to leave early.", None),
+    ],
+)
+def test_a_sentence_is_named_by_its_letter_and_most_of_its_words(text: str, place: int | None) -> None:
+    found = read_reply(text, THOUGHTS, None, "What does she think that he wants?").answer
+    assert found == (None if place is None else THOUGHTS[place])
+
+
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_prose_of_all_kinds_of_models_is_read_as_a_reader_reads_it(every: int) -> None:
     """On the replies of bench/ but for those held out; bench/reading.py tells more."""

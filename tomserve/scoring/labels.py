@@ -474,6 +474,50 @@ def remove_choices(sentence: str, start: int, end: int, named: Sequence[Mention]
 _MARK = re.compile(r"\W{0,2}([A-Z])[.):] ")
 
 
+_LETTER_AND_WORDS = re.compile(
+    r"(?P<before>(?:[^.!?]{0,80}[\s:(\"'])?)(?P<letter>(?<![^\s:(\"'])[A-Z]|^[a-z])[.):]{1,2} (?P<words>\S.{24,}?)"
+    r"(?P<rest>(?:(?<=[.!?]) .*)?$)"
+)
+
+
+_ANOTHER = re.compile(r"(?<![\w'\u2019])[A-Za-z][.):] ")
+
+
+def settle_letter(line: str, choices: Sequence[str]) -> str:
+    """A line that names a sentence by a letter and in words, with the letter alone of what it names: that of the words
+    if most of them are of one choice, else its own if no other has more of them; a letter that no choice has where the
+    words are of several. As it is where they are of none, and where choices are no sentences."""
+    offered = choices.offered if isinstance(choices, LetteredChoices) else ()
+    if not isinstance(choices, LetteredChoices) or min((len(one or "") for one in offered), default=0) < SENTENCE:
+        return line
+    found = _LETTER_AND_WORDS.match(line)
+    own = None if found is None or _ANOTHER.search(found["rest"]) else choices.by_letter(found["letter"].lower())
+    if found is None or own is None:
+        return line
+    told = wording_key(found["words"]).split()
+    shares = {one: _shared(told, wording_key(one).split()) for one in offered if one is not None}
+    best = max(shares, key=lambda one: (shares[one], one == own))
+    if shares[best] < 1 - MOST_WORDS:
+        return line
+    others = max((share for one, share in shares.items() if one != best), default=0.0)
+    if best != own and (shares[best] < MOST_WORDS or shares[best] - others < 1 - MOST_WORDS):
+        best = own if shares[own] >= others else ""
+    place = offered.index(best) if best else len(offered)
+    return f"{found['before']}{chr(ord('A') + place)}.{found['rest']}"
+
+
+SENTENCE = 30
+"""Characters that a choice has at least which is a sentence."""
+MOST_WORDS = 0.7
+"""Share of the pairs of words of a text, or of a choice if that is shorter, that make the one name the other."""
+
+
+def _shared(told: Sequence[str], choice: Sequence[str]) -> float:
+    """The share of the words beside each other in the shorter one that stand so in both."""
+    pairs, others = set(pairwise(told)), set(pairwise(choice))
+    return len(pairs & others) / max(1, min(len(pairs), len(others)))
+
+
 def list_options(line: str, beside: str, choices: Sequence[str]) -> bool:
     """Whether two lines beside each other are of a list of options by letter, neither of them crossed out or asked."""
     one, other = _MARK.match(line), _MARK.match(beside)

@@ -42,6 +42,7 @@ from tomserve.scoring.labels import (
     list_options,
     prefer_words,
     remove_choices,
+    settle_letter,
 )
 from tomserve.scoring.thoughts import find_tags
 
@@ -163,11 +164,25 @@ def plain_lines(text: str) -> tuple[str, ...]:
 
 def read_lines(text: str, choices: Sequence[str]) -> tuple[str, ...]:
     """The lines of a text, as `plain_lines` gives them, without a list that repeats what was offered."""
-    lines = plain_lines(text)
+    lines = _settle_lines(plain_lines(text), choices)
     marks = {line: one[1] for line in dict.fromkeys(lines) if (one := _OFFERED.match(line)) is not None}
     marks = {line: mark for line, mark in marks.items() if find_mentions(line, choices)}
     repeats = len(set(marks.values()) - {None}) > 2
     return tuple(line for line in lines if line not in marks or (marks[line] is not None and not repeats))
+
+
+def _settle_lines(lines: Sequence[str], choices: Sequence[str]) -> tuple[str, ...]:
+    """The lines with sentences named as `settle_letter` does it, one such as "The answer is:" joined with a letter
+    after it, and without lines that are several letters: a list of what was offered."""
+    joined: list[str] = []
+    for line in lines:
+        if joined and joined[-1].endswith(":") and _BESIDE.match(line) and _CUE.search(joined[-1].lower()):
+            joined[-1] += f" {line}"
+        else:
+            joined.append(line)
+    settled = [settle_letter(line, choices) for line in joined]
+    letters = {one for one, line in zip(settled, joined, strict=True) if one != line and len(one) < 3}
+    return tuple(one for one in settled if len(letters) < 2 or one not in letters)
 
 
 _OFFERED = re.compile(r"\W{0,2}(?:([A-Z])[.):][^.:;?(\u2013\u2014]{1,80}\.?$|(?:[Ll]abels|[Cc]hoices|[Oo]ptions):)")
