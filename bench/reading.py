@@ -20,14 +20,18 @@ before anything was read). At first sight:
 | 47 to BigToM                   | 26      | 84.6%    | 4               | 76.9%                  | 4               |
 | 138 to our stories (smollm2 3) | 69      | 94.2%    | 6               | 88.4%                  | 2               |
 | 98 to our stories (smollm2 4)  | 50      | 84.0%    | 9               | 82.0%                  | 8               |
-| 30 to BigToM and ToMATO        | 18      | 72.2%    | 4               | 66.7%                  | 3               |
+| 30 to BigToM, ToMATO (published 1) | 18  | 72.2%    | 4               | 66.7%                  | 3               |
+| 58 to our stories (smollm2 5)  | 33      | 97.0%    | 4               |                        |                 |
+| 65 to BigToM, ToMATO (published 2) | 36  | 66.7%    | 8               |                        |                 |
 
-The rules that read "smollm2 3", and those that read the last two rows, were written after what stands above them was
-seen. The last two rows are long replies at temperatures up to .9: half hold no answer, and of 68 that are read 13 are
-wrong. Most that is wrong lists letters, breaks off or says two things.
+The rules that read "smollm2 3", "smollm2 4" and "published 1", and the last two rows, were each written after what
+stands above was seen. "smollm2 4" and "published 1" are long replies at temperatures up to .9: half hold no answer,
+and of 68 that are read 13 are wrong. "smollm2 5" are replies of at most 60 tokens at such temperatures; it and
+"published 2" were labelled by one reader, who had read the rules and not what they read. What was wrong in the last
+two was one choice in the midst of telling something else, and sentences by a letter with the words of another one.
 
-published.jsonl holds the replies of the last row, to questions of others: their files have to be in TOMSERVE_DATA, and
-nothing of them is kept here. With --reader a model reads what the rules leave unread, by `tomserve score --reader`.
+published.jsonl holds replies to questions of others: their files have to be in TOMSERVE_DATA, and nothing of them is
+kept here. With --reader a model reads what the rules leave unread, by `tomserve score --reader`.
 
 coverage: of the replies in which the reader found an answer, the share from which it is read. wrong: of the replies
 from which something is read, the share in which the reader found something else, or nothing.

@@ -500,12 +500,29 @@ def settle_letter(line: str, choices: Sequence[str]) -> str:
     if shares[best] < 1 - MOST_WORDS:
         return line
     others = max((share for one, share in shares.items() if one != best), default=0.0)
-    if best != own and (shares[best] < MOST_WORDS or shares[best] - others < 1 - MOST_WORDS):
+    sure = shares[best] >= MOST_WORDS and shares[best] - others >= 1 - MOST_WORDS
+    if best != own and not sure and told != wording_key(best).split():
         best = own if shares[own] >= others else ""
     place = offered.index(best) if best else len(offered)
     return f"{found['before']}{chr(ord('A') + place)}.{found['rest']}"
 
 
+def settle_letters(lines: Sequence[str], choices: Sequence[str]) -> tuple[str, ...]:
+    """The lines with sentences named as `settle_letter` does it, one such as "The answer is:" joined with a letter
+    after it, and without lines that are several letters: a list of what was offered."""
+    joined: list[str] = []
+    for line in lines:
+        if joined and _ANNOUNCED.search(joined[-1]) and _LISTED.match(line):
+            joined[-1] += f" {line}"
+        else:
+            joined.append(line)
+    settled = [settle_letter(line, choices) for line in joined]
+    letters = {one for one, line in zip(settled, joined, strict=True) if one != line and len(one) < 3}
+    return tuple(one for one in settled if len(letters) < 2 or one not in letters)
+
+
+_ANNOUNCED = re.compile(r"(?i)\b(?:answer|choice|option|letter|response)\b.{0,160} is:$")
+_LISTED = re.compile(r"\W{0,2}[A-Za-z][.):] ")
 SENTENCE = 30
 """Characters that a choice has at least which is a sentence."""
 MOST_WORDS = 0.7

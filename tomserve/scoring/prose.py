@@ -6,17 +6,18 @@ past states, who moved or saw what, labels, and what others think have no rank.
 
 | rung      | read | wrong | the text                                                                                 |
 |-----------|------|-------|------------------------------------------------------------------------------------------|
-| stated    |  203 |     2 | states its answer, each time the same, or another in the end after taking back others    |
-| first     |  118 |     0 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
+| stated    |  217 |     2 | states its answer, each time the same, or another in the end after taking back others    |
+| first     |  134 |     0 | begins with a choice ("B. blue_box", "blue_box because ...", "B" in its line), explained |
 | last      |  114 |     0 | ends with one, in a line or sentence of its own, or at the beginning of the last line    |
 | concluded |   83 |     1 | asserts one of whom the question asks, in a sentence that concludes ("so", "therefore")  |
-| echoed    |  270 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
-| settled   |   74 |     2 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
-| sole      |  105 |     4 | asserts one choice and no other, without doubt, in whatever words                        |
+| echoed    |  292 |     2 | asserts one of whom the question asks ("Ann thinks that Bo thinks it is in the box")     |
+| settled   |   68 |     4 | asserts one in clauses that may answer the question ("she would look in the blue box")   |
+| sole      |   98 |     4 | asserts one choice and no other, without doubt, in whatever words                        |
 
-(Of 967 replies of bench/ that are read so, by `bench/reading.py`.) What is stated decides; of the others those above
-"settled" have to agree. Of a text that breaks off in the middle its beginning is read, and whole sentences. What a
-text also denies is not its answer. Other words for not knowing name a choice like "unknown".
+(Of 1,006 replies of bench/, by `bench/reading.py`.) What is stated decides; of the others those above "settled" have
+to agree, and the last two read no clause that tells something else ("buys a walnut"). Of a text that breaks off its
+beginning is read, and whole sentences. What a text denies is not its answer. Other words for not knowing name
+"unknown".
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tomserve.scoring.labels import (
     list_options,
     prefer_words,
     remove_choices,
-    settle_letter,
+    settle_letters,
 )
 from tomserve.scoring.thoughts import find_tags
 
@@ -133,7 +134,6 @@ _SENTENCE = re.compile(
     r"|When|Then|There|Now|Hence|Thus|I|We|You|My|Our|Here|His|Her|In|At|After|Before|Let|Wait|No|Sorry|Hmm"
     r"|Actually)\b)"
 )
-_STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
 _TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
 _UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
@@ -149,9 +149,9 @@ _BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d
 
 @lru_cache(maxsize=64)  # a reply is looked at for what it states and for how it begins and ends
 def plain_lines(text: str) -> tuple[str, ...]:
-    """The lines of a text without marks of markdown and lists, courtesies at its end, and what is struck out. A cross
+    """The lines of a text without marks of markdown and lists, and courtesies at its end. A cross
     beside words is read as "wrong", the cells of a table's row as "first: second"."""
-    text = _STRUCK.sub("", _SYMBOL.sub("", _DENIED.sub(" (wrong)", text)))
+    text = _SYMBOL.sub("", _DENIED.sub(" (wrong)", text))
     if _TICKED.search(text):
         text = _TICKED.sub("", _UNTICKED.sub("", text))
     text = _ROW.sub(_cells, text)
@@ -164,25 +164,11 @@ def plain_lines(text: str) -> tuple[str, ...]:
 
 def read_lines(text: str, choices: Sequence[str]) -> tuple[str, ...]:
     """The lines of a text, as `plain_lines` gives them, without a list that repeats what was offered."""
-    lines = _settle_lines(plain_lines(text), choices)
+    lines = settle_letters(plain_lines(text), choices)
     marks = {line: one[1] for line in dict.fromkeys(lines) if (one := _OFFERED.match(line)) is not None}
     marks = {line: mark for line, mark in marks.items() if find_mentions(line, choices)}
     repeats = len(set(marks.values()) - {None}) > 2
     return tuple(line for line in lines if line not in marks or (marks[line] is not None and not repeats))
-
-
-def _settle_lines(lines: Sequence[str], choices: Sequence[str]) -> tuple[str, ...]:
-    """The lines with sentences named as `settle_letter` does it, one such as "The answer is:" joined with a letter
-    after it, and without lines that are several letters: a list of what was offered."""
-    joined: list[str] = []
-    for line in lines:
-        if joined and joined[-1].endswith(":") and _BESIDE.match(line) and _CUE.search(joined[-1].lower()):
-            joined[-1] += f" {line}"
-        else:
-            joined.append(line)
-    settled = [settle_letter(line, choices) for line in joined]
-    letters = {one for one, line in zip(settled, joined, strict=True) if one != line and len(one) < 3}
-    return tuple(one for one in settled if len(letters) < 2 or one not in letters)
 
 
 _OFFERED = re.compile(r"\W{0,2}(?:([A-Z])[.):][^.:;?(\u2013\u2014]{1,80}\.?$|(?:[Ll]abels|[Cc]hoices|[Oo]ptions):)")
@@ -228,6 +214,12 @@ _NO_NAMES = frozenset(
         "therefore these third this those thus ultimately until wait well while"
     )
 )
+_PLAIN = _PRONOUNS | _NO_NAMES
+_PLAIN |= set(map(stem, WORD.findall(
+    "not both neither those any some other another own more very only contains contents being held holds place located "
+    "placed known time aware given next means would two final correct right ll re person sees out into go end"
+)))  # fmt: skip
+"""Stems, beside those of the question, that any answer to it may have."""
 _MODIFIER = re.compile(r"\b[Tt]he ((?:[A-Z]\w+ )+)([a-z]+)\b")  # such as "the Friday market"
 _KIN = re.compile(
     r"(?i)(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend"
@@ -372,6 +364,16 @@ class QuestionFocus:
         if own:
             return ASKED if _in_order(self.names, told) or decides else FITTING if pronoun else LOOSE
         return ASKED if self.topic and self.topic <= {*told, *_stems(rest)} else FITTING
+
+    def strays(self, said: Sequence[str], choice: str, choices: Sequence[str]) -> bool:
+        """Whether all sentences that name this choice, a name, have before it more than one word that answers have not:
+        they tell something else, such as "She went to town and bought a walnut"."""
+        if len(choice) > LONG or _UNKNOWN.fullmatch(choice):
+            return False
+        leads = [one[: found.start] for one in said for found in find_mentions(one, choices) if found.choice == choice]
+        own = self.stems | self.of_choices | _PLAIN
+        foreign = [{word for word in _stems(one[-LONGEST:]) if not word.isdigit()} - own for one in leads]
+        return bool(foreign) and min(map(len, foreign)) > 1
 
     def restates(self, head: str) -> bool:
         """Whether a heading or a question in a reply asks for the same; it may leave out words, but adds none."""
@@ -595,9 +597,12 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     elif begins is None and last is None and (agreed := _agreed(assertions, FITTING)) is not None:
         by_rung["settled"] = agreed.choice
     found = {rung: label for rung, label in by_rung.items() if label is not None}
-    if found:
-        return next(iter(found.items())) if len(set(found.values())) == 1 else DIFFERENT
-    return _sole(text, said, assertions, choices)
+    if len(set(found.values())) > 1:
+        return DIFFERENT
+    outcome = next(iter(found.items())) if found else _sole(text, said, assertions, choices)
+    if isinstance(outcome, tuple) and outcome[0] in ("settled", "sole") and asked.known:
+        return None if asked.strays(said, outcome[1], choices) else outcome
+    return outcome
 
 
 def _split(lines: Sequence[str], choices: Sequence[str]) -> list[str]:
