@@ -1,6 +1,8 @@
 """`tomserve web`: it starts, says where, lets in, and ends by a signal; one workbench has a folder of runs."""
 
+import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -54,7 +56,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int) -> None:
+def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     tokens: list[str] = []
 
     def visit(opened: str) -> None:
@@ -70,6 +74,13 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int) ->
         tokens.append(token)
 
     assert [served(visit, number), served(visit, number)] == [number, number]
+    log = logging.getLogger("uvicorn")
+    try:
+        raise asyncio.CancelledError
+    except asyncio.CancelledError:
+        log.exception("Exception in ASGI application")
+    log.warning("the end of %s", tokens[0])
+    assert capsys.readouterr().err == "the end of ***\n"
     assert len(tokens) == 2
     assert len(set(tokens)) == 1, "the token is kept"
     assert (runs_root() / ".web/token").stat().st_mode & 0o077 == 0

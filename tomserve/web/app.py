@@ -4,6 +4,7 @@ until a signal ends it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -239,7 +240,9 @@ class _MaskedLog(logging.Handler):
         self.mask = mask
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say one record."""
+        """Say one record; a page that is cut off because the workbench ends is no error."""
+        if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+            return
         say(self.mask(self.format(record)), error=True)
 
 
