@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from tomserve.causal.interventions import read_strengths
 from tomserve.causal.projection import Map
 from tomserve.causal.settings import STRENGTHS
 from tomserve.causal.strengths import TRIED, choose_strengths, spread
+from tomserve.errors import ConfigError
 
 N, D, K = 60, 30, 4
 RNG = np.random.default_rng(3)
@@ -60,3 +64,13 @@ def test_cases_to_try_are_eligible_and_from_everywhere() -> None:
     many = spread([True, False] * 100)
     assert (many.size, many[0], many[-1]) == (TRIED, 0, 198)
     assert not (many % 2).any()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"held out": 1}', '{"held out": [0]}', '{"held out": [true]}'])
+def test_strengths_that_a_stranger_has_left_are_refused(tmp_path: Path, text: str) -> None:
+    kept = tmp_path / "strengths.json"
+    kept.write_text('{"held out": [0.5, 1]}')
+    assert read_strengths(kept, ["held out"]) == {"held out": (0.5, 1)}
+    kept.write_text(text)
+    with pytest.raises(ConfigError, match=r"strengths\.json.*delete it, and the strengths are chosen again"):
+        read_strengths(kept, ["held out"])

@@ -147,6 +147,8 @@ def test_what_was_found_is_exported_and_asked_of_another_model(
     with pytest.raises(ConfigError, match=r"README\.md: is there already, and no datasheet"):
         export_found(done, tmp_path / "README.jsonl")
     assert not (tmp_path / "README.jsonl").exists()
+    with pytest.raises(ConfigError, match=r"expected NAME\.jsonl"):
+        export_found(done, tmp_path / "hard.md")
     (done / "responses.jsonl").write_bytes((done / "responses.jsonl").read_bytes().splitlines(keepends=True)[0])
     with pytest.raises(ConfigError, match="is no search"):
         export_found(Path("runs/example"), tmp_path / "none.jsonl")

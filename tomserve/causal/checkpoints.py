@@ -169,12 +169,12 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
 def _config(shown: str, folder: Path) -> Json:
     """The parsed config.json of a folder. Raises ConfigError where there is none, as with an adapter by itself."""
     config = read_json_object(folder / "config.json")
-    weights = weight_files(folder) + list(folder.glob("*.index.json"))
-    own = any(not path.name.startswith("adapter_") for path in weights)
-    if (folder / "adapter_config.json").is_file() and (config is None or not own):
+    if (
+        folder / "adapter_config.json"
+    ).is_file():  # with peft, transformers loads the model that it names
         raise ConfigError(
-            f"{shown}: it holds an adapter (LoRA) without its model; merge the two (peft: merge_and_unload, "
-            "save_pretrained) and give the folder of the result"
+            f"{shown}: it holds an adapter (LoRA, adapter_config.json), whose model may be another one; merge the two "
+            "(peft: merge_and_unload, save_pretrained) and give the folder of the result"
         )
     if config is None:
         raise ConfigError(

@@ -61,6 +61,7 @@ from tomserve.causal.table import (
     TWIN,
 )
 from tomserve.content import files
+from tomserve.errors import ConfigError
 
 PART = 4  # so many cases make a part: what a process that is killed has to ask again at most
 
@@ -102,7 +103,7 @@ class Interventions:
         pilot = None if self.alphas is not None or kept.exists() else self._pilot(layer, backend)
         alphas: dict[str, Strengths]
         if self.alphas is None and pilot is None:
-            alphas = orjson.loads(files.read_bytes(kept))
+            alphas = read_strengths(kept, names)
         else:
             alphas = dict.fromkeys(names, pilot or self.alphas or ())
         of = self.layer_states(layer)
@@ -137,6 +138,18 @@ class Interventions:
         size = max(1, self.memory // one)
         for start in range(0, len(layers), size):
             yield tuple(layers[start : start + size])
+
+
+def read_strengths(path: Path, names: Sequence[str]) -> dict[str, Strengths]:
+    """The strengths that were chosen for a layer, by the names of its maps. Raises ConfigError by file where they are
+    none, as in a stranger's folder."""
+    way_out = "delete it, and the strengths are chosen again"
+    found = files.read_json(path, way_out)
+    for name in names:
+        given = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(given, list) or not all(type(one) in (int, float) and one > 0 for one in given):
+            raise ConfigError(f"{path}: {name}: expected a list of strengths above 0; {way_out}")
+    return {name: tuple(found[name]) for name in names}
 
 
 _Cell = tuple[int, Step]  # a step, after the layer in which it is made

@@ -72,8 +72,10 @@ def search(
     """
     from tomserve.runs.planning import EvalOptions
     from tomserve.weakness.rounds import SearchSettings
-    from tomserve.workflows.search import BENCHMARK, BUDGET, STRATEGY, export_found, make_search
+    from tomserve.workflows.search import BENCHMARK, BUDGET, STRATEGY, datasheet_of, export_found, make_search
 
+    if export is not None:
+        datasheet_of(export)
     wanted = EvalOptions(
         model=model,
         base_urls=tuple(base_url or ()),

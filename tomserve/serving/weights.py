@@ -153,7 +153,7 @@ def convert_gguf(source: Path, target: Path) -> None:
         source, gguf_file=file, dtype=torch.bfloat16, quantization_config=plain
     )
     model.save_pretrained(target)
-    transformers.AutoTokenizer.from_pretrained(source, gguf_file=file).save_pretrained(target)
+    transformers.AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False).save_pretrained(target)
 
 
 if __name__ == "__main__":

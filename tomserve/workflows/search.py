@@ -120,6 +120,13 @@ def analyze_search(folder: Path) -> Analysis:
     return compute(scores_of(folder), named=STUDY)
 
 
+def datasheet_of(path: Path) -> Path:
+    """Where the datasheet of a file of questions lies. Raises ConfigError unless that can be another file beside it."""
+    if path.suffix != ".jsonl":
+        raise ConfigError(f"--export {path}: expected NAME.jsonl, as the datasheet is called NAME.md")
+    return path.with_suffix(".md")
+
+
 EXAMPLES = 10  # questions of each cell that the datasheet shows
 
 
@@ -133,7 +140,7 @@ def export_found(folder: Path, path: Path) -> Path:
     items = [item for item in read_items(folder / "items.jsonl") if item.factors.get(PART) != SEARCH]
     if not manifest.complete or not items:
         raise ConfigError(f"{folder}: the search is not finished; repeat its command, and export then")
-    sheet = path.with_suffix(".md")
+    sheet = datasheet_of(path)
     for file in (path, sheet):
         output_path.check_output(file)
     text = write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"])
