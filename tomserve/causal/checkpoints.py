@@ -169,9 +169,7 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
 def _config(shown: str, folder: Path) -> Json:
     """The parsed config.json of a folder. Raises ConfigError where there is none, as with an adapter by itself."""
     config = read_json_object(folder / "config.json")
-    if (
-        folder / "adapter_config.json"
-    ).is_file():  # with peft, transformers loads the model that it names
+    if (folder / "adapter_config.json").is_file():  # with peft, transformers loads the model that it names
         raise ConfigError(
             f"{shown}: it holds an adapter (LoRA, adapter_config.json), whose model may be another one; merge the two "
             "(peft: merge_and_unload, save_pretrained) and give the folder of the result"
