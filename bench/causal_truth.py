@@ -30,6 +30,7 @@ at width 1024, or nothing in more than .05, by more than 2.5 Monte-Carlo errors.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import time
 from collections import Counter
@@ -74,7 +75,7 @@ class Planted:
     gain: float = 1.0
     noise: float = 1.0
     shared: float = 0.0  # the length of what all tellings of a case share
-    parted: bool = True  # whether in half of the items a surface cue parts from the belief
+    parted: float = 0.5  # in which share of the items a surface cue parts from the belief: 0, .5 or 1
 
     @property
     def aim(self) -> str:
@@ -94,7 +95,7 @@ ROWS = (
     *(Planted("shuffled", width=width, noise=0.5) for width in (128, 1024)),
     *(Planted("random", width=width, noise=0.5) for width in (128, 1024)),
     *(Planted(kind, noise=noise) for kind in COPIES for noise in (0.5, 1)),
-    *(Planted(kind, noise=0.5, parted=False) for kind in ("map", "seen")),
+    *(Planted(kind, noise=0.5, parted=0) for kind in ("map", "seen")),
 )  # fmt: skip
 
 
@@ -146,9 +147,9 @@ def planted(of: Planted, seed: int) -> tuple[LayerStates, Ints, Ints, Answer]:
 
 
 def sorts(of: Planted) -> list[str]:
-    """How a surface cue parts from the belief in each case; empty where none does."""
-    every = ("", "informed", "", "trusted", "", "distrusted") if of.parted else ("",)
-    return [every[k % len(every)] for k in range(of.items)]
+    """How a surface cue parts from the belief in each case; empty where it does not."""
+    every = {0: ("",), 0.5: ("", "informed", "", "trusted", "", "distrusted"), 1: ("informed", "trusted", "distrusted")}
+    return [one for one, _ in zip(itertools.cycle(every[of.parted]), range(of.items), strict=False)]
 
 
 def verdict(of: Planted, seed: int) -> tuple[str, t.Record]:
@@ -211,7 +212,7 @@ def rates(seeds: int, rows: tuple[Planted, ...]) -> int:
         missed += wrong
         eligible, net, adjusted = (np.mean([row[name] for _, row in found]) for name in ("eligible", "net", "adjusted"))
         rest = ", ".join(f"{name} {count / seeds:.2f}" for name, count in said.most_common())
-        told = f"{of.kind:9s}{of.items:9d}{of.width:9d}{of.gain:9.1f}{of.noise:9.1f}{of.shared:9.1f}{of.parted:9d}"
+        told = f"{of.kind:9s}{of.items:9d}{of.width:9d}{of.gain:9.1f}{of.noise:9.1f}{of.shared:9.1f}{of.parted:9.1f}"
         told += f"{eligible:9.0f}{net:9.2f}{adjusted:9.2f}{yes:9.2f}  {rest}{'  misses its aim' * wrong}"
         print(told, flush=True)
         name = f"yes: {of.kind} {of.items}/{of.width} gain {of.gain:g} noise {of.noise:g} shared {of.shared:g}"
@@ -247,14 +248,18 @@ def print_test_rates(draws: int) -> None:
 
 
 def power(seeds: int) -> None:
-    """Print in which share of the seeds a true map is found, by eligible items, gain and noise, at width 1024."""
+    """Print in which share of the seeds a true map is found, by gain, noise and the number of eligible items, in all of
+    which a surface cue parts from the belief, at width 1024."""
     print("\nPOWER = {  # by the length of the fresh noise: for each gain, by the number of eligible items")
     for noise in NOISES:
         print(f"    {noise}: {{", flush=True)
         for gain in GAINS:
-            truths = [Planted("map", items, gain=gain, noise=noise) for items in ITEMS]
-            shares = [np.mean([verdict(of, seed)[0] == CAUSES for seed in range(seeds)]) for of in truths]
-            print(f"        {gain}: ({', '.join(f'{share:.2f}' for share in shares)}),", flush=True)
+            print(f"        {gain}: (", end="", flush=True)
+            for items in ITEMS:
+                of = Planted("map", items, gain=gain, noise=noise, parted=1)
+                share = np.mean([verdict(of, seed)[0] == CAUSES for seed in range(seeds)])
+                print(f"{share:.2f}, ", end="", flush=True)
+            print("),", flush=True)
         print("    },")
     print("}")
 
