@@ -76,7 +76,7 @@ class Float32Logits:
         bias = torch.zeros(len(head.weight)) if head.bias is None else head.bias.float()
         logits[rows, tokens] = (states[rows] * head.weight[tokens].float()).sum(dim=-1) + bias[tokens]
         logits[:, self.wanted] = states @ head.weight[self.wanted].float().T + bias[self.wanted]
-        return logits.unflatten(0, output.shape[:-1])
+        return logits.reshape(output.shape)
 
 
 @contextmanager
