@@ -41,11 +41,13 @@ def missing_letters(letters: str) -> str:
     return "".join(sign for sign in letters if sign not in alphabet())
 
 
+@cache
 def subset_font(letters: str) -> tuple[TTFont, bytes]:
     """The font of figures with these letters alone, without the hints for coarse screens, and the bytes of its file."""
     font = TTFont(_FONT, recalcTimestamp=False)
+    for table in {"FFTM", "GPOS", "GSUB", "kern"} & set(font.keys()):  # a figure has the letters one by one
+        del font[table]  # before they are read, which takes longer than all else
     options = subset.Options(hinting=False, notdef_outline=True, layout_features=[], name_IDs=["*"])
-    options.drop_tables += ["FFTM", "GPOS", "GSUB", "kern"]  # a figure has no more room than the letters one by one
     kept = subset.Subsetter(options)
     kept.populate(text=letters)
     kept.subset(font)

@@ -250,10 +250,10 @@ def mark_of(
     return (Mark(readable_name(name), number, low, high, other),)
 
 
-def readable_name(value: object) -> str:
-    """A name of the data as a reader says it, at most 34 characters long: transparent_container becomes transparent
-    container."""
-    return one_line(value).replace("_", " ")
+def readable_name(value: object, limit: int = 34) -> str:
+    """A name of the data as a reader says it, at most so many characters long: transparent_container becomes
+    transparent container."""
+    return one_line(value, limit).replace("_", " ")
 
 
 def one_line(text: object, limit: int = 34) -> str:

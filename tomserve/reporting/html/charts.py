@@ -38,6 +38,7 @@ from tomserve.studies.presentation import Figure, Panel, Row, Tables, finite_or_
 LINE = 15.0  # from one line of letters to the next
 MARGIN = 6.0  # to the left and right
 LABEL = 230.0  # how long a label is at most
+ROW = 64  # how many characters the name of a row has at most, in two lines
 WIDER = 1.15  # how much wider the fonts of pages may be than that of printed figures
 
 
@@ -321,9 +322,8 @@ def points(
     the title of the axis. width: of the axis, in pixels. first: the place of the first series among colours and shapes,
     so that a strategy looks the same in every figure. grey: the series that is drawn without a colour. bands: upright
     ones behind the points."""
-    keys = tuple(keys_of(series, first, grey))
-    scale = Scale.round(axis, domain)
-    return Points(tuple(marks), tuple(rows), keys, scale, tuple(lines), width, tuple(bands))
+    keys, scale = tuple(keys_of(list(dict.fromkeys(series)), first, grey)), Scale.round(axis, domain)
+    return Points(tuple(marks), tuple(dict.fromkeys(rows)), keys, scale, tuple(lines), width, tuple(bands))
 
 
 CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
@@ -660,7 +660,7 @@ def small_multiples(
         for model, short in models.items():
             chosen = [row for row in rows if str(row.get("subset", "")) == part and row["model"] == model]
             marks = _points(chosen, *columns)
-            names = [readable_name(name) for name in values_of(chosen, columns[0])]
+            names = [readable_name(name, ROW) for name in values_of(chosen, columns[0])]
             title = ", ".join(filter(None, (short, (parts or {}).get(part, readable_name(part)))))
             if marks:
                 chart = points(marks, names, series, axis.domain, axis.lines(part), axis.title, width=width,
@@ -670,7 +670,8 @@ def small_multiples(
 
 
 def _points(rows: Sequence[Row], row: str, series: str, value: str, low: str, high: str) -> list[Point]:
-    found = (point_of(one, readable_name(one[row]), readable_name(one[series]), value, (low, high)) for one in rows)
+    named = ((readable_name(one[row], ROW), readable_name(one[series]), one) for one in rows)
+    found = (point_of(one, name, own, value, (low, high)) for name, own, one in named)
     return [point for point in found if point is not None]
 
 

@@ -107,7 +107,7 @@
       own[0] += 1 - rows.right[row];
       own[1] += 1;
     }
-    const links = [...counts].filter(([, [wrong]]) => wrong).sort(([, [a, m]], [, [b, n]]) => b / n - a / m).map(([value, [wrong, of]]) =>
+    const links = [...counts].filter(([value, [wrong]]) => value && wrong).sort(([, [a, m]], [, [b, n]]) => b / n - a / m).map(([value, [wrong, of]]) =>
       make("a", { href: `#${new URLSearchParams({ outcome: "wrong", [name]: value })}` }, `${readable(value)} ${wrong.toLocaleString("en")} of ${of.toLocaleString("en")}`));
     if (!links.length) return;
     byId("mistakes").append(make("strong", {}, `Wrong answers by ${(NAMES[name] ?? readable(name)).toLowerCase()}: `), ...links);
