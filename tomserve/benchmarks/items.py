@@ -216,7 +216,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
     def refuse(reason: str, line: int) -> NoReturn:
         raise ContentError(f"the row {reason}", path=file, line=line)
 
-    try:
+    with files.refuse_os_errors(file):
         if file.suffix == ".json":
             yield from (_Row(file, number, row, path.name) for number, row in _json_list(file, mapping.rows))
             return
@@ -225,8 +225,6 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
             sheet = file.suffix in (".csv", ".tsv")
             found = Sheet(file, lines, None, refuse).rows() if sheet else json_rows(file, lines, refuse)
             yield from (_Row(file, line, row, path.name) for line, row in found)
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=file) from None
 
 
 def _json_list(file: Path, rows: str) -> Iterator[tuple[int, dict[str, Any]]]:

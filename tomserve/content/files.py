@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, ContentError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -384,6 +384,16 @@ def refuse_hole(path: Path) -> None:
             f"{path}: is {status.st_size >> 20:,} MB long, of which {status.st_blocks * 512 >> 10:,} kB were ever "
             "written; restore the file"
         )
+
+
+@contextlib.contextmanager
+def refuse_os_errors(path: Path, what: str = "cannot be read", way_out: str = "") -> Iterator[None]:
+    """Within the block an OSError becomes a ContentError of one line: the path, what cannot be done with it, why not,
+    and the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise ContentError(f"{what} ({error.strerror}){way_out and f'; {way_out}'}", path=path) from None
 
 
 def read_json(path: Path, way_out: str) -> Any:

@@ -141,10 +141,8 @@ class JournalIndex(NamedTuple):
 
 def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalIndex:
     """Read a journal. Raises ConfigError, by file and line, for a line that is no row, or a row that nobody asked."""
-    try:
+    with files.refuse_os_errors(path):
         file = FileSnapshot(path, files.whole_length(path))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     keys, final, ended, times, mixes = array("Q"), array("B"), array("B"), array("q"), array("Q")
     for number, _, line in file.lines():
         row = parse_row(path, number, line)

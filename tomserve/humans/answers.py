@@ -154,11 +154,8 @@ def _list_files(places: Iterable[Path]) -> list[Path]:
 
 def _read_bytes(path: Path) -> bytes:
     """The file's content. Raises ContentError where it cannot be read or is too large to be answers."""
-    try:
-        with files.open_for_reading(path) as file:
-            data = file.read(LARGEST + 1)
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
+        data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ContentError(f"has more than {LARGEST:,} bytes, so it holds no form's answers", path=path)
     return data.removeprefix(b"\xef\xbb\xbf")

@@ -160,10 +160,8 @@ def read_consent(path: Path | None) -> str:
     where there is none, ContentError for a file that is no text or too long.
     """
     file = path or _file("consent.txt")
-    try:
+    with files.refuse_os_errors(file):
         data = files.read_own(file)
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=file) from None
     if len(data) > LONGEST:
         raise ContentError(f"has {len(data):,} bytes; expected a consent text of at most {LONGEST:,}", path=file)
     try:

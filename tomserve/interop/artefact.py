@@ -267,11 +267,9 @@ def write_artefact(options: ArtefactOptions, path: Path, say: Callable[[str], No
         output_path.check_output(path, *inputs)
         labels = runs.labels(options.labels, options.runs)
         analysis = _analysis(options, labels, runs, say)
-        try:
-            with output_path.open_output(path, *inputs) as target, zipfile.ZipFile(target, "w") as archive:
-                return _Artefact(options, labels, analysis, runs, wheel, archive).fill()
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
+        refused = files.refuse_os_errors(path, "cannot be written", "choose another --out")
+        with refused, output_path.open_output(path, *inputs) as target, zipfile.ZipFile(target, "w") as archive:
+            return _Artefact(options, labels, analysis, runs, wheel, archive).fill()
 
 
 def _analysis(options: ArtefactOptions, labels: Sequence[str], runs: Snapshot, say: Callable[[str], None]) -> Analysis:

@@ -254,10 +254,8 @@ class ResultReader:
 
     def _read(self, path: Path) -> None:
         """Take note of where each result of a file stands."""
-        try:
+        with files.refuse_os_errors(path):
             file = self._open[path] = self._files.enter_context(files.open_for_reading(path))
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         offset, digest = 0, hashlib.sha256()
         for row, line in enumerate(files.read_lines(file, path), 1):
             digest.update(line)

@@ -291,11 +291,9 @@ def own_terms() -> str:
 
 def read_terms(path: Path) -> str:
     """The text of a licence from the user's file. Raises ConfigError where it is no short text."""
-    try:
-        with files.open_own(path.expanduser()) as file:
-            data = file.read(MOST + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected the text of a licence") from None
+    refused = files.refuse_os_errors(path, way_out="expected the text of a licence")
+    with refused, files.open_own(path.expanduser()) as file:
+        data = file.read(MOST + 1)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -356,29 +354,26 @@ def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -
     cannot be written.
     """
     _refuse_leftovers(dataset, folder)
-    try:
-        with temporary_folder() as scratch:
-            tables = {"items": items_table(dataset.items, scratch / "items.parquet", dataset.canary)}
-            if dataset.replies:
-                tables["replies"] = replies_table(dataset.replies, scratch / "replies.parquet", dataset.canary)
-            canaries = sorted({item.canary or dataset.canary for item in dataset.items})
-            written = []
-            for name, table in tables.items():
-                written.append(folder / f"data/{name}.parquet")
-                with files.open_for_reading(table.path) as source, _open(written[-1], inputs) as file:
-                    shutil.copyfileobj(source, file, 1 << 20)
-            texts = {
-                "README.md": _card(dataset, tables, canaries).encode(),
-                "LICENSE": f"{dataset.terms.rstrip()}\n\nThese data must not be used to train models.\n".encode(),
-                "croissant.json": _metadata(dataset, tables, canaries),
-            }
-            for name, text in texts.items():
-                written.append(folder / name)
-                with _open(written[-1], inputs) as file:
-                    file.write(text)
-            return written
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
+    with files.refuse_os_errors(folder, "cannot be written", "choose another --out"), temporary_folder() as scratch:
+        tables = {"items": items_table(dataset.items, scratch / "items.parquet", dataset.canary)}
+        if dataset.replies:
+            tables["replies"] = replies_table(dataset.replies, scratch / "replies.parquet", dataset.canary)
+        canaries = sorted({item.canary or dataset.canary for item in dataset.items})
+        written = []
+        for name, table in tables.items():
+            written.append(folder / f"data/{name}.parquet")
+            with files.open_for_reading(table.path) as source, _open(written[-1], inputs) as file:
+                shutil.copyfileobj(source, file, 1 << 20)
+        texts = {
+            "README.md": _card(dataset, tables, canaries).encode(),
+            "LICENSE": f"{dataset.terms.rstrip()}\n\nThese data must not be used to train models.\n".encode(),
+            "croissant.json": _metadata(dataset, tables, canaries),
+        }
+        for name, text in texts.items():
+            written.append(folder / name)
+            with _open(written[-1], inputs) as file:
+                file.write(text)
+        return written
 
 
 def _open(path: Path, inputs: Sequence[Path]) -> contextlib.AbstractContextManager[Any]:

@@ -45,13 +45,10 @@ def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
 
 def _json_lines(path: Path, read: Callable[[Path, int, bytes], T]) -> Iterator[tuple[int, T]]:
     """Yield what is read from the lines of a JSONL file, each with its number."""
-    try:
-        with files.open_own(path) as file:
-            for number, line in enumerate(files.read_lines(file, path), 1):
-                if line.strip():
-                    yield number, read(path, number, line)
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+    with files.refuse_os_errors(path), files.open_own(path) as file:
+        for number, line in enumerate(files.read_lines(file, path), 1):
+            if line.strip():
+                yield number, read(path, number, line)
 
 
 class _ItemsFile(BaseModel):

@@ -501,11 +501,9 @@ def _record(reader: Reader) -> dict[str, Any]:
 
 
 def _write(place: GradeFiles, record: dict[str, Any]) -> None:
-    try:
-        with files.replace_file(place.record) as file:
-            file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-    except OSError as error:
-        raise ConfigError(f"{place.record}: cannot be written ({error.strerror}); free space or permit it") from None
+    refused = files.refuse_os_errors(place.record, "cannot be written", "free space or permit it")
+    with refused, files.replace_file(place.record) as file:
+        file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def forget_reader(place: GradeFiles) -> bool:

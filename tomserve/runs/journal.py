@@ -390,10 +390,8 @@ def journal_path(folder: Path) -> Path:
     packed = folder / PACKED
     files.check_regular(packed)
     with _LOCK:
-        try:
+        with files.refuse_os_errors(packed):
             status = packed.stat()
-        except OSError as error:
-            raise ConfigError(f"{packed}: cannot be read ({error.strerror})") from None
         key = (os.getpid(), str(packed.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
         if (found := _UNPACKED.get(key)) is None or not found.exists():
             stack = contextlib.ExitStack()

@@ -228,11 +228,8 @@ def read_table_bytes(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder
     if not manifest.complete or table is None:
         raise ConfigError(f"{folder}: its measurement is not finished; repeat the command that began it to go on")
     path = folder / runfolder.TABLE
-    try:
-        with files.open_for_reading(path) as file:
-            found = file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {suggest_repeat(manifest)}") from None
+    with files.refuse_os_errors(path, way_out=suggest_repeat(manifest)), files.open_for_reading(path) as file:
+        found = file.read()
     if digest_bytes(found) != table.digest:
         raise ConfigError(
             f"{path}: is not the table that was measured (its digest is another one); {suggest_repeat(manifest)}"

@@ -153,11 +153,9 @@ def seal(folder: Path, key: Path | None = None) -> SealLink:
             link = link.model_copy(update={"signature": signatures.sign_text(link.digest, key)})
         made = Seal.model_validate({"schema": 1, "run": run_name(folder), "links": (*links, link)})
         text = orjson.dumps(made.model_dump(by_alias=True, exclude_none=True), option=orjson.OPT_INDENT_2) + b"\n"
-        try:
-            with files.replace_file(folder / SEAL_FILE) as file:
-                file.write(text)
-        except OSError as error:
-            raise ConfigError(f"{folder / SEAL_FILE}: cannot be written ({error.strerror})") from None
+        path = folder / SEAL_FILE
+        with files.refuse_os_errors(path, "cannot be written"), files.replace_file(path) as file:
+            file.write(text)
         return link
 
 
@@ -226,10 +224,8 @@ def _list_files(folder: Path) -> list[str]:
 def _describe_file(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
     """A file as it is now; of one that grows, the chain goes on where that of the links ends."""
     if path.name not in GROWING:
-        try:
+        with files.refuse_os_errors(path):
             size, digest = digest_file(path)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         return SealedFile(bytes=size, digest=digest)
     found, size, number, chain = hashlib.sha256(), 0, 0, []
     done, line = sum(len(link.files[path.name].chain or ()) for link in links if path.name in link.files), b"\n"
@@ -250,11 +246,8 @@ def _describe_file(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
 @contextlib.contextmanager
 def _open_file(path: Path) -> Iterator[IO[bytes]]:
     """A file of the run, open for reading. Raises ConfigError where it cannot be read."""
-    try:
-        with files.open_for_reading(path) as file:
-            yield file
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
+        yield file
 
 
 def _place(folder: Path, name: str) -> Path:

@@ -131,10 +131,8 @@ def _parse_choice(reply: str) -> str | None:
 def _record(place: GradeFiles, file: FileSnapshot) -> dict[str, Any]:
     for _ in file.lines():
         pass  # so that its digest is known
-    try:
+    with files.refuse_os_errors(place.record, way_out=_way_out(place)):
         record = files.read_json(place.record, _way_out(place))
-    except OSError as error:
-        raise ConfigError(f"{place.record}: cannot be read ({error.strerror}); {_way_out(place)}") from None
     if not isinstance(record, dict) or not isinstance(record.get(MARK), str):
         raise ConfigError(f"{place.record}: field {MARK!r} is missing or no text; {_way_out(place)}")
     return record

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from tomserve.content.files import FileSnapshot, changed_error
+from tomserve.content.files import FileSnapshot, changed_error, refuse_os_errors
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line, wrong_factor
 from tomserve.items.rationale import Automaton
@@ -44,10 +44,8 @@ class ItemFile:
         self._numbers, self._offsets = array("I"), array("Q")  # of each item's line
         self._next = array("I")  # for each item the next one with the same story, and for the last of them the first
         last: dict[int, int] = {}  # story -> the place of the last item that told it
-        try:
+        with refuse_os_errors(path):
             self.file = FileSnapshot(path)
-        except OSError as error:
-            raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
         for number, offset, line in self.file.lines():
             if line.strip():
                 self._index(number, offset, line, last)
@@ -202,10 +200,8 @@ class ResponseFile:
         self._arms: dict[tuple[Any, str, int], int] = {}  # model, strategy and sample
         self._first: dict[tuple[int, int], str] = {}  # by place and arm
         self._known = known
-        try:
+        with refuse_os_errors(path):
             self.file = FileSnapshot(path, size)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         rows = self._read_rows()
         self._latest, same = rows, ["place", "arm"]
         if rows.select(same).is_duplicated().any():

@@ -344,12 +344,9 @@ def _item(folder: Path, offset: int) -> Item:
 
 def _line(path: Path, offset: int) -> bytes:
     """The line of a file that begins at that offset. Raises ConfigError where the file was changed meanwhile."""
-    try:
-        with files.open_for_reading(path) as file:
-            file.seek(offset)
-            return file.readline(files.LONGEST_LINE)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
+        file.seek(offset)
+        return file.readline(files.LONGEST_LINE)
 
 
 def _row_for_scoring(line: bytes, manifest: Manifest) -> dict[str, Any]:

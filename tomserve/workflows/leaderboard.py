@@ -599,7 +599,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> list[Path]:
     texts = {f"{name}.csv": tables.render(frame, "csv") for name, frame in board.tables.items()}
     texts |= {f"{name}.md": _markdown(board, name, frame) for name, frame in board.tables.items()}
     texts |= {NOTES: "".join(_notes(board)), PAGE: _page(board, folder)}
-    try:
+    with files.refuse_os_errors(folder, "cannot be written", "choose another --run"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             with files.replace_file(folder / name) as file:
@@ -607,8 +607,6 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> list[Path]:
         for name in FILES:
             if name not in texts:
                 (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --run") from None
     return [folder / name for name in texts]
 
 
