@@ -14,6 +14,7 @@ from tests.conftest import ROOT, Endpoint
 from tests.helpers.endpoints import FINE, REFUSED, REPLIES, STARTS, Behaviour, Server, items
 from tests.helpers.providers import PROVIDERS
 from tomserve.cli.evaluate import run_and_report
+from tomserve.cli.options import Showing
 from tomserve.engine.adaptations import TABLE
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.transports import TRANSPORTS
@@ -58,7 +59,7 @@ def test_it_ends_as_it_should(
     options.path.write_bytes(b"".join(item.to_json() + b"\n" for item in items(behaviour.longer)))
     said = ""
     try:
-        code = run_and_report(replace(options, **behaviour.options), report=False, opened=False, quiet=False)
+        code = run_and_report(replace(options, **behaviour.options), Showing(report=False))
     except TomserveError as error:
         code, said = error.exit_code, str(error)
     shown = " ".join("".join((*capfd.readouterr(), said)).split())

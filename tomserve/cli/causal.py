@@ -7,21 +7,20 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import (
-    AllOption,
     AlphasOption,
     DeviceOption,
     DtypeOption,
     FewestOption,
     LayersOption,
-    OpenOption,
     PathOption,
-    QuietOption,
-    ReportOption,
+    Showing,
     console,
+    with_groups,
 )
 from tomserve.errors import ConfigError
 
 
+@with_groups
 def causal(
     model: Annotated[
         str | None,
@@ -82,10 +81,8 @@ def causal(
     gpus: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --plan: for a machine with so many GPUs.")
     ] = None,
-    report: ReportOption = True,
-    opened: OpenOption = False,
-    whole: AllOption = False,
-    quiet: QuietOption = False,
+    *,
+    showing: Showing,
 ) -> int:
     """Look for a perspective-taking map inside a model, and test whether it causes the answer.
 
@@ -129,8 +126,8 @@ def causal(
         return 0
     if gpus is not None:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
-    result = measure(settings, run, MeasureScreen(screen, quiet=quiet), on)
+    result = measure(settings, run, MeasureScreen(screen, quiet=showing.quiet), on)
     if not result.measured:
         screen.print("nothing left to measure", highlight=False)
-    show_measurement(result.folder, screen, report=report, opened=opened, whole=whole)
+    show_measurement(result.folder, screen, showing)
     return 0

@@ -16,17 +16,14 @@ from tomserve.cli import interrupts
 from tomserve.cli.options import (
     AcceptChangeOption,
     AgainOption,
-    AllOption,
     BaseUrlOption,
     ConcurrencyOption,
     ModelOption,
     NoiseCheckOption,
-    OpenOption,
     Questions,
-    QuietOption,
-    ReportOption,
     Sampling,
     SetupOption,
+    Showing,
     TransportOption,
     VariantsOption,
     console,
@@ -106,9 +103,7 @@ def merge_options(
     return replace(experiment.options(), setup=options.setup, **{k: v for k, v in own.items() if k != "setup"})
 
 
-def run_faithfulness_after(
-    result: EvalResult, options: planning.EvalOptions, *, report: bool, quiet: bool, whole: bool
-) -> int:
+def run_faithfulness_after(result: EvalResult, options: planning.EvalOptions, showing: Showing) -> int:
     """Edit the chains of the run that was asked just now and ask again; returns the exit code. Raises TomserveError."""
     from tomserve.cli.faithfulness import measure_and_report
     from tomserve.faithfulness.settings import Connection, Settings
@@ -122,8 +117,7 @@ def run_faithfulness_after(
         setup=options.setup,
         patience=options.patience,
     )
-    settings = Settings(run=result.folder)
-    return measure_and_report(settings, connection, None, report=report, opened=False, quiet=quiet, whole=whole)
+    return measure_and_report(Settings(run=result.folder), connection, None, replace(showing, opened=False))
 
 
 @with_groups
@@ -165,10 +159,7 @@ def evaluate_command(
     again: AgainOption = None,
     accept_change: AcceptChangeOption = False,
     setup: SetupOption = False,
-    report: ReportOption = True,
-    opened: OpenOption = False,
-    whole: AllOption = False,
-    quiet: QuietOption = False,
+    showing: Showing,
 ) -> int:
     """Evaluate a model on a benchmark.
 
@@ -180,7 +171,7 @@ def evaluate_command(
         transport=transport, hedge=hedge, noise_check=noise_check, variants=variants, setup=setup,
         again=again, accept_change=accept_change, patience=patience,
     )  # fmt: skip
-    return run_and_report(options, experiment, report=report, opened=opened, quiet=quiet, whole=whole)
+    return run_and_report(options, showing, experiment)
 
 
 def make_options(
@@ -243,19 +234,15 @@ def make_options(
 
 def run_and_report(
     options: planning.EvalOptions,
+    showing: Showing,
     experiment: Experiment | None = None,
     *,
-    report: bool,
-    opened: bool,
-    quiet: bool,
-    whole: bool = False,
     show: Callable[[EvalResult, Analysis, Console], None] | None = None,
 ) -> int:
     """Ask what the options say, score the answers, print tables, write the report; returns the exit code.
 
-    experiment: the file that the options come from, which may want more than the asking. report, opened: whether to
-    write the report, and to open it. quiet: show no progress. whole: print all tables. show: prints what is to be seen
-    of the analysis instead. Raises TomserveError.
+    experiment: the file that the options come from, which may want more than the asking. show: prints what is to be
+    seen of the analysis instead. Raises TomserveError.
     """
     from tomserve.cli.output import show_result, tell_failures, tell_unread, warn, write_run_report
     from tomserve.reporting.progress import RunScreen
@@ -265,9 +252,9 @@ def run_and_report(
     from tomserve.studies import compute, missing_data, noise
 
     screen = console()
-    result = evaluation.evaluate(options, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals)
+    result = evaluation.evaluate(options, RunScreen(screen, quiet=showing.quiet), interrupts.ask_with_signals)
     scores = scores_of(result.folder, note=warn)
-    if result.added and not quiet:
+    if result.added and not showing.quiet:
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     elif not result.added:
         screen.print("nothing left to ask", highlight=False)
@@ -278,15 +265,15 @@ def run_and_report(
     if show is not None:
         show(result, analysis, screen)
     else:
-        show_result(analysis, screen, whole=whole)
+        show_result(analysis, screen, whole=showing.whole)
     if (floor := noise.noise_line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report:
-        write_run_report(result.folder, analysis, screen, opened=opened)
+    if showing.report:
+        write_run_report(result.folder, analysis, screen, opened=showing.opened)
     tell_failures(result.failures, screen)
     unread = tell_unread(lacking)
     code = 1 if unread or set(result.failures) - {REFUSAL} else 0
     if experiment is None or not experiment.faithfulness:
         return code
-    return max(code, run_faithfulness_after(result, options, report=report, quiet=quiet, whole=whole))
+    return max(code, run_faithfulness_after(result, options, showing))

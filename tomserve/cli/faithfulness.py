@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli import interrupts
-from tomserve.cli.options import AllOption, OpenOption, QuietOption, ReportOption, SetupOption, console
+from tomserve.cli.options import SetupOption, Showing, console, with_groups
 
 if TYPE_CHECKING:
     from tomserve.faithfulness.measurement import MeasurementResult
     from tomserve.faithfulness.settings import Connection, Settings
 
 
+@with_groups
 def faithfulness(
     run: Annotated[
         str | None,
@@ -139,10 +140,8 @@ def faithfulness(
         bool, typer.Option("--plan", help="Print how many requests it would take, and end; no server is needed.")
     ] = False,
     setup: SetupOption = False,
-    report: ReportOption = True,
-    opened: OpenOption = False,
-    whole: AllOption = False,
-    quiet: QuietOption = False,
+    *,
+    showing: Showing,
 ) -> int:
     """Measure whether the answers of a finished run depend on their chains of thought.
 
@@ -181,23 +180,13 @@ def faithfulness(
     connection = Connection(
         base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup
     )
-    return measure_and_report(settings, connection, new, report=report, opened=opened, quiet=quiet, whole=whole)
+    return measure_and_report(settings, connection, new, showing)
 
 
-def measure_and_report(
-    settings: Settings,
-    connection: Connection,
-    new: str | None,
-    *,
-    report: bool,
-    opened: bool,
-    quiet: bool,
-    whole: bool,
-) -> int:
+def measure_and_report(settings: Settings, connection: Connection, new: str | None, showing: Showing) -> int:
     """Measure, print the study's tables, write the report; returns the exit code.
 
-    new: the name of the run that keeps the measurement, None for the default. report, opened: whether to write the
-    report, and to open it. quiet: show no progress. whole: print all tables. Raises TomserveError.
+    new: the name of the run that keeps the measurement, None for the default. Raises TomserveError.
     """
     from tomserve.cli.output import show_measurement, tell_failures
     from tomserve.faithfulness.measurement import measure
@@ -205,11 +194,11 @@ def measure_and_report(
     from tomserve.status import REFUSAL
 
     screen = console()
-    result = measure(settings, connection, new, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals)
+    result = measure(settings, connection, new, RunScreen(screen, quiet=showing.quiet), interrupts.ask_with_signals)
     if not result.asked_now:
         screen.print("nothing left to ask", highlight=False)
-    cache = None if quiet else _describe_cache(result)
-    show_measurement(result.folder, screen, report=report, opened=opened, whole=whole, note=cache)
+    cache = None if showing.quiet else _describe_cache(result)
+    show_measurement(result.folder, screen, showing, note=cache)
     tell_failures(result.failures, screen)
     return 1 if set(result.failures) - {REFUSAL} else 0
 

@@ -385,6 +385,16 @@ class Sampling:
     repeats: RepeatsOption = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Showing:
+    """The options that say how much of a result is shown, and whether a report is written and opened."""
+
+    report: ReportOption = True
+    opened: OpenOption = False
+    whole: AllOption = False
+    quiet: QuietOption = False
+
+
 def with_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command, in whose signature each parameter that is a group of options is replaced by these options."""
     own = inspect.signature(command, eval_str=True)

@@ -131,23 +131,21 @@ def write_run_report(folder: Path, analysis: Analysis, screen: Console, *, opene
         tell_report(path, screen, opened=opened)
 
 
-def show_measurement(
-    folder: Path, screen: Console, *, report: bool, opened: bool, whole: bool, note: str | None = None
-) -> None:
+def show_measurement(folder: Path, screen: Console, showing: options.Showing, note: str | None = None) -> None:
     """Print what was measured in a run and where it is, and write its report where that is wanted.
 
-    opened: open the report in the browser. whole: print all tables. note: a line to print after them.
+    note: a line to print after all tables.
     """
     from tomserve.runs.scores import scores_of
     from tomserve.studies import compute
 
     analysis = compute(scores_of(folder, note=warn))
-    show_result(analysis, screen, whole=whole)
-    if note is not None and whole:
+    show_result(analysis, screen, whole=showing.whole)
+    if note is not None and showing.whole:
         screen.print(note, highlight=False)
     screen.print(f"run: {folder}", soft_wrap=True, markup=False)
-    if report:
-        write_run_report(folder, analysis, screen, opened=opened)
+    if showing.report:
+        write_run_report(folder, analysis, screen, opened=showing.opened)
 
 
 def tell_report(path: Path, screen: Console, *, opened: bool) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tomserve.studies import Analysis
 
 
+@shared.with_groups
 def search(
     model: Annotated[
         str | None,
@@ -59,10 +60,8 @@ def search(
     again: shared.AgainOption = None,
     accept_change: shared.AcceptChangeOption = False,
     setup: shared.SetupOption = False,
-    report: shared.ReportOption = True,
-    opened: shared.OpenOption = False,
-    whole: shared.AllOption = False,
-    quiet: shared.QuietOption = False,
+    *,
+    showing: shared.Showing,
 ) -> int:
     """Search for the questions that a model fails.
 
@@ -93,16 +92,16 @@ def search(
         accept_change=accept_change,
         setup=setup,
     )
-    if not quiet:
+    if not showing.quiet:
         shared.console().print("drawing stories ...", highlight=False)
     options = make_search(SearchSettings(benchmark or BENCHMARK, budget or BUDGET, seed), wanted)
 
     def show(result: EvalResult, analysis: Analysis, screen: Console) -> None:
         from tomserve.cli.output import show_result
 
-        show_result(analysis, screen, whole=whole)
+        show_result(analysis, screen, whole=showing.whole)
         if export is not None and not result.failures:
             sheet = export_found(result.folder, export)
             screen.print(f"written: {export} and {sheet}", soft_wrap=True, markup=False)
 
-    return run_and_report(options, report=report, opened=opened, quiet=quiet, whole=whole, show=show)
+    return run_and_report(options, showing, show=show)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tomserve.cli.evaluate import evaluate_command, make_options, run_and_report
-from tomserve.cli.options import Questions, Sampling, with_groups
+from tomserve.cli.options import Questions, Sampling, Showing, with_groups
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,10 +25,7 @@ def stability(
     questions: Questions,
     sampling: Sampling,
     variants: list[str] | None,
-    report: bool,
-    opened: bool,
-    whole: bool,
-    quiet: bool,
+    showing: Showing,
     **options: Any,
 ) -> int:
     """Measure how often the answer stays the same under changes that should not matter.
@@ -39,8 +36,8 @@ def stability(
     """
     chosen, experiment = make_options(config, questions, sampling, variants=variants, **options)
     chosen = replace(chosen, variants=chosen.variants or ("all",))
-    show = functools.partial(_show_stability, whole=whole)
-    return run_and_report(chosen, experiment, report=report, opened=opened, quiet=quiet, whole=whole, show=show)
+    show = functools.partial(_show_stability, whole=showing.whole)
+    return run_and_report(chosen, showing, experiment, show=show)
 
 
 stability.__signature__ = inspect.signature(evaluate_command, eval_str=True)  # type: ignore[attr-defined]
