@@ -79,7 +79,7 @@ def test_adjusted_p_values_are_those_of_scipy() -> None:
         assert holm(p).min() == pytest.approx(min(1.0, order[0] * size))
 
 
-SLOW = "pandas statsmodels scipy.stats scipy.optimize openai httpx jinja2 torch"
+SLOW = "pandas statsmodels scipy.stats scipy.optimize scipy.special openai asyncio httpx jinja2 torch"
 
 
 @pytest.mark.system

@@ -17,6 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
+
+
+def count_runs(chain: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """The runs of equal beliefs: of each the belief and the length."""
+    return tuple((label, len(list(run))) for label, run in groupby(chain))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,8 @@ class Automaton:
         tuple[int, ...], ...
     ]  # for each node of layer t - 1 those of layer t that may come next, as a bitset
     steps: tuple[tuple[tuple[int, int], ...], ...] = field(init=False, compare=False, repr=False)  # the same as pairs
+    path: tuple[str, ...] = field(init=False, compare=False, repr=False)  # the only gold chain; empty where several are
+    runs: tuple[tuple[str, int], ...] = field(init=False, compare=False, repr=False)  # of equal beliefs of that path
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +45,10 @@ class Automaton:
             tuple((i, j) for i, targets in enumerate(layer) for j in range(len(self.labels[t])) if targets >> j & 1)
             for t, layer in enumerate(self.follows)
         )
+        path = tuple(labels[0] for labels in self.labels) if all(len(labels) == 1 for labels in self.labels) else ()
         object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "path", path)
+        object.__setattr__(self, "runs", count_runs(path))
         object.__setattr__(self, "_hash", hash((self.labels, self.follows)))
 
     def __hash__(self) -> int:

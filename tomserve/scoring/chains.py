@@ -3,17 +3,21 @@ sentence.
 
 A gold rationale allows several beliefs after a sentence, and so many gold chains; each metric is its maximum over all
 of them. There can be exponentially many, so that the rationale is compiled once into a layered graph
-(tomserve.items.rationale), and every metric is computed in one pass over its layers.
+(tomserve.items.rationale), and every metric is computed in one pass over its layers; where there is one gold chain
+only, as mostly, without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise, takewhile
+from operator import eq
 from typing import Any, NamedTuple
 
-from tomserve.items.rationale import Automaton
+from tomserve.items.rationale import Automaton, count_runs
+
+Runs = Sequence[tuple[str, int]]
 
 
 class ChainScore(NamedTuple):
@@ -40,7 +44,15 @@ def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
 
 def check_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
     """Whether deleting repeats from some gold chain gives `chain`."""
+    if automaton.path:
+        return _fits(count_runs(chain), automaton.runs)
     return any(bits >> len(chain) & 1 for bits in _count_read(automaton, chain)[-1])
+
+
+def _fits(runs: Runs, gold: Runs) -> bool:
+    """Whether deleting repeats from the one gives the other."""
+    pairs = zip(runs, gold, strict=False)
+    return len(runs) == len(gold) and all(mine[0] == its[0] and mine[1] <= its[1] for mine, its in pairs)
 
 
 def _count_read(automaton: Automaton, chain: Sequence[str]) -> list[list[int]]:
@@ -69,6 +81,8 @@ def check_path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
     """
     if not chain or not automaton.labels:
         return False
+    if automaton.path:
+        return _fits(count_runs(chain)[:-1], automaton.runs[:-1])
     ends = _last_runs(automaton)
     kept = list(chain)
     while kept and kept[-1] == chain[-1]:
@@ -99,6 +113,8 @@ def lcs(automaton: Automaton, chain: Sequence[str]) -> int:
     """Length, in beliefs, of the longest common subsequence of the chain and a gold chain."""
     if not automaton.labels:
         return 0
+    if automaton.path:
+        return _lcs_of_path(automaton.path, chain)
     empty = [0] * (len(chain) + 1)
     rows = [_lcs_row(empty, label, chain) for label in automaton.labels[0]]
     for t in range(1, len(automaton.labels)):
@@ -109,6 +125,18 @@ def lcs(automaton: Automaton, chain: Sequence[str]) -> int:
             above[j] = rows[i] if known is None else [max(pair) for pair in zip(known, rows[i], strict=True)]
         rows = [_lcs_row(row, label, chain) for row, label in zip(above, labels, strict=True) if row is not None]
     return max(row[-1] for row in rows)
+
+
+def _lcs_of_path(path: Sequence[str], chain: Sequence[str]) -> int:
+    """The length with a single gold chain, a row of the table being the bits of one number (Hyyro 2004)."""
+    places = dict.fromkeys(path, 0)
+    for k, belief in enumerate(chain):
+        places[belief] = places.get(belief, 0) | 1 << k
+    full = row = (1 << len(chain)) - 1
+    for label in path:
+        met = row & places[label]
+        row = (row + met | row - met) & full
+    return len(chain) - row.bit_count()
 
 
 def _lcs_row(above: Sequence[int], label: str, chain: Sequence[str]) -> list[int]:
@@ -128,7 +156,10 @@ def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
     # What is known at a node: for each (run of the chain, how much of that run is matched) the most matched in all.
     if not automaton.labels or not chain:
         return 0
-    runs = [(label, len(list(group))) for label, group in groupby(chain)]
+    runs = count_runs(chain)
+    if automaton.path:
+        agreed = takewhile(lambda two: two[0][0] == two[1][0], zip(runs, automaton.runs, strict=False))
+        return sum(min(mine[1], its[1]) for mine, its in agreed)
     layer: list[dict[tuple[int, int], int]] = [
         {(0, 1): 1} if label == chain[0] else {} for label in automaton.labels[0]
     ]
@@ -161,6 +192,9 @@ def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: b
     changes = sum(bit for (before, after), bit in pairs.items() if before != after)
     if not pairs or not automaton.labels:
         return float(is_proper), float(is_proper)
+    if automaton.path:
+        held = [before != after for before, after in pairs.keys() & set(pairwise(automaton.path))]
+        return len(held) / len(pairs), sum(held) / changes.bit_count() if changes else float(is_proper)
     layer: list[set[int]] = [{0} for _ in automaton.labels[0]]
     for t in range(1, len(automaton.labels)):
         before, labels = automaton.labels[t - 1], automaton.labels[t]
@@ -260,6 +294,8 @@ def fill_forward(
 
 def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str, ...], int]:
     """The gold path that agrees with `filled` at most sentences, and at how many; of equally good ones the first."""
+    if gold.path:
+        return gold.path, sum(map(eq, gold.path, filled))
     scores = [int(label == filled[0]) for label in gold.labels[0]]
     back: list[list[int]] = []
     for t in range(1, len(gold.labels)):
@@ -283,6 +319,10 @@ def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> f
     """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts. more:
     how many changes the chain has beyond the story's last sentence."""
     mine = [t > 0 and filled[t] != filled[t - 1] for t in range(len(filled))]
+    total = sum(mine) + more
+    if path := gold.path:
+        hits = sum(mine[t] and filled[t] == path[t] != path[t - 1] for t in range(1, len(path)))
+        return 2 * hits / changes if (changes := total + len(gold.runs) - 1) else 1.0
     # For each node: how many changes a path to it has -> how many of these the chain has too, at most.
     states: list[dict[int, int]] = [{0: 0} for _ in gold.labels[0]]
     for t in range(1, len(gold.labels)):
@@ -294,7 +334,6 @@ def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> f
             for count, hits in states[i].items():
                 following[j][count + change] = max(following[j].get(count + change, 0), hits + hit)
         states = following
-    total = sum(mine) + more
     return max(
         2 * hits / (total + count) if total + count else 1.0 for counts in states for count, hits in counts.items()
     )
