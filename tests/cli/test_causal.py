@@ -39,7 +39,7 @@ def refused(cli: Cli, *arguments: object) -> str:
 
 def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tmp_path: Path) -> None:
     plan = ("causal", "--items", items, "--plan", "--device", "cpu")
-    found = passes(cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "10"))
+    found = passes(cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "10", "--all"))
     assert "10 cases x 2 orders x 2 layers x " in found.out
     assert "billion operations a second" in found.out
     assert "weights 5.3 MB" in found.out  # four bytes for each of its parameters: the estimate reads no weights
@@ -47,7 +47,7 @@ def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tm
     assert "\npower: if all 10 cases can flip, a map of gain 0.5, 1 and 2 is found in " in found.out
     assert not (tmp_path / "runs").exists()
     assert "weights 2.7 MB" in cli(*plan, "--dtype", "bfloat16").out
-    for_eight = cli(*plan, "--gpus", "8").out
+    for_eight = cli(*plan, "--gpus", "8", "--all").out
     assert "on 8 GPUs, of which one computes at a time" in for_eight
     assert "at 300,000 billion operations a second" in for_eight
     assert "--gpus belongs to --plan" in refused(cli, "--gpus", "8")

@@ -116,7 +116,7 @@ def test_runs_and_items_and_validate(endpoint: Endpoint, cli, tmp_path: Path) ->
     assert re.search(r"r\s+tiny\s+perturbed", cli("runs").out)
     shown = cli("runs", "r").out
     assert "4 ok" in shown
-    assert "server engine_version 0.0.test" in shown
+    assert "server: engine version 0.0.test" in shown
     select = ("--where", "perturbation=none", "--where", "swapped=false")
     assert "written:" in cli("items", "perturbed", *select, "--out", tmp_path / "i.jsonl").out
     count = len((tmp_path / "i.jsonl").read_text().splitlines())

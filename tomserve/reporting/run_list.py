@@ -92,10 +92,10 @@ def show_run(name: str, console: Console) -> None:
             failed[one] = row.get("error") or ""
 
     def tell(field: str, text: object) -> None:
-        print_entry(Text(f"{field:<17} "), str(text), console)
+        print_entry(Text(f"{field:<{FIELD}} "), str(text), console)
 
     for field in ("run", "model", "revision", "benchmark", "benchmark_digest", "created", "complete", "tomserve"):
-        tell(field, _value_text(manifest.get(field)))
+        tell(_words(field), _value_text(manifest.get(field)))
     for field, text in origin(manifest):
         tell(field, text)
     for sentence in adaptations.describe(manifest.get("adaptations") or ()):
@@ -119,7 +119,7 @@ def show_run(name: str, console: Console) -> None:
         tell("server flags", flags)
     for field, value in manifest.get("server", {}).items():
         if field not in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
-            tell(f"server {field}", _value_text(value))
+            tell(_words(f"server {field}"), _value_text(value))
 
 
 def _causes(folder: Path, final: Mapping[Identity, str], failed: Mapping[Identity, str]) -> list[str]:
@@ -164,6 +164,7 @@ def _show_measurement(manifest: Mapping[str, Any], console: Console) -> None:
     sessions = manifest.get("sessions") or []
     told["sessions"] = len(sessions)
     told |= (sessions[-1].get("measured_on") or {}) if sessions else {}
+    told = {_words(name): value for name, value in told.items()}
     width = max(17, *(len(name) for name in told))
     for name, value in told.items():
         if value is not None:
@@ -172,8 +173,25 @@ def _show_measurement(manifest: Mapping[str, Any], console: Console) -> None:
         print_entry(Text(f"{'changed':<{width}} "), change, console)
 
 
+FIELD = 21  # how wide the names of what is known of a run are
+WORDS = {
+    "benchmark_digest": "digest of its items",
+    "created": "begun (UTC)",
+    "tomserve": "tomserve version",
+    "server root": "server: model files",
+    "server max_model_len": "server: context",
+    "server unknown": "server: not known",
+    "server dtype": "server: number type",
+}
+"""What fields of a manifest are called where their names do not say it."""
+
+
+def _words(field: str) -> str:
+    return WORDS.get(field, field.replace("server ", "server: ").replace("_", " "))
+
+
 def _value_text(value: object) -> str:
-    """A value of the manifest in words: yes or no, a list by its parts, a mapping as name=value, "unknown" for None."""
+    """A value of the manifest in words: yes or no, the parts of a list, names with their values, unknown."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):
@@ -181,7 +199,7 @@ def _value_text(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{name}={one}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {one}" for name, one in value.items()) or "none"
     return str(value)
 
 
