@@ -159,7 +159,7 @@ WORLDS = {
 }
 
 
-def _worlds_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
+def _worlds_stories(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
     from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
     from tomserve.benchmarks.worlds.generator import draw_worlds, items
     from tomserve.benchmarks.worlds.lexicon import built_in
@@ -236,7 +236,7 @@ PERTURBED = {
 }
 
 
-def _perturbed_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
+def _perturbed_stories(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
     """Every edition tells each stage with other names, labels and things, by the released wordings or, fresh, by the
     others."""
     del families
@@ -280,7 +280,7 @@ HITOM = {
 }
 
 
-def _hitom_stories(seed: int, fresh: bool, families: Sequence[str] = ()) -> Iterator[list[Item]]:
+def _hitom_stories(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
     """Stories with their twins, in the released words or, fresh, in those of paraphrases."""
     del families
     from tomserve.benchmarks.hitom.generator import generate, item_lines
