@@ -214,8 +214,7 @@ _NO_NAMES = frozenset(
         "therefore these third this those thus ultimately until wait well while"
     )
 )
-_PLAIN = _PRONOUNS | _NO_NAMES
-_PLAIN |= set(map(stem, WORD.findall(
+_PLAIN = _PRONOUNS | _NO_NAMES | set(map(stem, WORD.findall(
     "not both neither those any some other another own more very only contains contents being held holds place located "
     "placed known time aware given next means would two final correct right ll re person sees out into go end"
 )))  # fmt: skip
