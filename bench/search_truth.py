@@ -9,8 +9,8 @@ levels meet. Power is how often a search confirms a cell that lies in the weak o
 own; a finding is false where the true accuracy in the cell is not below that elsewhere. The true accuracy of a cell is
 the mean probability over all its questions in the stock. Random is the power of as many questions drawn at random, of
 which every cell is tested at 5% over all cells. Coverage is how often the simultaneous intervals hold the true accuracy
-of all reported cells. The exit code is 1 where false findings or coverage miss what is stated, or power misses both what
-is stated and what random questions have.
+of all reported cells. The exit code is 1 where false findings or coverage miss what is stated, or power misses both it
+and the power of random questions.
 """
 
 from __future__ import annotations
