@@ -70,3 +70,13 @@ def test_an_error_names_the_line_of_its_expression(text: str, line: int, folder:
 def test_the_sandbox_lets_nothing_out(text: str, folder: Path) -> None:
     with pytest.raises(ContentError):
         Template(environment(folder), text, folder / "user.j2").render(VARIABLES)
+
+
+def test_a_link_brings_no_file_of_another_kind(folder: Path) -> None:
+    (folder / "secret").write_text("sk-0123456789")
+    (folder / "kept.j2").write_text("kept")
+    (folder / "good.j2").symlink_to("kept.j2")
+    (folder / "bad.j2").symlink_to("secret")
+    assert Template(environment(folder), "{% include 'good.j2' %}", folder / "user.j2").render({}) == "kept"
+    with pytest.raises(ContentError, match=r"bad\.j2: is a link to .*secret, which is no template"):
+        Template(environment(folder), "{% include 'bad.j2' %}", folder / "user.j2")

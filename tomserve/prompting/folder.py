@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tomserve.content import files
 from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.items import Item, read_items
+from tomserve.prompting.templates import read_template
 
 PARTS = ("system", "user", "schema", "reply")
 """The templates of a strategy of one turn; each is in a file PART.j2."""
@@ -124,10 +124,7 @@ class Folder:
         path = self.path / f"{part}.j2"
         if text is not None:
             return text
-        try:
-            return files.read_own_text(path) if path.exists() else None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ContentError(f"cannot be read ({error})", path=path) from None
+        return read_template(path) if path.exists() else None
 
     def demonstration(self, entry: Demonstration) -> Item:
         """The item that is shown. Raises ContentError where its file or the item is not there."""

@@ -56,7 +56,7 @@ def environment(folder: Path) -> jinja2.Environment:
         path = folder / name
         if not _is_includable(path, folder):
             raise jinja2.TemplateNotFound(name)
-        text = _read(path)
+        text = read_template(path)
         return text + "\n" * text.endswith("\n"), str(path), None  # jinja drops the last line end of every source
 
     made = _Environment(
@@ -101,7 +101,7 @@ class Template:
                 if not _is_includable(file, self.path.parent):
                     reason = f"includes {name!r}, and there is no such file NAME.j2 in its folder or in one beside it"
                     raise ContentError(reason, path=path)
-                self.included[name] = _read(file)
+                self.included[name] = read_template(file)
                 used |= self._look_through(self.included[name], file)
         return used
 
@@ -191,12 +191,16 @@ def find_variables(templates: Iterable[Template | None]) -> frozenset[str]:
 
 def _is_includable(path: Path, folder: Path) -> bool:
     # What a template takes in is sent to the model's server, so that a stranger's may name no other file than those of
-    # its folder or of one beside it. Links are followed, as an installation may consist of them.
+    # its folder or of one beside it.
     near = os.path.normpath(folder.absolute().parent)
     return path.suffix == ".j2" and path.is_file() and Path(os.path.normpath(path.absolute())).is_relative_to(near)
 
 
-def _read(path: Path) -> str:
+def read_template(path: Path) -> str:
+    """The source of a template. Raises ContentError where it cannot be read, and for a link to a file of another kind:
+    an installation may consist of links, but a stranger's leads to a file of yours, which would be sent to a server."""
+    if (real := path.resolve()).suffix != path.suffix:
+        raise ContentError(f"is a link to {real}, which is no template; put the file itself there", path=path)
     try:
         return files.read_own_text(path)
     except (OSError, UnicodeDecodeError) as error:

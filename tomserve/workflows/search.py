@@ -143,13 +143,16 @@ def export_found(folder: Path, path: Path) -> Path:
     sheet = datasheet_of(path)
     for file in (path, sheet):
         output_path.check_output(file)
-    text = write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"])
-    title = text.partition("\n")[0]
-    if sheet.exists() and not files.read_own_text(sheet, "replace").startswith(title):  # the user has named only `path`
-        raise ConfigError(f"{sheet}: is there already, and no datasheet of {path.name}; give --export another name")
+    text = write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"]).encode()
+    title = text.partition(b"\n")[0]
+    if sheet.exists():  # the user has named only `path`
+        with files.open_for_reading(sheet) as before:
+            if before.read(len(title)) != title:
+                reason = f"is there already, and no datasheet of {path.name}; give --export another name"
+                raise ConfigError(f"{sheet}: {reason}")
     write_items(path, items, output_path.open_output)
     with output_path.open_output(sheet) as made:
-        made.write(text.encode())
+        made.write(text)
     return sheet
 
 
