@@ -49,7 +49,7 @@ def loaded(options: argparse.Namespace) -> Any:
     from tomserve.causal.hf.model import HfBackend, load_checkpoint
 
     if options.config is None:
-        return load_checkpoint(resolve_model(options.model), device=options.device).backend
+        return load_checkpoint(resolve_model(options.model), device=options.device, dtype=options.dtype).backend
     import transformers
 
     fields = orjson.loads(options.config.read_bytes())
@@ -90,6 +90,9 @@ def main() -> int:
     parser.add_argument("--model", default="reference")
     parser.add_argument("--config", type=Path, help="a config.json: random weights of its size")
     parser.add_argument("--device", choices=("cpu", "cuda"))
+    parser.add_argument(
+        "--dtype", choices=tuple(ROUNDING), help="of a checkpoint's weights; else what suits the device"
+    )
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--rows", type=int, default=1170, help="5 layers x 9 strengths x 13 maps x 2 targets")
     parser.add_argument("--at-once", type=int, help="so many rows at a time; tomserve's own number unless you say")
