@@ -35,6 +35,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of six models, which are the committed run under six names."""
+    folder = tmp_path_factory.mktemp("six")
+    copied_example(folder)
+    names = [f"model-{number}" for number in range(6)]
+    runs = [str(shutil.copytree(folder / "example", folder / name)) for name in names]
+    return write_report(runs, folder / "r.html", labels=[f"{name}={name}" for name in names])
+
+
+@pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The report of a small run, by its kind; each is made when it is first wanted."""
     folder, found = tmp_path_factory.mktemp("small"), dict[str, Path]()

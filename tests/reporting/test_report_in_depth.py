@@ -85,6 +85,21 @@ def test_it_passes_axe_whatever_is_unfolded(visit: Any, small: Any, kind: str, s
         assert len(label) >= 60, label  # it tells its numbers
 
 
+def test_six_models_pass_axe_can_be_read_on_a_phone_and_show_all_rows_when_asked(visit: Any, six: Path) -> None:
+    page = visit(six, color_scheme="dark", viewport={"width": 400, "height": 800}).page
+    assert axe_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.locator(".wide svg text").first.bounding_box()["height"] >= 8
+    name = page.locator("details.table", has=page.locator(".rest")).first.get_attribute("id")
+    table = page.locator(f"details[id='{name}']")
+    table.evaluate("one => { one.open = true; }")
+    before, wanted = table.locator("tbody tr").count(), table.locator(".rest")
+    every = int(re.sub(r"\D", "", wanted.inner_text()))
+    wanted.click()
+    assert before < table.locator("tbody tr").count() == every
+    assert not wanted.count()
+
+
 def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:
     for scheme in ("light", "dark"):
         page = visit(pair, color_scheme=scheme).page
