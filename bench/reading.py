@@ -23,12 +23,15 @@ before anything was read). At first sight:
 | 30 to BigToM, ToMATO (published 1) | 18  | 72.2%    | 4               | 66.7%                  | 3               |
 | 58 to our stories (smollm2 5)  | 33      | 97.0%    | 4               |                        |                 |
 | 65 to BigToM, ToMATO (published 2) | 36  | 66.7%    | 8               |                        |                 |
+| 23 to our stories (smollm2 6)  | 13      | 76.9%    | 1               | 76.9%                  | 2               |
+| 12 to BigToM, ToMATO (published 3) | 5   | 100.0%   | 3               | 80.0%                  | 2               |
 
-The rules that read "smollm2 3", "smollm2 4" and "published 1", and the last two rows, were each written after what
-stands above was seen. "smollm2 4" and "published 1" are long replies at temperatures up to .9: half hold no answer,
-and of 68 that are read 13 are wrong. "smollm2 5" are replies of at most 60 tokens at such temperatures; it and
-"published 2" were labelled by one reader, who had read the rules and not what they read. What was wrong in the last
-two was one choice in the midst of telling something else, and sentences by a letter with the words of another one.
+The rules that read "smollm2 3", "smollm2 4" and "published 1", "smollm2 5" and "published 2", and the last two rows,
+were each written after what stands above was seen. "smollm2 4", "published 1" and the last two rows are long replies
+at temperatures up to .9: half hold no answer, and of 87 that are read 17 are wrong. "smollm2 5" are replies of at most
+60 tokens at such temperatures. From there on one reader labelled, who had read the rules and not what they read. What
+was wrong in "smollm2 5" and "published 2" was a choice in the midst of telling something else, and sentences by a
+letter with the words of another one.
 
 published.jsonl holds replies to questions of others: their files have to be in TOMSERVE_DATA, and nothing of them is
 kept here. With --reader a model reads what the rules leave unread, by `tomserve score --reader`.
@@ -152,9 +155,9 @@ def main() -> None:
     print(f"{'part':18s}{'kind':14s}{'answers':>8s}{'coverage':>10s}{'read':>6s}{'wrong':>8s}")
     for part, kind in sorted(counts, key=lambda one: (one[0], one[1] == "all")):
         there, right, known, wrong = counts[part, kind]
-        print(f"{part:18s}{kind:14s}{there:8d}{right / there:10.1%}{known:6d}{wrong / max(known, 1):8.1%}")
+        print(f"{part:18s}{kind:14s}{there:8d}{right / max(there, 1):10.1%}{known:6d}{wrong / max(known, 1):8.1%}")
         if kind == "all":
-            figure(f"{part}, coverage", right / there, rounds=there)
+            figure(f"{part}, coverage", right / max(there, 1), rounds=there)
             figure(f"{part}, wrong", wrong / max(known, 1), rounds=known)
     for (part, rung), tally in sorted(rungs.items()) if given.rungs else ():
         print(f"{part:18s}{rung:14s}{tally['right']:6d} right{tally['wrong']:4d} wrong")
