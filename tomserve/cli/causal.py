@@ -122,7 +122,7 @@ def causal(
     on = Hardware(device=device, dtype=dtype, batch=batch, revision=revision)
     screen = console()
     if plan:
-        print_figures(plan_experiment(settings, on, gpus), screen, whole=whole)
+        print_figures(plan_experiment(settings, on, gpus), screen, whole=showing.whole)
         return 0
     if gpus is not None:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")

@@ -175,7 +175,7 @@ def faithfulness(
         unlearn=unlearn,
     )
     if plan:
-        print_figures(preview(settings), console(), whole=whole)
+        print_figures(preview(settings), console(), whole=showing.whole)
         return 0
     connection = Connection(
         base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup
