@@ -90,10 +90,10 @@ def test_six_models_pass_axe_can_be_read_on_a_phone_and_show_all_rows_when_asked
     assert axe_findings(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert page.locator(".wide svg text").first.bounding_box()["height"] >= 8
-    name = page.locator("details.table", has=page.locator(".rest")).first.get_attribute("id")
+    name = page.locator("details.table", has=page.locator(".rest button")).first.get_attribute("id")
     table = page.locator(f"details[id='{name}']")
     table.evaluate("one => { one.open = true; }")
-    before, wanted = table.locator("tbody tr").count(), table.locator(".rest")
+    before, wanted = table.locator("tbody tr").count(), table.locator(".rest button")
     every = int(re.sub(r"\D", "", wanted.inner_text()))
     wanted.click()
     assert before < table.locator("tbody tr").count() == every
@@ -177,7 +177,7 @@ def test_it_prints_with_all_tables_open_and_reads_without_javascript(browser: An
     page = context.new_page()
     page.goto(pair.as_uri())
     assert page.locator("noscript p").is_visible()
-    assert page.locator("#table-accuracy tbody tr").count() > 10
+    assert page.locator("#table-accuracy tbody tr").count() == 10
     context.close()
 
 

@@ -37,9 +37,9 @@ const sortTables = (root) => {
   };
   for (const table of root.querySelectorAll("table.sortable:not([data-sorts])")) {
     table.dataset.sorts = "";
-    const rest = table.closest("details")?.querySelector(".rest");
-    if (rest) rest.hidden = false;
-    rest?.addEventListener("click", () => fill(table));
+    const button = table.closest("details")?.querySelector(".rest button");
+    if (button) button.hidden = false;
+    button?.addEventListener("click", () => fill(table));
     [...table.tHead.rows[0].cells].forEach((heading, place) => {
       const button = document.createElement("button");
       const sign = document.createElement("span");
