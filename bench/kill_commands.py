@@ -152,8 +152,8 @@ def start(command: Command, folder: Path, *, name: str = "", back: float | None 
         os.chdir(folder)
         for own in ("cache", "state", "tmp"):
             (folder / own).mkdir(exist_ok=True)
-        own = {"TOMSERVE_RUNS": "runs", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "TMPDIR": "tmp"}
-        os.environ.update({name: str(folder / value) for name, value in own.items()})
+        places = {"TOMSERVE_RUNS": "runs", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "TMPDIR": "tmp"}
+        os.environ.update({variable: str(folder / place) for variable, place in places.items()})
         tempfile.tempdir = None
         said = os.open(folder.parent / f"{folder.name}{name}.said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):

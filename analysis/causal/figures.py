@@ -61,7 +61,7 @@ def lines(
     names in the order of the legend; the first is drawn thick and with its interval as a band, the others thin. domain:
     the ends of the axis. axis: its title. at: where a line of reference lies. least: how wide it is at least, in
     pixels."""
-    curves = []
+    curves: list[Curve] = []
     for key in keys_of(series):
         own = sorted((mark for mark in marks if mark.series == key.name), key=lambda mark: mark.layer)
         spots = tuple(Spot(mark.layer, mark.value, mark.low, mark.high, mark.in_words()) for mark in own)
