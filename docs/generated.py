@@ -141,11 +141,13 @@ def fields(module: str, names: str) -> Iterator[str]:
     """Markdown: what these classes of a module, which describe a file, say of their fields."""
     for name in names.split():
         value = getattr(importlib.import_module(module), name)
-        source = textwrap.dedent(inspect.getsource(value))
-        tree = ast.parse(source).body[0]
-        assert isinstance(tree, ast.ClassDef)
         aliases = {own: field.alias or own for own, field in getattr(value, "model_fields", {}).items()}
-        texts = {ast.unparse(node.target): text for node, text in _fields(tree, source)}
+        texts = {}
+        for one in reversed([one for one in value.__mro__ if one.__module__.startswith("tomserve")]):
+            source = textwrap.dedent(inspect.getsource(one))
+            tree = ast.parse(source).body[0]
+            assert isinstance(tree, ast.ClassDef)
+            texts |= {ast.unparse(node.target): text for node, text in _fields(tree, source)}
         yield f"**`{name}`.** {_prose(inspect.getdoc(value) or '')}\n"
         if plain := ", ".join(f"`{aliases.get(own, own)}`" for own, text in texts.items() if not text):
             yield f"{'Further fields' if any(texts.values()) else 'Fields'}: {plain}.\n"

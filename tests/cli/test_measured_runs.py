@@ -94,7 +94,7 @@ def test_an_unfinished_or_forged_measurement_is_refused_in_one_line(cli, runs: P
     measured_run(runs / "begun", finished=False)
     for command in ("analyze", "report"):
         assert "its measurement is not finished; repeat the command" in refused(cli, command, "begun")
-    assert "complete          no" in cli("runs", "begun").out
+    assert "complete            no" in cli("runs", "begun").out
     table(items=3).write_parquet(runs / "deep/scores.parquet")
     for command in ("analyze", "report"):
         assert "is not the table that was measured" in refused(cli, command, "deep")

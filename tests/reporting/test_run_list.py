@@ -85,7 +85,7 @@ def test_the_report_and_the_list_name_the_flags(cli, tmp_path: Path) -> None:
     assert SAID in head
     assert "<b> " not in head
     shown = cli("runs", folder).out
-    assert f"server flags      {SAID}, --<b> \\x1b (not in the preset)" in shown
+    assert f"server flags          {SAID}, --<b> \\x1b (not in the preset)" in shown
     assert "server flags_changed" not in shown
     assert "\x1b" not in shown
     plain = run_folder(tmp_path / "plain", answers, [item], server={"flags_changed": {}})

@@ -81,7 +81,7 @@ def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli
     )
     told = {"share": 1.0, "seed": 0, "items": 20, "of": 20, "concurrencies": [1, 64], "other_engines": []}
     assert manifest(tmp_path)["noise"] == told
-    assert "noise check       of 20 items, at 1 and 64 in flight: 80 rows of noise.jsonl" in cli("runs", "r").out
+    assert "noise check           of 20 items, at 1 and 64 in flight: 80 rows of noise.jsonl" in cli("runs", "r").out
     scores = load_scores("r")
     assert scores["correct"].all(), "what was asked again was scored as an answer"
     floor = noise.noise_floor(scores)
