@@ -80,8 +80,9 @@ def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: P
     (folder / "drawing.py").write_text(DRAWING)
     text = report_html([str(run)], study=f"{folder}/")
     page = Elements(text)
-    (picture,) = page.all("svg")
-    assert picture["aria-label"] == "My own picture of everything, with doors"
+    narrow, picture = page.all("svg")  # of the first screen on a phone and elsewhere
+    assert {one["aria-label"] for one in (narrow, picture)} == {"My own picture of everything, with doors"}
+    assert float(narrow["width"]) < min(345, float(picture["width"]))
     assert ">doors<" in text
     assert '<section id="doors"' not in text  # its one figure stands on the first screen
     assert "Where does it break?" not in text
@@ -112,7 +113,8 @@ def test_a_study_without_any_table_of_accuracy_has_items_and_factors(run: Path) 
     text = write_report([str(run)], analysis=analysis).read_text()
     labels = [attributes["aria-label"] for attributes in Elements(text).all("svg")]
     assert labels[-1] == "By hour: tiny. six, six: 0.25 [0.00, 0.50]."
-    assert [label.split(":")[0] for label in labels] == ["Accuracy by kind", "Accuracy by place", "By hour"]
+    titles = ["Accuracy by kind", "Accuracy by kind", "Accuracy by place", "By hour"]
+    assert [label.split(":")[0] for label in labels] == titles
     assert "This study gives no verdicts in words" in text
     assert len(data_of(text)["items"]) == 13
 

@@ -210,8 +210,9 @@ def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
     assert "Not drawn" not in text
     assert "this study has no table" not in text
     labels = [attributes["aria-label"] for attributes in Elements(text).all("svg") if "aria-label" in attributes]
-    assert [label.split(":")[0] for label in labels] == ["Accuracy with its uncertainty", "Prompting effects"]
-    assert "cot, cot: -1.00 [" in labels[1]
+    first, effects = "Accuracy with its uncertainty", "Prompting effects"
+    assert [label.split(":")[0] for label in labels] == [first, first, effects]
+    assert "cot, cot: -1.00 [" in labels[2]
     assert "Accuracy with its uncertainty" in text
     assert "vanilla: 3 of 3 correct" in text
     assert "tiny, cot: 3 of 3 without an answer (100.0%)." in text

@@ -71,6 +71,7 @@ class Fit:
 
 
 PAGE = Fit(wider=WIDER)
+PHONE = Fit(axis=155.0, label=130.0, wider=WIDER)
 
 
 class Chart(Protocol):
@@ -93,6 +94,11 @@ class Picture:
     def __html__(self) -> Markup:
         """The chart as an <svg role="img">."""
         return Markup(self.chart.drawing(PAGE).svg(self.label))
+
+    @property
+    def narrow(self) -> Markup:
+        """The chart as wide as a phone; empty where its axis has a length of its own."""
+        return Markup(self.chart.drawing(PHONE).svg(self.label) if self.chart.stretches() else "")
 
     def __str__(self) -> str:
         return str(self.__html__())
