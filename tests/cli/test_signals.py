@@ -57,7 +57,7 @@ PHASES = {
         "writes": "tomserve.content.files:put_in_place",
     },
     "analyze": {"writes": "tomserve.content.files:temporary_file"},
-    "report": {"waits for a picture": "tomserve.reporting.html.charts:_picture"},
+    "report": {"draws": "tomserve.reporting.html.charts:_sheet"},
     "compare": {"writes": "os:fsync"},
     "generate": {"writes": "tomserve.content.output_path:open_output"},
     "faithfulness": {"keeps": "tomserve.faithfulness.measurement:_items"},

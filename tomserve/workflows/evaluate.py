@@ -312,11 +312,21 @@ def choose_listener(progress: bool | Listener) -> Listener:
 EXPERIMENT_FILE = "experiment.yaml"  # the name of the file in the folder of a run that the workbench has queued
 
 
+def _describe_shorter_forms(schema: dict[str, Any]) -> None:
+    """Say in the schema of an experiment what its validators take besides."""
+    fields = schema["properties"]
+    for name in ("base-url", "where", "strategy", "variants"):
+        fields[name] = {"anyOf": [fields[name], {"type": "string"}]}
+    fields["thinking"]["anyOf"] += [{"type": "boolean"}, {"type": "integer"}]
+
+
 class Experiment(RecordedOptions):
     """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`. start: whether
     a server of the model may be started on this machine where none runs. faithfulness: whether the chains are edited
     and asked again afterwards, as `tomserve faithfulness` does. search: the questions of a search, which is
     made instead, as `tomserve search --budget` does."""
+
+    model_config = pydantic.ConfigDict(json_schema_extra=_describe_shorter_forms)
 
     schema_: Literal[1] = 1
     start: bool = False
