@@ -142,7 +142,7 @@ def fields(module: str, names: str) -> Iterator[str]:
     for name in names.split():
         value = getattr(importlib.import_module(module), name)
         aliases = {own: field.alias or own for own, field in getattr(value, "model_fields", {}).items()}
-        texts = {}
+        texts: dict[str, str] = {}
         for one in reversed([one for one in value.__mro__ if one.__module__.startswith("tomserve")]):
             source = textwrap.dedent(inspect.getsource(one))
             tree = ast.parse(source).body[0]
