@@ -335,14 +335,12 @@ def _feed_forward(text: Json, layers: int, width: int, kind: str, active: bool) 
         if inner is not None:
             yield from [matrices * width * inner] * layers
         return
-    used = experts
     if active:
-        found = first_count(text, "num_experts_per_tok", "experts_per_token") or first_count(own, "moe_top_k")
-        if found is None:
-            return
-        used = found
+        used = first_count(text, "num_experts_per_tok", "experts_per_token") or first_count(own, "moe_top_k")
+    else:
+        used = experts
     each = first_count(text, "moe_intermediate_size") or first_count(own, "ffn_hidden_size") or inner
-    if each is None:
+    if used is None or each is None:
         return
     shared = (first_count(text, "n_shared_experts", "num_shared_experts") or 0) * each
     shared = first_count(text, "shared_expert_intermediate_size") or shared
@@ -353,10 +351,13 @@ def _feed_forward(text: Json, layers: int, width: int, kind: str, active: bool) 
             yield used * matrices * width * each + experts * width + matrices * width * shared
 
 
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+
+
 def count_experts(config: Json) -> int | None:
     """The experts of each layer of a mixture; None where the model is none."""
     text = text_config(config)
-    found = first_count(text, "num_local_experts", "num_experts", "n_routed_experts")
+    found = first_count(text, *_EXPERTS)
     return found or first_count(read_section(text, "ffn_config"), "moe_num_experts")
 
 
@@ -381,9 +382,8 @@ def stored_bytes(config: Json, parameters: int, each: float) -> float:
     name, bits = str(method.get("quant_method", "")), first_count(method, "bits", "w_bit")
     if name == "mxfp4":
         text = text_config(config)
-        experts = {"num_local_experts", "num_experts", "n_routed_experts"}
         rest = count_parameters(
-            {**{key: value for key, value in text.items() if key not in experts}, "intermediate_size": 1}
+            {**{key: value for key, value in text.items() if key not in _EXPERTS}, "intermediate_size": 1}
         )
         return (parameters - (rest or 0)) * (4 + 8 / 32) / 8 + (rest or 0) * each
     if name == "fp8":
