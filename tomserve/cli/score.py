@@ -19,7 +19,7 @@ from tomserve.cli.output import tell_unread, warn, warn_gaps
 from tomserve.content import files, output_path
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
-from tomserve.content.validation import dataset_record, is_own
+from tomserve.content.validation import is_own_dataset
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
 from tomserve.runs import measurement
@@ -370,7 +370,7 @@ def _dataset(folder: Path, given: Any) -> Path | None:
     """Where a manifest says that the dataset lay. Raises ConfigError for what this user has never named."""
     if not given:
         return None
-    if not isinstance(given, str) or not is_own("datasets", dataset_record(given)):
+    if not isinstance(given, str) or not is_own_dataset(given):
         raise ConfigError(
             f"{folder / 'manifest.json'}: benchmark_path: names {given!r:.200}, which you have not given to a command "
             "here; a stranger's manifest opens no file, so give it by --path"

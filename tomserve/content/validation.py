@@ -116,9 +116,20 @@ def is_own(kind: str, record: Mapping[str, Any]) -> bool:
     return _note(kind, record).exists()
 
 
-def dataset_record(path: str | Path) -> dict[str, str]:
-    """The record, of the kind ``datasets``, of a file or folder of data that the user has named: no other is opened
-    because a run's manifest names it."""
+def note_dataset(path: str | Path) -> None:
+    """Note that this user has named a file or folder of data."""
+    note_own(DATASETS, _dataset(path))
+
+
+def is_own_dataset(path: str | Path) -> bool:
+    """Whether this user has named that file or folder of data: no other is opened because a run's manifest names it."""
+    return is_own(DATASETS, _dataset(path))
+
+
+DATASETS = "datasets"
+
+
+def _dataset(path: str | Path) -> dict[str, str]:
     return {"path": os.path.abspath(Path(path).expanduser())}
 
 

@@ -15,7 +15,7 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve.content.paths import run_name
-from tomserve.content.validation import dataset_record, is_own
+from tomserve.content.validation import is_own_dataset
 from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.engine.request import Sampling
@@ -301,7 +301,7 @@ def _benchmarks_own(manifest: Manifest) -> list[Item]:
     """All items of the run's benchmark; none where they cannot be read here, or are others than those of the run."""
     benchmark = benchmarks.find(manifest.benchmark)
     named = manifest.benchmark_path
-    if benchmark is None or benchmark.mixed or (named is not None and not is_own("datasets", dataset_record(named))):
+    if benchmark is None or benchmark.mixed or (named is not None and not is_own_dataset(named)):
         return []
     path = None if named is None else Path(named).expanduser()
     try:

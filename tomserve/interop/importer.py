@@ -30,7 +30,7 @@ from tomserve import benchmarks
 from tomserve.content import digest, files
 from tomserve.content.files import digest_file
 from tomserve.content.text import count_noun
-from tomserve.content.validation import dataset_record, note_own
+from tomserve.content.validation import note_dataset
 from tomserve.engine.redact import redact_text
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.fingerprints import BenchmarkFinder, QuestionOrigin
@@ -652,7 +652,7 @@ def import_replies(
     if options.run is not None:
         runfolder.run_path(options.run)  # a name that is none is said before anything is read
     if options.path is not None:
-        note_own("datasets", dataset_record(options.path))
+        note_dataset(options.path)
     finder, summary = BenchmarkFinder(options.benchmark, options.path, listener), ImportSummary()
     try:
         with files.temporary_folder() as scratch, contextlib.ExitStack() as stack:

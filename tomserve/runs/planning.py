@@ -22,7 +22,7 @@ import pydantic
 from tomserve import benchmarks, variants
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
-from tomserve.content.validation import ModelName, Name, dataset_record, note_own, strategy_name
+from tomserve.content.validation import ModelName, Name, note_dataset, strategy_name
 from tomserve.engine import transports
 from tomserve.engine.adaptations import POLICIES, SchemaPolicy
 from tomserve.engine.redact import Redactor
@@ -634,7 +634,7 @@ def _load_items(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy)
     """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes."""
     if not options.items:
         if options.path is not None:
-            note_own("datasets", dataset_record(options.path))
+            note_dataset(options.path)
         every = ItemStore(_tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
         every = options.items if isinstance(options.items, ItemStore) else ItemStore(require_choices(options.items))
