@@ -25,7 +25,7 @@ from typing import Protocol, TypeVar
 
 from tomserve.items.item import Factor, Item
 
-Option = TypeVar("Option")
+Option = TypeVar("Option", bound=str | int)
 
 LIMIT_SEED = 0
 """The seed of the order in which items are drawn; it never changes, so that a draw can be repeated."""
@@ -241,11 +241,11 @@ def _rank(*names: str) -> bytes:
     return seeded_rank(LIMIT_SEED, *names, separator=":")
 
 
-def seeded_rank(*parts: object, separator: str = "\0") -> bytes:
+def seeded_rank(*parts: str | int, separator: str = "\0") -> bytes:
     """Where something stands in an order that looks random and is the same everywhere: the digest of these parts."""
     return hashlib.sha256(separator.join(map(str, parts)).encode()).digest()
 
 
-def seeded_order(options: Iterable[Option], *seed: object, separator: str = "\0") -> list[Option]:
+def seeded_order(options: Iterable[Option], *seed: str | int, separator: str = "\0") -> list[Option]:
     """The options in an order that looks random, and that follows from each of them and the seed alone."""
     return sorted(options, key=lambda option: seeded_rank(*seed, option, separator=separator))

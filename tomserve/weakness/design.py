@@ -244,15 +244,15 @@ def _perturbed_stories(seed: int, fresh: bool, families: Sequence[str]) -> Itera
     from tomserve.benchmarks.perturbed.stages import SECOND, load_stages
     from tomserve.benchmarks.perturbed.variants import tell_anew
 
-    names, stages = read_names(), load_stages(None, SECOND)
+    names, stages = read_names(), {stage.file.stage: stage for stage in load_stages(None, SECOND)}
     for edition in count():
         of_edition = seed * 1000 + edition
         for stage in order_by_key(stages, of_edition, "stages"):
-            told, maker = tell_anew(stage, of_edition, names, other=fresh)
-            tasks = [list(group) for _, group in groupby(told.items(), key=lambda item: item.cluster)]
+            told, maker = tell_anew(stages[stage], of_edition, names, other=fresh)
+            tasks = {task: list(group) for task, group in groupby(told.items(), key=lambda item: item.cluster)}
             for task in order_by_key(tasks, of_edition, "tasks"):
-                key = f"{of_edition}/{task[0].cluster}/telling"
-                made = tell_otherwise(task, (CONDENSED, CHOICES, ORDER), key, maker.retell, _perturbed_levels)
+                key = f"{of_edition}/{task}/telling"
+                made = tell_otherwise(tasks[task], (CONDENSED, CHOICES, ORDER), key, maker.retell, _perturbed_levels)
                 marked = mark_fresh(made, told, of_edition)
                 yield [item.model_copy(update={"cluster": f"{item.cluster}/{of_edition}"}) for item in marked]
 

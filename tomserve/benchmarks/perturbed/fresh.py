@@ -33,7 +33,7 @@ from tomserve.items.draw import seeded_order
 from tomserve.variants import words as variants_words
 
 NAMES = "dataset/perturbed-2/names.yaml"
-Option = TypeVar("Option")
+Option = TypeVar("Option", bound=str | int)
 
 
 class _Names(BaseModel):
@@ -61,7 +61,7 @@ def read_names(path: Path | None = None) -> Names:
     return {"she": names.she, "he": names.he, "they": names.they}
 
 
-def order_by_key(options: Iterable[Option], *key: object) -> list[Option]:
+def order_by_key(options: Iterable[Option], *key: str | int) -> list[Option]:
     """The options in an order that looks random, and that is the same wherever the key is the same."""
     return seeded_order(options, *key, separator="\n")
 
