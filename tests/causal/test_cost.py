@@ -21,6 +21,7 @@ from tomserve.causal.settings import Settings, alphas_of, layers_of
 from tomserve.content.text import format_bytes
 from tomserve.errors import ConfigError
 from tomserve.runs.cost import Figure
+from tomserve.serving import sizing
 
 WORK = Workload(cases=200, tokens=400, layers=80, alphas=9, other_families=0)
 GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2, processor=1e12)
@@ -69,16 +70,17 @@ def test_a_cpu_that_multiplies_bfloat16_by_itself_runs_models_that_are_stored_so
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, other = llama_70b(), replace(llama_70b(), dtype="float32")
-    monkeypatch.setattr(checkpoints, "CPU", tmp_path / "cpuinfo")
+    cpu = tmp_path / "cpuinfo"
+    monkeypatch.setattr(sizing, "CPU", cpu)
     for text, found in (("flags : avx512f amx_bf16 amx_tile", "bfloat16"), ("flags : avx512_bf16", "float32")):
-        checkpoints.CPU.write_text(text)
+        cpu.write_text(text)
         assert checkpoints.default_dtype(told, "cpu") == found
         assert checkpoints.default_dtype(other, "cpu") == "float32"
         assert checkpoints.default_dtype(other, "cuda") == "bfloat16"
         on = describe_machine(Hardware(device="cpu"), told)
         assert (on.weight, round(on.rate / on.processor)) == ((2, 3) if found == "bfloat16" else (4, 1))
         assert describe_machine(Hardware(device="cpu", dtype="float32"), told).weight == 4
-    checkpoints.CPU.unlink()
+    cpu.unlink()
     assert checkpoints.default_dtype(told, "cpu") == "float32"
 
 

@@ -78,6 +78,20 @@ def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
     assert "CUDA_VISIBLE_DEVICES=2,3 " in two[1]
 
 
+def test_a_cpu_without_instructions_for_bfloat16_serves_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sizing, "CPU", tmp_path / "cpuinfo")
+    wanted = ServeOptions("smollm2"), ServeOptions("smollm2", extra=("--dtype", "bfloat16"))
+    for flags, dtypes in (("avx2 fma", ["float32", "bfloat16"]), ("avx2 avx512f", ["bfloat16"] * 2)):
+        sizing.CPU.write_text(f"flags : {flags}")
+        assert [plan_replicas(one, dry=True)[0].preset.dtype for one in wanted] == dtypes
+        said = capsys.readouterr().err
+        assert said.count("smollm2: in float32, as this CPU has no instructions for bfloat16") == dtypes.count(
+            "float32"
+        )
+
+
 @pytest.mark.parametrize(
     ("model", "gpus", "words", "code", "said"),
     [

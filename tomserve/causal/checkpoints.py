@@ -35,7 +35,7 @@ from tomserve.serving.checkpoint import (
     weights_gb,
 )
 from tomserve.serving.presets import REFERENCE, Preset
-from tomserve.serving.sizing import BYTES
+from tomserve.serving.sizing import BYTES, cpu_features
 from tomserve.serving.weights import fetch_weights
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
@@ -44,7 +44,6 @@ SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 """The files beside the weights that a digest counts, where a model has them."""
 WHOLE_BYTES, STRIDE, SAMPLE = 1 << 30, 1 << 26, 1 << 20
 """A digest reads weights up to the first size whole; of a larger file, `SAMPLE` bytes of each `STRIDE`."""
-CPU = Path("/proc/cpuinfo")  # what Linux says of the CPU
 EXTRA = "pip install 'tomserve[causal]'"  # how to install what runs a model here
 
 
@@ -76,10 +75,7 @@ def default_dtype(checkpoint: Checkpoint, device: str) -> str:
 
 def multiplies_bfloat16() -> bool:
     """Whether this CPU has a unit for matrices of bfloat16."""
-    try:
-        return "amx_bf16" in files.read_own_text(CPU).split()
-    except OSError:
-        return False
+    return "amx_bf16" in cpu_features()
 
 
 def require_extra() -> None:

@@ -22,6 +22,9 @@ TEMPLATES = "launch/chat_templates"
 QUEUE = 2048
 """How many requests a server queues. It answers 503 to any beyond that, so the client waits instead of timing out."""
 
+LAPTOP = 8
+"""How many CPU cores a machine has at most on which one core more is worth more than threads that are bound to cores."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -84,6 +87,10 @@ def vllm_command(
     if preset.device == "cpu":
         flags["enforce-eager"] = True
         env |= {"VLLM_HOST_IP": "127.0.0.1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+        if (os.cpu_count() or 1) <= LAPTOP:
+            # The model computes in the process of the engine, by all cores, rather than in a third process, which
+            # imports vLLM once more and leaves one core idle. The answers are the same.
+            env["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     elif preset.batch_invariant and gpus and all(gpu.batch_invariant for gpu in gpus):
         # Otherwise a greedy answer depends on what else is in the batch. A value that the user has set is kept.
         env["VLLM_BATCH_INVARIANT"] = os.environ.get("VLLM_BATCH_INVARIANT", "1")

@@ -67,6 +67,8 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
         say(line, error=True)
     own = None if found.name in content.names("launch/models", ".yaml") and Preset.load(found.name) == found else found
     preset = apply_flags(found, wanted.extra)
+    if preset.dtype != found.dtype and provenance.flag_value(wanted.extra, "--dtype") is None:
+        say(f"{preset.name}: in {preset.dtype}, as this CPU has no instructions for {found.dtype}", error=True)
     keys.check_flags(wanted.extra)
     if (last := wanted.port + wanted.replicas - 1) > 65535:
         raise ConfigError(
@@ -99,10 +101,12 @@ def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
 
 
 def apply_flags(preset: Preset, extra: Sequence[str]) -> Preset:
-    """The preset as vLLM will run it once the user's own flags have overridden it, for the memory arithmetic:
-    parallelism, data type, quantization, revision, context length and memory utilization. Raises ConfigError for a
-    context longer than the model was made for."""
+    """The preset as vLLM will run it on this machine once the user's own flags have overridden it: parallelism, data
+    type, quantization, revision, context length and memory utilization. Where the CPU would compute bfloat16 slowly
+    (`sizing.widens_bfloat16`), it is float32. Raises ConfigError for a context longer than the model was made for."""
     changes: dict[str, object] = {}
+    if preset.device == "cpu" and preset.dtype == "bfloat16" and sizing.widens_bfloat16():
+        changes["dtype"] = "float32"
     for name, flags in (
         ("tensor_parallel", ("--tensor-parallel-size", "-tp")),
         ("pipeline_parallel", ("--pipeline-parallel-size", "-pp")),

@@ -13,9 +13,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.content.validation import load_yaml
 from tomserve.errors import ConfigError, MachineError, nearest
 from tomserve.serving.checkpoint import (
@@ -30,9 +32,24 @@ from tomserve.serving.checkpoint import (
 from tomserve.serving.presets import Preset, Shape
 
 MOST_GPUS = 9999  # how many GPUs a user may name
+CPU = Path("/proc/cpuinfo")  # what Linux says of the CPU
 _TIMES = r"\s*[xX*×]\s*"
 _SOLD = 0.97 * 2**30 / 1e9
 """Usable decimal gigabytes for every gigabyte that a GPU is sold with: these are GiB, less about 3 % for the driver."""
+
+
+def cpu_features() -> frozenset[str]:
+    """What the CPU can do, in the words of Linux; empty where the system does not say."""
+    try:
+        return frozenset(files.read_own_text(CPU).split())
+    except OSError:
+        return frozenset()
+
+
+def widens_bfloat16() -> bool:
+    """Whether libraries compute bfloat16 on this CPU one number at a time, many times as slowly as float32: those of
+    x86-64 without AVX-512, those of ARM without its own instructions."""
+    return bool(features := cpu_features()) and not features & {"avx512f", "amx_bf16", "bf16"}
 
 
 @dataclass(frozen=True)
