@@ -123,7 +123,8 @@ class Secrets:
 
 def left_behind(run: Path, scratch: Path) -> list[Path]:
     """Files in a run's folder that do not belong there, and everything in the folder for temporary files."""
-    inside = [path for path in run.iterdir() if path.name not in KEPT and ".torn-" not in path.name]
+    found = list(run.iterdir()) if run.exists() else []  # a run that the soak's end met before it had a folder
+    inside = [path for path in found if path.name not in KEPT and ".torn-" not in path.name]
     return inside + list(scratch.iterdir())
 
 
