@@ -23,7 +23,7 @@ QUEUE = 2048
 """How many requests a server queues. It answers 503 to any beyond that, so the client waits instead of timing out."""
 
 LAPTOP = 8
-"""How many CPU cores a machine has at most on which one core more is worth more than threads that are bound to cores."""
+"""How many cores a machine has at most where one core more is worth more than threads that are bound to cores."""
 
 
 @dataclass(frozen=True)
