@@ -218,6 +218,7 @@ BAD = {
         "unknown benchmark 'pertubed'; did you mean 'perturbed'",
     ),
     "unknown option": (["eval", "--modle", "x"], "No such option"),
+    "an option twice": (["search", "--strategy", "vanilla", "--strategy=cot"], "--strategy is given more than once"),
     "unknown command": (["evall"], "No such command"),
     "bad number": (["eval", "--limit", "0"], "--limit"),
     "no such run": (["score", "nothing"], "no run there"),

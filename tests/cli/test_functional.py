@@ -189,14 +189,16 @@ def test_the_plan_says_what_each_layer_takes_and_asks_nothing(
 ) -> None:
     weights, items = subject
 
-    def planned(*options: object) -> str:
-        found = cli("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8, *options, "--plan")
+    def planned(*options: object, limit: int = 8) -> str:
+        found = cli(
+            "functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", limit, *options, "--plan"
+        )
         return " ".join((found.out if found.code == 0 else found.err).split())
 
     whole = planned("--weights", weights, "--items", items, *INSIDE)
     for part in ("8 questions", "vanilla and cot", "million tokens of prompts", "12 cases x 2 orders x 1 layers x "):
         assert part in whole
-    assert "4 questions" in planned("--where", "task=belief", "--limit", 4)
+    assert "4 questions" in planned("--where", "task=belief", limit=4)
     assert "nothing" in planned("--where", "task=nothing")
     assert "layer 99" in planned("--weights", weights, "--items", items, "--layers", "99")
     assert "no mechanism is measured, without --weights; the score is FToM_BS" in planned()

@@ -25,12 +25,12 @@ def folder(tmp_path: Path) -> Path:
     return conversing(tmp_path)
 
 
-def asks(folder: Path, *more: object) -> tuple[object, ...]:
-    return ("--benchmark", "items", "--path", folder / "items.jsonl", "--run", "r", *more)
+def asks(folder: Path, *more: object, run: str = "r") -> tuple[object, ...]:
+    return ("--benchmark", "items", "--path", folder / "items.jsonl", "--run", run, *more)
 
 
-def export(cli: Any, folder: Path, out: str, *more: object) -> Any:
-    return cli("export", "batch", *asks(folder, "--model", "tiny", *more), "--out", folder / out)
+def export(cli: Any, folder: Path, out: str, *more: object, run: str = "r") -> Any:
+    return cli("export", "batch", *asks(folder, "--model", "tiny", *more, run=run), "--out", folder / out)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -121,8 +121,8 @@ def test_files_are_split_and_equal_requests_are_sent_once(folder: Path, cli: Any
     assert sum(row["reused"] for row in rows(folder)) == 5
     size = files[0].stat().st_size // 3
     write_items(folder / "items.jsonl", [make_item(number) for number in range(9)])
-    limited = ("--strategy", "vanilla", "--max-bytes", size * 2 + size // 2, "--run", "other")
-    assert export(cli, folder, "small.jsonl", *limited).code == 0
+    limited = ("--strategy", "vanilla", "--max-bytes", size * 2 + size // 2)
+    assert export(cli, folder, "small.jsonl", *limited, run="other").code == 0
     assert max(path.stat().st_size for path in folder.glob("small*.jsonl")) <= size * 2 + size // 2
     assert sum(len(batches.asked(path)) for path in folder.glob("small*.jsonl")) == 9
 

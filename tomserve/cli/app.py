@@ -13,7 +13,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tomserve import __version__
 from tomserve.cli.options import ContentOption, lasting, with_content
@@ -165,6 +165,18 @@ LASTING = {
 _PLACES = {name: place for commands in SECTIONS.values() for name, place in commands.items()}
 
 
+class _Command(TyperCommand):
+    """A command that refuses an option given twice where it takes one value, the first of which would not count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+        single = [one for one in order if one.param_type_name == "option" and not (one.multiple or one.is_flag)]
+        for option in single:
+            if single.count(option) > 1:
+                raise ConfigError(f"{option.opts[0]} is given more than once; expected one")
+        return super().parse_args(ctx, args)
+
+
 class _Sections(TyperGroup):
     """The help of `tomserve`, which lists its commands by what they are for and fits a screen of 24 lines."""
 
@@ -205,7 +217,7 @@ def build_app(*names: str) -> typer.Typer:
         elif isinstance(found := _load(place), typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name)(with_content(lasting(found) if name in LASTING else found))
+            app.command(name, cls=_Command)(with_content(lasting(found) if name in LASTING else found))
     return app
 
 
@@ -227,5 +239,5 @@ def _interop_group(name: str) -> typer.Typer:
 
     for member in members:
         command = _load(f"interop.{name}_{member.replace('-', '_')}")
-        group.command(member)(with_content(lasting(command)))
+        group.command(member, cls=_Command)(with_content(lasting(command)))
     return group
