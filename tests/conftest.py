@@ -1,7 +1,5 @@
 """Shared parts: items, a real HTTP endpoint that behaves as scripted, and a command line in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -5,8 +5,6 @@
 A test run with ``--junitxml FILE`` prints the same tables at its end (see conftest.py).
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Iterable

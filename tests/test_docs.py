@@ -1,7 +1,5 @@
 """The documentation: it builds without a warning, loads nothing from anywhere, and what it tells a reader to type works."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """What the examples in docstrings say comes out is what comes out, in every module."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The house keeps its plan: which room may know which, how large a module may grow, what names may stand where."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

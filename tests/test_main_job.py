@@ -3,8 +3,6 @@
 All else that needs a real vLLM is in tests/serving/, for `make test-system`.
 """
 
-from __future__ import annotations
-
 import fcntl
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 `RENEW_GOLDEN=1 pytest tests/test_pins.py` writes the digests anew; what has changed is read before it is committed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import os

@@ -1,7 +1,5 @@
 """A bench as a module, under a name of its own: some have the names of packages."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

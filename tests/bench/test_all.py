@@ -1,7 +1,5 @@
 """The runner of all benches: every outcome is named, none stops the others, and table, file and exit code agree."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

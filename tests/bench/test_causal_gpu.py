@@ -1,7 +1,5 @@
 """The bench of the mechanism layer on a GPU, on a CPU in a tiny size: it measures, and names what it did not measure."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The simulations of intervals and tests: they run, are reproducible, and say so when a recommended method misses."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

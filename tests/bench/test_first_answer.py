@@ -1,7 +1,5 @@
 """The bench of the time to the first answer: CPU seconds of a whole family of processes, and steps in order."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

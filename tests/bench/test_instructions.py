@@ -3,8 +3,6 @@
 Skipped where valgrind is missing; with NEED_VALGRIND=1 (as CI sets it) that is a failure.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Each fault of the list can still be planted, and names tests that are there."""
 
-from __future__ import annotations
-
 import yaml
 
 from tests.conftest import ROOT

@@ -1,7 +1,5 @@
 """The soak: its server does what it says, a short soak finds nothing wrong, and damage that is planted is found."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Cases of the second edition: what is told to "you" fits its stage, and "you" believe what follows from its events."""
 
-from __future__ import annotations
-
 import pytest
 
 from tomserve.benchmarks.counterfactuals import Case

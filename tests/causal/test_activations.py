@@ -1,7 +1,5 @@
 """The prompts of cases, what answers to them mean, and the states that are kept of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Finding the model that is to be measured, what its small files tell, and what is refused before anything is loaded."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a measurement takes, by arithmetic; what somebody may choose of it, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

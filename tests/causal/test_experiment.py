@@ -1,7 +1,5 @@
 """A whole measurement of subjects whose mechanism is known: the verdicts come out right, and nothing is lost on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Probes: what they read, what they cannot, and that no scenario vouches for itself, as folds keep it together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Ridge maps, and the states that they move: against the normal equations, refits without each scenario, and 50 digits."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

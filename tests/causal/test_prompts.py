@@ -1,7 +1,5 @@
 """Prompts end right before the answer: with the reference tokenizer and with tokenizers of three other kinds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Every move of a layer: what is held out, what norm it has, and that a planted map is told from its controls."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The strengths at which a layer is moved: where the effect goes from nothing to everything, whatever the map's gain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

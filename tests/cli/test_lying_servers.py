@@ -1,7 +1,5 @@
 """Commands whose server lies in every reply: its answers are counted as failed or unread, and nothing else happens."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil

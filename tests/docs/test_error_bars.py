@@ -1,7 +1,5 @@
 """The page on error bars shows what its commands print, and its sentence for a paper has the numbers of the files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The gallery: every study is done again from its files, and shows what its commands print and draw."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import os

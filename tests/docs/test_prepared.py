@@ -1,7 +1,5 @@
 """A prepared command does what a new process does: what a page tells a reader to type is tested by such commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

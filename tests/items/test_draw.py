@@ -1,7 +1,5 @@
 """A part of the items is drawn in whole units, spread over the design, nested, and by names and seed alone."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from itertools import pairwise

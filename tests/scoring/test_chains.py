@@ -1,7 +1,5 @@
 """Chains against the gold rationale: published vectors, brute force over listed gold chains, sentence by sentence."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Replies, choices and stories in Chinese: letters and whole choices are read, sentences are not guessed at."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import make_item

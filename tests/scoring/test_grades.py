@@ -1,7 +1,5 @@
 """The grade that another tool gave a reply: it is the score where it counts, and stands beside where it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

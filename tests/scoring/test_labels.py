@@ -1,7 +1,5 @@
 """Labels, and letters, which are read with the list of choices that was shown beside them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

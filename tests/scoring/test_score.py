@@ -1,7 +1,5 @@
 """The scored row and the score table; several samples of a question become one row with the answer of the majority."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

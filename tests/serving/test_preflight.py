@@ -1,7 +1,5 @@
 """The preflight: what a server refuses is asked otherwise, and an error says why where nothing helps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast

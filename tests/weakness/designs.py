@@ -1,7 +1,5 @@
 """A small design: stories of two tellings, and answers of known accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from random import Random

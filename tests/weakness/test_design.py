@@ -1,7 +1,5 @@
 """The designs of the benchmarks that can be searched: levels, twins, tellings, and phrasings that are really others."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

@@ -1,7 +1,5 @@
 """The rounds of a search: which questions are asked, that they follow from the answers, and what is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

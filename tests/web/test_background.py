@@ -1,7 +1,5 @@
 """What takes long is computed beside the server, once for each state of the files, and kept."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sqlite3

@@ -1,8 +1,6 @@
 """Who may do what with whose run, whatever it is called: every route, every role, every spelling of a name; runs of others
 in a checkout where no folder of runs is set, as `make web` starts the workbench."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Iterator, MutableMapping, Sequence

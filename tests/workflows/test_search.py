@@ -1,7 +1,5 @@
 """A search as a run: its rounds are journalled and resumed, its study is found by itself, and what it found is exported."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What needs torch is left out where the extra `causal` is not installed, and runs on a GPU too where there is one."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

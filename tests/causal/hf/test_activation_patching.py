@@ -1,7 +1,5 @@
 """Prompts run again with other states at their last token: every way gives what a full run with a hook gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

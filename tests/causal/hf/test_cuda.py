@@ -3,8 +3,6 @@
 Written where no GPU was at hand: its tolerances are what rounding should need, and have not met a GPU yet.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from dataclasses import replace

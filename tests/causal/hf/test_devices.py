@@ -4,8 +4,6 @@ What a run makes besides (ids, masks, positions, states in place of others) has 
 forgotten tensor ends the run. torch's device `meta` refuses a mixture in the same way, and is there on every machine. (Mixtures of experts need numbers.)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

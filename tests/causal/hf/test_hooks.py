@@ -1,7 +1,5 @@
 """Finding the decoder blocks of a model, and hooks on blocks that hand on a bare tensor or a tuple."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

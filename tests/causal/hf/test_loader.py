@@ -1,7 +1,5 @@
 """Loading a checkpoint: the one that is shipped, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

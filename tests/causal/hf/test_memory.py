@@ -1,7 +1,5 @@
 """Work in pieces that fit into memory, prefixes that are lent out, and products that stay in float32."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What a backend reads of tiny random models: bit for bit what transformers shows itself, alone and in batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A sentence is unlearned in a tiny random model, and its weights come back bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
