@@ -5,6 +5,7 @@ import contextlib
 import functools
 import itertools
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -88,6 +89,16 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, "")
 
 
+@pytest.fixture
+def small_files(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No file may grow beyond some hundred bytes. Python would keep half of a compiled module, too, and never say so."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def pytest_configure() -> None:
     """A suite that was started in the background ignores Ctrl-C and would hand that on to every process it starts."""
     # Commands that tests run in processes of their own keep their compiled modules; each would compile them anew.
@@ -100,9 +111,8 @@ LONGEST = (
     *("tests/test_main_job.py", "tests/serving/test_serving.py", "tests/test_docs.py", "tests/serving/test_presets.py"),
     *("tests/test_project.py", "tests/serving/test_serving_started.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
-    *("tests/distributed/test_ray.py", "tests/cli/test_functional.py"),
-    *("tests/distributed/test_slurm.py", "tests/interop/", "tests/web/test_worker.py", "tests/web/test_way.py"),
-    *("tests/web/test_browser.py", "tests/web/test_hostile_pages.py"),
+    *("tests/distributed/test_ray.py", "tests/cli/test_functional.py", "tests/distributed/test_slurm.py"),
+    *("tests/interop/", "tests/web/test_worker.py", "tests/web/test_browser.py", "tests/web/test_hostile_pages.py"),
     *(
         "tests/engine/test_concurrency.py",
         "tests/docs/",

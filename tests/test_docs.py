@@ -181,8 +181,7 @@ def test_the_page_of_published_benchmarks_names_every_one_of_their_pages() -> No
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.long if page in INSIDE else pytest.mark.system) for page in TYPED],
+    "page", [pytest.param(page, marks=pytest.mark.long if page in INSIDE else pytest.mark.system) for page in TYPED]
 )
 def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, begun: Path, tmp_path: Path) -> None:
     Reader(tmp_path, endpoint, begun).follow((DOCS / page).read_text())

@@ -1,12 +1,82 @@
-"""Every manner of learning by its rule; and a story's updates followed by any chain of agents."""
+"""Every manner of learning by its rule; a story's updates followed by any chain of agents; and each kind of audience against
+the sentence that describes it. All is worked out slowly from the description here: sets of chains, and sets of labels."""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers import beliefs_by_hand as by_hand
-from tests.helpers.beliefs_by_hand import AGENTS, BITS, CHAINS, Mind, Names, bits
-from tomserve.beliefs import Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
+from tomserve.beliefs import Audience, Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
+
+AGENTS = ("Ada", "Bo", "Cleo", "Dov", "Eve")
+BITS = {name: 1 << place for place, name in enumerate(AGENTS)}
+
+Names = tuple[str, ...]
+CHAINS: list[Names] = [who for order in range(5) for who in permutations(AGENTS, order)]
+"""Every chain of up to four of the five agents, and the empty one."""
+
+
+def bits(names: Iterable[str]) -> int:
+    """These agents as bits."""
+    return sum({BITS[name] for name in names})
+
+
+def perceived(present: Iterable[str]) -> set[Names]:
+    """The chains that take over what these agents see together: all of them alone, and reality."""
+    present = set(present)
+    return {chain for chain in CHAINS if present.issuperset(chain)}
+
+
+def noticed(agents: Iterable[str]) -> set[Names]:
+    """The chains that take over what each of these agents learns unnoticed."""
+    return {(name,) for name in agents}
+
+
+def told_as_released(speaker: str, hearers: Iterable[str], trusting: Iterable[str]) -> set[Names]:
+    """B[h] and B[h, s] change for every hearer h who trusts the speaker s, and B[s, h] for every hearer."""
+    others = set(hearers) - {speaker}
+    believing = others & set(trusting)
+    return {(speaker, h) for h in others} | {(h,) for h in believing} | {(h, speaker) for h in believing}
+
+
+def told_among_all(speaker: str, hearers: Iterable[str], trusting: Iterable[str]) -> set[Names]:
+    """Every chain of agents who all heard or said it, and that ends in a hearer who trusts the speaker."""
+    concerned = {speaker, *hearers}
+    believing = (set(hearers) & set(trusting)) - {speaker}
+    return {chain for chain in CHAINS if chain and concerned.issuperset(chain) and chain[-1] in believing}
+
+
+class Mind:
+    """What somebody may believe: every label that is possible, and whether it is firm, one history after the other."""
+
+    def __init__(self) -> None:
+        self.possible = {("unknown", False)}
+
+    @property
+    def labels(self) -> set[str]:
+        """The labels that are possible."""
+        return {label for label, _ in self.possible}
+
+    def learns(self, labels: Sequence[str], manner: Manner) -> None:
+        """These labels become known to them in this manner."""
+        named, then = set(labels), set[tuple[str, bool]]()
+        for label, firm in self.possible:
+            if manner in ("learn", "infer"):
+                then |= {(one, manner == "learn") for one in named}
+            elif manner == "view":
+                then |= {(label, firm)} | {(one, True) for one in named}
+            elif manner == "doubt":
+                then.add((label, False))
+            elif manner == "expect":
+                then |= {(one, firm) for one in (label, *named)}
+            elif firm:
+                then.add((label, True))
+            else:
+                then |= {(one, False) for one in named | ({label} if manner == "hear" else set())}
+        self.possible = then
+
 
 LINES = 6
 some = st.sets(st.sampled_from(AGENTS))
@@ -21,14 +91,12 @@ def histories(draw: st.DrawFn) -> list[tuple[Update, set[Names]]]:
         label, manner, who = draw(st.sampled_from("xyz")), draw(manners), draw(some)
         kind = draw(st.sampled_from(("together", "apart", "hearsay", "shared_hearsay")))
         if kind == "together":
-            audience, chains = together(bits(who)), by_hand.perceived(who)
+            audience, chains = together(bits(who)), perceived(who)
         elif kind == "apart":
-            audience, chains = apart(bits(who)), by_hand.noticed(who)
+            audience, chains = apart(bits(who)), noticed(who)
         else:
             speaker, trusting = draw(st.sampled_from(AGENTS)), draw(some)
-            telling, told = (
-                (hearsay, by_hand.told_as_released) if kind == "hearsay" else (shared_hearsay, by_hand.told_among_all)
-            )
+            telling, told = (hearsay, told_as_released) if kind == "hearsay" else (shared_hearsay, told_among_all)
             audience, chains = telling(BITS[speaker], bits(who), bits(trusting)), told(speaker, who, trusting)
         found.append((Update(line, (label,), audience, manner), chains))
     return found
@@ -133,3 +201,80 @@ def test_each_manner_by_hand() -> None:
         assert (now.labels, now.firm) == (tuple(labels), firm), history
     with pytest.raises(ValueError, match="several labels are possible: unknown, x"):
         START.after(("x",), "hear").label  # noqa: B018
+
+
+GROUPS = [group for size in range(len(AGENTS) + 1) for group in combinations(AGENTS, size)]
+
+
+def taken(audience: Audience) -> set[tuple[str, ...]]:
+    return {chain for chain in CHAINS if audience.takes([BITS[name] for name in chain])}
+
+
+def test_who_sees_something_together_and_who_learns_it_apart() -> None:
+    for agents in GROUPS:
+        assert taken(together(bits(agents))) == perceived(agents)
+        assert taken(apart(bits(agents))) == noticed(agents)
+
+
+@given(st.sampled_from(AGENTS), some, some)
+def test_tellings_reach_the_chains_of_their_description(speaker: str, hearers: set[str], trusting: set[str]) -> None:
+    concerned = (BITS[speaker], bits(hearers), bits(trusting))
+    assert taken(hearsay(*concerned)) == told_as_released(speaker, hearers, trusting)
+    assert taken(shared_hearsay(*concerned)) == told_among_all(speaker, hearers, trusting)
+
+
+def test_audiences_are_equal_by_their_steps_and_where_they_end() -> None:
+    found, same = (Audience((((1, 1), (3, 2)), (), ()), 0b100) for _ in range(2))
+    assert (found, hash(found)) == (same, hash(same))
+    assert found != Audience((((1, 2), (3, 2)), (), ()), 0b100)
+
+
+@st.composite
+def audiences(draw: st.DrawFn) -> Audience:
+    """Any automaton of up to three states over the five agents."""
+    states = draw(st.integers(1, 3))
+    step = st.tuples(st.integers(0, 31), st.integers(0, states - 1))
+    steps = [tuple(draw(st.lists(step, max_size=3))) for _ in range(states)]
+    return Audience(tuple(steps), draw(st.integers(0, 2**states - 1)))
+
+
+def _walk(audience: Audience, chain: tuple[str, ...]) -> bool:
+    """Whether the steps, read as they are written, lead the chain to where it may end."""
+    state = 0
+    for name in chain:
+        ways = [to for agents, to in audience.steps[state] if agents & BITS[name]]
+        if not ways:
+            return False
+        state = ways[0]
+    return audience.accepting & 1 << state != 0
+
+
+@given(audiences())
+def test_any_automaton_is_read_step_by_step(audience: Audience) -> None:
+    assert taken(audience) == {chain for chain in CHAINS if _walk(audience, chain)}
+
+
+@given(audiences() | st.builds(together, st.integers(0, 31)))
+def test_what_is_worked_out_beforehand_is_what_reading_would_find(audience: Audience) -> None:
+    for chain in CHAINS:
+        strange = bool(bits(chain) & audience.strangers)
+        assert not (strange and _walk(audience, chain))
+        if audience.joint and not strange:
+            assert _walk(audience, chain)
+        if audience.memoryless and not strange:
+            ending = BITS[chain[-1]] << 1 if chain else 1
+            assert bool(audience.endings & ending) == _walk(audience, chain)
+
+
+def test_what_is_joint_and_what_keeps_nothing_of_those_before_the_last() -> None:
+    found = (together(3), together(0), shared_hearsay(1, 2, 2), apart(3), hearsay(1, 2, 2))
+    assert [audience.joint for audience in found] == [True, True, False, False, False]
+    assert [audience.memoryless for audience in found] == [True, True, True, False, False]
+    assert not Audience((((1, 0),),), 0).joint
+    assert not Audience((((1, 0),), ((2, 1),)), 1).joint, "Bo leads nowhere, though a step has him"
+    assert (shared_hearsay(1, 6, 2).endings, apart(3).endings) == (2 << 1, 0)
+
+
+def test_agents_without_end_are_refused() -> None:
+    with pytest.raises(ValueError, match="agents are bits of a number from 0, not of -2"):
+        together(~1)

@@ -10,13 +10,7 @@ from tests.conftest import ROOT, Cli
 from tests.helpers.outcomes import refuses
 from tomserve import benchmarks
 from tomserve.benchmarks.perturbed import validation
-from tomserve.benchmarks.perturbed.stages import (
-    PERTURBATIONS,
-    Stage,
-    in_false_belief_subset,
-    load_stage,
-    load_stages,
-)
+from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, Stage, in_false_belief_subset, load_stage, load_stages
 from tomserve.benchmarks.perturbed.validation import Design, Pairs, find_design_problems
 from tomserve.benchmarks.perturbed_2 import BENCHMARK
 from tomserve.errors import ConfigError, ContentError

@@ -1,6 +1,8 @@
-"""Worlds told otherwise, as interventions need it: what changes, what stays, and that nothing of the old story is left."""
+"""Worlds told otherwise, as interventions need it: what changes, what stays, and that nothing of the old story is left.
+Items of worlds told otherwise from their records: the truth is the mapped one, and only what should change does."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,23 +13,43 @@ import pytest
 
 from tests.helpers import possible_worlds
 from tomserve.benchmarks.counterfactuals import Case
-from tomserve.benchmarks.worlds import rules
+from tomserve.benchmarks.worlds import rules, variants
+from tomserve.benchmarks.worlds import variants as told_again
 from tomserve.benchmarks.worlds.benchmark import find_world_cases, load
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
 from tomserve.benchmarks.worlds.lexicon import built_in, fill_phrasing
-from tomserve.benchmarks.worlds.record import Question, World
+from tomserve.benchmarks.worlds.record import Question, Scene, World
 from tomserve.benchmarks.worlds.variants import (
+    PAIRS,
+    STUCK,
     change_object,
     draw_twin,
     drop_fillers,
     find_protagonist,
+    make_retell,
     read_record,
     recast,
+    reorder_scenes,
+    retell_question,
+    retell_world,
     second_person,
 )
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import Item
+from tomserve.variants import (
+    CHANGES_TRUTH,
+    CHOICES,
+    CONDENSED,
+    LEAST,
+    MOST,
+    OBJECT,
+    ORDER,
+    PARAPHRASE,
+    PERSON,
+    Kind,
+    make_variants,
+)
 
 SCENARIOS = [(family.name, scenario) for family in FAMILIES for scenario in family.scenarios]
 TWINS = [(family.name, scenario) for family in FAMILIES for scenario in family.twins]
@@ -65,7 +87,6 @@ without a capital, or "of you" stands for "your"."""
 
 @pytest.mark.parametrize(("family", "scenario"), SCENARIOS)
 def test_a_story_told_to_the_protagonist_says_you_and_no_telling_changes_an_answer(family: str, scenario: str) -> None:
-    """What else a telling changes: see test_worlds_retelling.py."""
     world = drawn(family, scenario)
     key = find_protagonist(world)
     other, second = recast(world, built_in(), 1), second_person(world)
@@ -171,3 +192,180 @@ def test_items_without_a_readable_record_are_refused_by_name(change: dict[str, A
     assert str(raised.value).startswith(f"{path}: item {item.id!r}: its record of a world: {said}")
     with pytest.raises(ConfigError, match=f"item {item.id!r} has no record of a world"):
         read_record(item.model_copy(update={"world": None}))
+
+
+RETELL = make_retell()
+
+
+@cache
+def originals() -> tuple[Item, ...]:
+    """Items of a world of each family in each scenario, some hundreds."""
+    told = [(f, scenario, place) for f in FAMILIES for place, scenario in enumerate(f.scenarios)]
+    drawn = [f.world(built_in(), f"{f.name}-5-{place:04d}", scenario) for f, scenario, place in told]
+    found = [one for world in drawn for one in items(world, built_in(), questions=range(min(len(world.questions), 5)))]
+    return tuple(item.model_copy(update={"canary": "a canary"}) for item in found)
+
+
+SEES = re.compile(r"transparent|see-through|\bopen\b|glass|crystal|label|wire")
+
+
+def other_thing(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:
+    """Another object has other words, into which one cannot see, and no old one is left."""
+    changed = {key for key in world.words if world.words[key] != told.words[key]}
+    gone = {world.words[key] for key in changed} - set(told.words.values())
+    text = " ".join((*one.story, one.question, *one.choices))
+    assert gone
+    assert not [word for word in gone if "{" not in word and re.search(rf"\b{re.escape(word)}\b", text)]
+    assert not [key for key in changed if SEES.search(told.words[key])]
+    values = [key for key in world.facts[world.questions[0].fact] if key in world.words]
+    if world.family not in ("causal", "appearance") or ("work" not in world.words and world.family != "causal"):
+        assert all(label(told, key) != label(world, key) for key in values)
+        real = {label(world, key): label(told, key) for key in values}.get(str(original.factors["reality"]))
+        assert one.factors["reality"] == (real or original.factors["reality"])
+
+
+def other_person(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:
+    """No trace of the old person is left."""
+    old, new = (w.people[find_protagonist(world)] for w in (world, told))
+    said = [set(re.findall(r"[\w-]+", " ".join((*i.story, i.question, *i.choices)))) for i in (original, one)]
+    assert old.name not in said[1]
+    assert (old.gender != new.gender, old.culture != new.culture) == (True, True)
+    assert (old.name in said[0]) <= (new.name in said[1])
+
+
+def fewer_words(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:
+    """30 to 40 percent shorter, without fillers."""
+    before, after = (sum(len(text.split()) for text in item.story) for item in (original, one))
+    assert 1 - MOST <= after / before <= 1 - LEAST
+    assert "filler" not in {scene.part for scene in told.scenes}
+    assert list(places) == sorted(places)
+    for text, place in zip(one.story, places, strict=True):
+        assert len(text.split()) <= len(original.story[place].split())
+
+
+def other_words(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:
+    """Every sentence is said by another entry of its file."""
+    assert all(before != after for before, after in zip(original.story, one.story, strict=True))
+    assert one.question != original.question
+    assert one.choices == original.choices
+    for before, after in zip(world.scenes, told.scenes, strict=True):
+        offered = built_in().phrasings(world.family, before.role)
+        old, new = (offered[scene.phrasing % len(offered)] for scene in (before, after))
+        assert not [
+            group for group in built_in().group_phrasings(world.family, before.role) if old in group and new in group
+        ]
+
+
+def other_order(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:
+    """Neighbours of declared roles change places."""
+    assert tuple(original.story[place] for place in places) == one.story
+    assert sorted(places) == list(range(len(original.story)))
+    moved = [place for new, place in enumerate(places) if new != place]
+    assert moved
+    for first, second in zip(moved[::2], moved[1::2], strict=True):
+        assert first == second + 1
+        assert (world.scenes[second].role, world.scenes[first].role) in PAIRS[world.family]
+        assert not re.match(r"Then|After|Later|Now|With that", "".join(original.story[second + 2 : second + 3]))
+
+
+OF_KIND = [(OBJECT, other_thing, 1), (PERSON, other_person, 1), (PARAPHRASE, other_words, 1)]
+OF_KIND += [(CONDENSED, fewer_words, 0.93), (ORDER, other_order, 0.87)]
+
+
+@pytest.mark.parametrize(("kind", "holds", "least"), OF_KIND, ids=lambda value: getattr(value, "name", None))
+def test_variants_are_there_true_by_both_implementations_and_changed(kind: Kind, holds: Any, least: float) -> None:
+    by_id, stories, families = {item.id: item for item in originals()}, defaultdict(set), set()
+    found = [one for one in make_variants(originals(), [kind], lambda name: RETELL) if isinstance(one, Item)]
+    assert len(found) >= least * len(originals())
+    for number, one in enumerate(found):
+        original = by_id[str(one.base)]
+        world = read_record(original)
+        told, places = retell_world(world, kind, built_in())
+        stories[original.story].add(one.story)
+        families.add(world.family)
+        if number % 3 == 0:
+            question = retell_question(told, world.questions[0], kind, places, built_in())
+            (again,) = items(told.model_copy(update={"questions": (question,)}), built_in())
+            assert list(possible_worlds.disagreements(orjson.loads(again.to_json()))) == []
+            assert (one.story, one.question, one.choices) == (again.story, again.question, again.choices)
+            assert (one.answer, one.gold) == (again.answer, again.gold)
+        assert world.questions[0].choices[one.choices.index(one.answer)] == original.factors["answer_key"]
+        assert [one.meaning(choice) for choice in one.choices] == list(original.choices)
+        assert (one.id, one.cluster, one.canary) == (f"{original.id}/{kind.name}", original.cluster, "a canary")
+        own = {"variant": kind.name, "variant_by": "record", "sentences": len(one.story)}
+        own["reality"] = one.factors["reality"]
+        assert one.factors == {**original.factors, **own}
+        assert one.gold is None or len(one.gold.sets or ()) == len(one.story)
+        holds(original, one, world, told, places)
+    assert {len(told) for told in stories.values()} == {1}, "all questions about a story get the same retold story"
+    assert families == set(BY_NAME)
+
+
+def test_all_tellings_of_a_world_get_the_same_person_and_the_same_object() -> None:
+    for family in FAMILIES:
+        told = [family.world(built_in(), f"{family.name}-5-0001", scenario) for scenario in family.versions[-1]]
+        assert len({retell_world(world, PERSON, built_in())[0].people["P"] for world in told}) == 1
+        named = [retell_world(world, OBJECT, built_in())[0].words for world in told]
+        assert all(named[0].get(key) == text for other in named for key, text in other.items() if key in "xyzw")
+
+
+def _asked(world: World, **question: Any) -> Item:
+    one = Question(kind="reality", fact="place", choices=("x", "y", "z"), role="reality", **question)
+    (item,) = items(world.model_copy(update={"questions": (one,)}), built_in())
+    return item
+
+
+def _moves() -> World:
+    """A world in which a thing is moved by two sentences whose roles may change places."""
+    world = BY_NAME["transfer"].world(built_in(), "transfer-5-0000", "no_transfer")
+    slots = [({"A": "S", "l": key}, (f"fact place={key} seen S",)) for key in "xy"]
+    moves = [Scene(role="elsewhere", slots=slot, phrasing=0, events=events) for slot, events in slots]
+    return world.model_copy(update={"scenes": tuple(moves)})
+
+
+def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant() -> None:
+    lexicon, moves = built_in(), _moves()
+    short, _ = variants.condense(BY_NAME["transfer"].world(lexicon, "transfer-5-0000", "false_belief"), lexicon)
+    brief = short.model_copy(update={"scenes": tuple(one.model_copy(update={"told": "short"}) for one in short.scenes)})
+    scenes = tuple(Scene(role="elsewhere", slots={"A": "S", "l": k}, phrasing=n) for k, n in (("x", 2), ("y", 1)))
+    leaning = moves.model_copy(update={"scenes": scenes})
+    unsettled = moves.model_copy(
+        update={"scenes": (moves.scenes[0], moves.scenes[1].model_copy(update={"events": ()}))}
+    )
+    assert _asked(unsettled).gold is not None
+    for make, reason in (
+        (lambda: variants.condense(brief, lexicon), variants.NOT_SHORTER),
+        (
+            lambda: reorder_scenes(leaning, ("Then Ann ties a ribbon to the box.", "Ann oils a hinge of the tin.")),
+            STUCK,
+        ),
+        (lambda: RETELL(_asked(moves), ORDER), CHANGES_TRUTH),
+        (lambda: RETELL(_asked(moves, at=0), ORDER), told_again.MOMENT),
+        (lambda: RETELL(_asked(unsettled), ORDER), told_again.UNSETTLED),  # its place is none of the choices at first
+        (lambda: retell_world(moves, CHOICES, lexicon), "know no variant 'choices'"),
+    ):
+        with pytest.raises(InapplicableError, match=re.escape(reason)):
+            make()
+    assert reorder_scenes(leaning, ("Ann dusts the box.", "Ann oils a hinge of the tin."))[1] == (1, 0)
+    for family, pairs in PAIRS.items():
+        assert all(built_in().phrasings(family, role) for pair in pairs for role in pair)
+
+
+def test_what_cannot_be_told_again_is_dropped_with_a_reason() -> None:
+    original = next(item for item in originals() if item.factors["order"] == 1)
+    wrong = next(choice for choice in original.choices if choice != original.answer)
+
+    def world(**changed: Any) -> dict[str, Any]:
+        return {"world": {**original.world, **changed}}
+
+    for change, reason in (
+        ({"world": None}, told_again.NO_RECORD),
+        (world(people=3), told_again.NO_RECORD),
+        (world(family="../words"), told_again.NO_FAMILY),
+        (world(scenes=[{"role": "nowhere"}]), told_again.OTHER_WORDS),
+        ({"story": ("Ann has a box.", *original.story[1:])}, told_again.OTHER_WORDS),
+        ({"question": "What now?"}, told_again.OTHER_WORDS),
+        ({"answer": wrong}, told_again.OTHER_WORDS),
+    ):
+        with pytest.raises(InapplicableError, match=re.escape(reason)):
+            RETELL(original.model_copy(update=change), PERSON)

@@ -83,12 +83,7 @@ def test_in_every_phase(range_: shots.Range, command: str, phase: str) -> None:
     began = time.monotonic()
     words = ["-c", AT.format(before=before), *range_.commands[command], PHASES[command][phase], str(number.value)]
     done = subprocess.run(
-        [*prepared(), *words],
-        cwd=range_.folder,
-        env=range_.surroundings(),
-        capture_output=True,
-        text=True,
-        check=False,
+        [*prepared(), *words], cwd=range_.folder, env=range_.surroundings(), capture_output=True, text=True, check=False
     )
     shot = shots.Shot(
         command, number, 0, True, time.monotonic() - began, done.returncode, done.stdout, done.stderr, [], 20

@@ -35,14 +35,7 @@ BATCH = ("export batch --run mine --out new.jsonl", "import batch x.jsonl --run 
 PARTS = ("work mine --here", "export batch --run mine.parts/0000 --out new.jsonl", "merge mine", "score mine.parts")
 PARTS += ("analyze mine.parts", "runs mine.parts", "status mine", "cancel mine", "submit slurm mine --dry-run")
 CONFIG = ("export batch --config experiment.yaml --out new.jsonl", "shard --config experiment.yaml --parts 2 --run new")
-RUN = (
-    "score mine",
-    "analyze mine",
-    "compare mine mine",
-    "verify mine",
-    "runs mine",
-    "pack mine",
-)
+RUN = ("score mine", "analyze mine", "compare mine mine", "verify mine", "runs mine", "pack mine")
 RUN += ("faithfulness mine --plan", "merge mine --into new", "seal mine", "export inspect mine --out new")
 RUN += ("export every-eval-ever mine --out new", "export lm-eval mine --out new", "export hub mine --out new")
 KINDS = (

@@ -1,17 +1,29 @@
-"""Parts on a real Ray cluster of two nodes: asked, a node killed, cancelled, shared GPUs, failures told."""
+"""Parts on a real Ray cluster of two nodes: asked, a node killed, cancelled, shared GPUs, failures told.
+Batch files through Ray Data: the script in launch/ray/."""
 
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from uuid import uuid4
 
+import orjson
 import pytest
+from aiohttp import web
 
-from tests.conftest import Cli, Endpoint
+from tests.conftest import ROOT, Cli, Endpoint
+from tests.helpers.command import until
 from tests.helpers.outcomes import passes, refuses
-from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.submit import make_demand
 from tomserve.distributed import ray as rays
 from tomserve.distributed.cluster import Job
@@ -22,6 +34,126 @@ from tomserve.runs import evaluation
 from tomserve.runs.journal import read_rows
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import free_port
+
+MARK = "RAY_NODES_OF_TEST"
+"""A variable in the environment of every process of a cluster, by which those that are left over are found."""
+STORE = 80 * 2**20
+"""Bytes of each node's store of objects: about the least that Ray takes. Nothing large is ever put there."""
+TRIES = 3
+"""How often a node is started again that did not start in time."""
+SOON = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+"""Lets Ray find out within seconds, rather than half a minute, that a node has died."""
+
+
+@dataclass
+class RayNodes:
+    """The cluster. address: of its first node. others: its further nodes, by the order in which they were added."""
+
+    cluster: Any
+    mark: str
+    others: list[Any] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def add(self, **resources: float) -> None:
+        """Add a node with these resources, such as num_cpus=1, and wait until it is there."""
+        there = set(_running(self.mark))
+        begin = partial(self.cluster.add_node, object_store_memory=STORE, **resources)
+        self.others.append(_patiently(begin, lambda: _kill_node(self.mark, there)))
+        self.cluster.wait_for_nodes(60)
+
+    def join(self) -> None:
+        """Let this process be a driver of the cluster until it ends, so that commands need not join it each by itself."""
+        import ray
+
+        ray.init(address=self.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+
+    def kill(self) -> None:
+        """Kill the node that was added last, with all that runs on it, as when its machine loses power."""
+        self.cluster.remove_node(self.others.pop(), allow_graceful=False)
+
+    def end(self) -> None:
+        """End all nodes, and what runs on them."""
+        import ray
+
+        ray.shutdown()
+        self.cluster.shutdown()
+
+
+@contextlib.contextmanager
+def ray_nodes(**head: float) -> Iterator[RayNodes]:
+    """A running cluster, whose first node has these resources; nothing of it is left behind.
+
+    Its temporary files lie in a folder with a short name, since the path of a socket has at most 107 bytes.
+    """
+    from ray._common.utils import get_ray_address_file
+    from ray.cluster_utils import Cluster
+
+    folder, mark, nodes = tempfile.mkdtemp(prefix="ray"), uuid4().hex, None
+    # Ray notes the address of the newest cluster there, too, and takes the folder for granted.
+    Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
+    env = {MARK: mark, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    env |= {"RAY_enable_metrics_collection": "0", "RAY_num_prestart_python_workers": "0"}
+    with mock.patch.dict(os.environ, env):
+        os.environ.pop("RAY_ADDRESS", None)
+        arguments = {"object_store_memory": STORE, "include_dashboard": False, "temp_dir": folder, **head}
+        try:
+            begin = partial(Cluster, True, head_node_args=arguments | {"_system_config": SOON})
+            nodes = RayNodes(_patiently(begin, lambda: _ended(mark, 0.0)), mark)
+            yield nodes
+        finally:
+            if nodes is not None:
+                nodes.end()
+            left = _ended(mark)
+            shutil.rmtree(folder, ignore_errors=True)
+    assert not left, left
+
+
+def _patiently(begin: Callable[[], Any], clear: Callable[[], object]) -> Any:
+    """What `begin` returns. Ray gives a node half a minute to start, which a busy machine may not keep: it is then
+    started again, after `clear` has removed what was left of it."""
+    for _ in range(TRIES):
+        try:
+            return begin()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            clear()
+    return begin()
+
+
+def _running(mark: str) -> dict[int, str]:
+    """The processes of the cluster with this mark that run now, by their ids, with their command lines."""
+    found: dict[int, str] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(place.name) != os.getpid() and f"{MARK}={mark}".encode() in (place / "environ").read_bytes():
+                words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                found |= {int(place.name): words} if words.strip() else {}
+    return found
+
+
+def _kill(processes: Iterable[int]) -> None:
+    for number in processes:
+        with contextlib.suppress(OSError):
+            os.kill(number, signal.SIGKILL)
+
+
+def _kill_node(mark: str, there: Collection[int]) -> None:
+    """Kill the node that has begun since these processes were there; what else belongs to it ends with it."""
+    new = {number: words for number, words in _running(mark).items() if number not in there}
+    _kill(number for number, words in new.items() if "/raylet/raylet " in words)
+
+
+def _ended(mark: str, seconds: float = 60.0) -> dict[int, str]:
+    """The processes of a cluster that have not ended after so many seconds; they are killed."""
+    until(lambda: not _running(mark), seconds)
+    left = _running(mark)
+    _kill(left)
+    return left
+
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
 LONG = 120.0
@@ -193,3 +325,45 @@ def test_no_cluster_and_no_ray(cli: Cli, monkeypatch: pytest.MonkeyPatch, endpoi
         rays.Ray().states(job.model_copy(update={"details": {}}))
     monkeypatch.setitem(sys.modules, "ray", None)
     refuses(cli("submit", "ray", "mine"), "`pip install tomserve[ray]`")
+
+
+PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+
+@pytest.mark.long
+def test_a_batch_file_goes_through_ray_data(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    """Every request is answered with its body unchanged; one that is refused for good is told, and a busy server asked again."""
+    for name in ("ray", "pyarrow", "pandas"):
+        pytest.importorskip(name, reason="Ray Data needs it (`pip install 'ray[data]'`)")
+    asked, answered = tmp_path / "asked.jsonl", tmp_path / "answered.jsonl"
+    options = ("--benchmark", "perturbed", "--limit", "30", "--model", "tiny", "--run", "queued")
+    assert cli("export", "batch", *options, "--out", asked).code == 0
+    lines = [orjson.loads(line) for line in asked.read_bytes().splitlines()]
+    seen: list[int] = []
+
+    def script(body: dict[str, Any], number: int) -> web.Response | None:
+        seen.append(number)
+        if number <= 3:
+            return web.json_response({"error": {"message": "busy"}}, status=503)
+        if body == lines[7]["body"]:
+            return web.json_response({"error": {"message": "too long"}}, status=400)
+        return None
+
+    endpoint.script = script
+    endpoint.key = "s3cret"
+    command = [sys.executable, ROOT / "launch/ray/batch.py", asked, answered, "--url", endpoint.url]
+    env = {**os.environ, "PYTHONPATH": PATH, "TOMSERVE_API_KEY": "s3cret", "RAY_ADDRESS": ""}
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        env |= {"RAY_TMPDIR": folder, "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1"}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    again = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    bodies = [orjson.dumps(body, option=orjson.OPT_SORT_KEYS) for body in endpoint.requests]
+    assert set(bodies) == {orjson.dumps(line["body"], option=orjson.OPT_SORT_KEYS) for line in lines}
+    assert len(bodies) == len(lines) + 3
+    assert b"s3cret" not in answered.read_bytes()
+    imported = cli("import", "batch", answered, "--run", "queued")
+    assert imported.code in (0, 1), imported.err
+    statuses = sorted(row["status"] for _, row in read_rows(tmp_path / "runs/queued/responses.jsonl"))
+    assert statuses == ["http_400", *["ok"] * (len(lines) - 1)]

@@ -1,20 +1,82 @@
 """Parts in a store: what is copied there and back is the same, whatever happens to the connection meanwhile."""
 
+import contextlib
 import socket
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import fsspec
 import orjson
 import pytest
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import DTPHandler, FTPHandler
+from pyftpdlib.servers import FTPServer
 
 from tests.conftest import Cli
-from tests.helpers import ftp, parting
-from tests.helpers.ftp import Store
+from tests.helpers import parting
 from tomserve.distributed import journals, storage
 from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, StoppedError, TomserveError
 from tomserve.runs.progress import Stop
+
+USER, PASSWORD = "writer", "the-secret-word"
+
+
+@dataclass
+class Store:
+    """A running server. url: of its root. root: the folder that it serves. cuts: how many more transfers it cuts off.
+    after: how many bytes of each of them it lets through."""
+
+    url: str
+    root: Path
+    cuts: int = 0
+    after: int = 10
+
+
+@contextlib.contextmanager
+def serving(root: Path) -> Iterator[Store]:
+    """Serve a folder until the block ends; writing and reading take USER and PASSWORD."""
+    store, ending = Store("", root), threading.Event()
+
+    class Transfer(DTPHandler):  # type: ignore[misc]  # the library has no types
+        def handle_read(self) -> None:
+            super().handle_read()
+            self._cut()
+
+        def handle_write(self) -> None:
+            super().handle_write()
+            self._cut()
+
+        def _cut(self) -> None:
+            if store.cuts > 0 and self.get_transmitted_bytes() > store.after and self.cmd in ("STOR", "RETR"):
+                store.cuts -= 1
+                self.cmd_channel.close_when_done()
+                self.close()
+                self.cmd_channel.close()
+
+    class Handler(FTPHandler):  # type: ignore[misc]
+        dtp_handler = Transfer
+        auth_failed_timeout = 0.01  # it would let whoever gives a wrong password wait for seconds
+        authorizer = DummyAuthorizer()
+
+    Handler.authorizer.add_user(USER, PASSWORD, str(root), perm="elradfmwMT")
+    with FTPServer(("127.0.0.1", 0), Handler) as server:
+        store.url = f"ftp://127.0.0.1:{server.socket.getsockname()[1]}"
+
+        def serve() -> None:
+            while not ending.is_set():
+                server.serve_forever(timeout=0.02, blocking=False, handle_exit=False)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield store
+        finally:
+            ending.set()
+            thread.join(30)
+
 
 ITEMS = parting.names(2)
 
@@ -26,10 +88,10 @@ def part(folder: Path, item: str) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": ftp.USER, "password": ftp.PASSWORD})
+    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": USER, "password": PASSWORD})
     monkeypatch.setattr(storage, "LONGEST_WAIT", 0.01)
     (tmp_path / "served").mkdir()
-    with ftp.serving(tmp_path / "served") as running:
+    with serving(tmp_path / "served") as running:
         yield running
 
 
@@ -81,8 +143,8 @@ def test_a_store_that_is_away_shows_no_password(tmp_path: Path, store: Store, mo
         closed = taken.getsockname()[1]
     with pytest.raises(ServerError, match="cannot be reached") as raised:
         storage.upload_part(here, f"ftp://127.0.0.1:{closed}/mine.parts")
-    assert ftp.PASSWORD not in str(raised.value)
-    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": ftp.USER, "password": "wrong"})
+    assert PASSWORD not in str(raised.value)
+    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": USER, "password": "wrong"})
     with pytest.raises(ServerError, match="530") as raised:
         storage.upload_part(here, f"{store.url}/mine.parts")
     assert "wrong" not in str(raised.value)

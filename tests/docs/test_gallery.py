@@ -1,4 +1,6 @@
-"""The gallery: every study is done again from its files, and shows what its commands print and draw."""
+"""The gallery: every study is done again from its files, and shows what its commands print and draw.
+The page on error bars shows what its commands print, and its sentence for a paper has the numbers of the files.
+The notebooks of the documentation: they run from top to bottom, against a real vLLM, and are kept without outputs."""
 
 import csv
 import importlib.util
@@ -11,10 +13,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import nbclient
+import nbformat
+import polars as pl
 import pytest
 
+import tomserve
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.documents import Reader, commands, pictures, printed
+from tomserve.serving import install
 
 GALLERY = ROOT / "docs/gallery"
 ANSWERS = GALLERY / "answers"
@@ -168,3 +175,81 @@ def test_no_file_of_the_gallery_says_whose_machine_made_it() -> None:
                 data = b"".join(name.encode() for name in zipped.namelist())
         assert os.fsencode(str(ROOT)) not in data
         assert b"/tmp/" not in data
+
+
+PAGE = ROOT / "docs/how-to/error-bars.md"
+
+
+@pytest.mark.system
+def test_the_page_shows_what_its_commands_print(endpoint: Endpoint, tmp_path: Path) -> None:
+    reader, page = Reader(tmp_path, endpoint), PAGE.read_text("utf-8")
+    reader.follow(page)
+    said = " ".join(" ".join(reader.said).split())
+    parts = printed(page)
+    assert len(parts) > 8
+    for part in parts:
+        assert part in said, f"{part!r} is not in what was printed"
+    quoted = " ".join(line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
+    effect = pl.read_csv(tmp_path / "bars/effects.csv").row(-1, named=True)
+    margin = pl.read_csv(tmp_path / "bars/margins.csv").row(0, named=True)
+    flips = {row["change"]: row for row in pl.read_csv(tmp_path / "bars/changes.csv").iter_rows(named=True)}
+    numbers = [
+        *(f"{100 * effect[name]:.1f}%" for name in ("share_treated", "share_control")),
+        f"{points(effect['risk_difference'])} points, 95% interval {points(effect['rd_low'])} to {points(effect['rd_high'])}",
+        f"p = {effect['p']:.2f}".replace("0.", "."),
+        f"{points(margin['low'])} to {points(margin['high'])}",
+        f"{flips['harmful']['changed']} questions were lost and {flips['beneficial']['changed']} gained",
+        *(f"{100 * flips[one]['share']:.1f}%, {100 * flips[one]['low']:.1f} to {100 * flips[one]['high']:.1f}"
+          for one in ("harmful", "beneficial")),
+    ]  # fmt: skip
+    for number in numbers:
+        assert number in quoted, f"{number} is not in the sentence"
+    assert margin["verdict"] == "undecided"
+    assert margin["p_not_inferior"] > 0.025
+    assert f"about {margin['needed_not_inferior']} clusters like these {margin['units']}" in " ".join(page.split())
+    half = 100 * (effect["rd_high"] - effect["rd_low"]) / 2
+    assert f"known to within {half:.1f} points" in " ".join(page.split())
+    a, b = effect["share_control"], effect["share_treated"]
+    apart = 100 * 1.96 * ((a * (1 - a) + b * (1 - b)) / effect["n"]) ** 0.5
+    assert f"it would be {apart:.1f}," in " ".join(page.split())
+    lost = re.search(r"solved \((\d+)%\)", page)
+    assert lost is not None
+    assert int(lost[1]) == round(100 * flips["harmful of right"]["share"])
+
+
+def points(value: float) -> str:
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
+    assert not [cell for cell in code if cell.outputs or cell.execution_count is not None]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)")
+def test_the_first_study_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel of its own, whose event loop runs already: the embedded model is asked, and the tables are shown."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    notebook = nbformat.read(ROOT / "docs/notebooks/first-study.ipynb", as_version=4)
+    client = nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    shown = ["".join(str(output) for output in cell.get("outputs", [])) for cell in notebook.cells]
+    pairs = list(zip(notebook.cells, shown, strict=True))
+    assert sum("image/svg+xml" in text for text in shown) == 1
+    assert any("prompting_effects" in cell.source and "vanilla" in text for cell, text in pairs)
+    run = tomserve.Run.open("first-study")
+    assert run.manifest.model == "reference"
+    assert run.manifest.complete
+    assert run.scores().group_by("strategy").len().sort("strategy").rows() == [("cot", 24), ("vanilla", 24)]
+    assert run.failures == {}
+    assert (tmp_path / "first-study.html").read_text().startswith("<!doctype html>")

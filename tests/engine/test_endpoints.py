@@ -11,8 +11,7 @@ import pytest
 from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint
-from tests.helpers.endpoints import FINE, REFUSED, REPLIES, STARTS, Behaviour, Server, items
-from tests.helpers.providers import PROVIDERS
+from tests.helpers.endpoints import FINE, PROVIDERS, REFUSED, REPLIES, STARTS, Behaviour, Server, items
 from tomserve.cli.evaluate import run_and_report
 from tomserve.cli.options import Showing
 from tomserve.engine.adaptations import TABLE
@@ -23,11 +22,7 @@ from tomserve.runs.planning import EvalOptions
 
 KINDS = {"fine": FINE, "replies": REPLIES, "refused": REFUSED, "starts": STARTS, "copy": PROVIDERS}
 EACH = [
-    pytest.param(
-        one,
-        transport,
-        id=f"{kind}: {name}" + (f" ({transport})" if one.wire else ""),
-    )
+    pytest.param(one, transport, id=f"{kind}: {name}" + (f" ({transport})" if one.wire else ""))
     for kind, found in KINDS.items()
     for name, one in found.items()
     for transport in (TRANSPORTS if one.wire else TRANSPORTS[:1])

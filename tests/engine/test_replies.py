@@ -40,11 +40,7 @@ PIECES = [{"content": '{"answer":'}, {"content": '"tea"}'}]
         (stream(*PIECES, end=""), ANSWER, None),
         (stream(*PIECES, finish=None), ANSWER, None),
         (b"\xef\xbb\xbf" + stream({"content": [{"type": "text", "text": ANSWER}]}), ANSWER, None),
-        (
-            stream(*({"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ANSWER)),
-            ANSWER,
-            None,
-        ),
+        (stream(*({"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ANSWER)), ANSWER, None),
         (stream(*PIECES).replace(b"data: ", b"data:").replace(b"\n", b"\r\n"), ANSWER, None),
         (b"data: " + whole(ANSWER) + b"\n\ndata: [DONE]", ANSWER, None),
         (b"\n\n  \n" + whole(ANSWER), ANSWER, None),

@@ -161,12 +161,7 @@ def test_the_workbench_shows_a_foreign_run(runs: Path, monkeypatch: pytest.Monke
     links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', listed)]
     assert len(links) == 20
     one = " ".join(text_of(person.get(links[0]).text).split())
-    for told in (
-        "How many has she with",
-        "It is 1.",
-        "Ann has 0 pens.",
-        "Free-text answer; gold: 0 ; answered: 1",
-    ):
+    for told in ("How many has she with", "It is 1.", "Ann has 0 pens.", "Free-text answer; gold: 0 ; answered: 1"):
         assert told in one, told
     compared = settled(person, "/compare?a=questions-a&b=questions-b").text
     assert "questions gained" in text_of(compared)

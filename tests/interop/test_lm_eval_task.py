@@ -1,28 +1,38 @@
-"""Our benchmarks as tasks of the real lm-evaluation-harness: what it asks, how it scores, and its files read by us."""
+"""Our benchmarks as tasks of the real lm-evaluation-harness: what it asks, how it scores, and its files read by us.
+Samples of lm-evaluation-harness: what it writes by --log_samples is read, and what we write it reads itself."""
 
 import hashlib
 import json
+import math
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import yaml
 
 import tomserve
 from tests.conftest import completion, fill, running
-from tests.helpers.foreign_files import REAL
+from tests.helpers.exported import SECRETS, same_scores
+from tests.helpers.foreign_files import REAL, generated, samples
 from tests.helpers.harnesses import asked as asked_for
 from tests.helpers.harnesses import counted, prompt_of
-from tests.helpers.outcomes import passes
+from tests.helpers.outcomes import passes, refuses
 from tomserve import benchmarks
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop.harness import HarnessTask
 from tomserve.interop.lm_eval import FOLDER, functions
+from tomserve.interop.lm_eval_files import LmEvalSamples, export_samples, sanitize_name
+from tomserve.interop.scored_replies import ScoredReplies
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.progress import SilentListener
 from tomserve.runs.scores import load_scores
 
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -225,3 +235,257 @@ def test_a_part_of_the_questions_can_be_asked_and_mixed_factors_are_texts() -> N
     assert set(found["deception"]) == {True}
     assert functions.prompt(found[0]).startswith("System:\n")
     assert functions.score(found[0], [json.dumps({"answer": found[0]["answer"]})]) == {"acc": 1.0, "read": 1.0}
+
+
+DATE = "2026-11-01T10-00-00.123456"
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Path:
+    """What the real lm-eval has written, of its model `dummy`, which answers at random: the tasks sums (texts, two
+    filters), twice (the same, two replies a question), places (choices) and surprise (no grade)."""
+    return shutil.copytree(REAL / "samples", tmp_path / "real")
+
+
+def accuracies() -> dict[str, dict[str, float]]:
+    (path,) = (REAL / "samples").glob("results_*.json")
+    return json.loads(path.read_text())["results"]  # type: ignore[no-any-return]
+
+
+def test_what_the_real_harness_wrote_has_the_accuracy_that_it_tells(real: Path, cli) -> None:
+    done = cli("import", "lm-eval", real)
+    assert done.code == 1
+    assert (
+        "  left out: 6 more replies, each of which shares the grade of another reply to the same question\n" in done.out
+    )
+    twice = cli("import", "lm-eval", *real.glob("samples_twice_*"), "--run", "alone")
+    assert (twice.code, twice.err) == (0, ""), "nothing is wrong with it"
+    told = json.loads((runs_root() / "alone/manifest.json").read_text())["foreign"]
+    assert told["left_out"] == {"shares the grade of another reply": 6}
+    assert "task 'surprise': no reply carries a grade that says whether it is right" in done.err
+    for task, metric in (("sums", "exact_match,strict"), ("twice", "exact_match,strict"), ("places", "acc,none")):
+        scores = load_scores(f"{task}-dummy")
+        assert scores.height == 6
+        assert scores["correct"].mean() == pytest.approx(accuracies()[task][metric])
+        assert scores["graded_by"].unique().to_list() == [metric]
+        assert set(scores["subject"]) == {"a", "b"}
+    places = load_scores("places-dummy")
+    assert set(places["answer"]) <= {"box", "bag", "jar"}
+    items = runs_root() / "places-dummy/items.jsonl"
+    first = json.loads(items.read_text().splitlines()[0])
+    assert (first["choices"], first["answer"], first["question"]) == (["box", "bag", "jar"], "box", "Which is 0?")
+    row = json.loads((runs_root() / "places-dummy/responses.jsonl").read_text().splitlines()[0])
+    assert row["asked"].count("Which is") == 2, "with the demonstration that the model was shown"
+
+
+def test_another_metric_and_another_filter_can_count(real: Path, cli) -> None:
+    (sums,), (places,) = (list(real.glob(f"samples_{name}_*.jsonl")) for name in ("sums", "places"))
+    assert cli("import", "lm-eval", sums, "--scorer", "exact_match,letters", "--run", "letters").code == 0
+    letters = load_scores("letters")
+    assert letters["correct"].mean() == pytest.approx(accuracies()["sums"]["exact_match,letters"])
+    assert letters["answer"].unique().to_list() == ["l"], "what that filter read"
+    assert cli("import", "lm-eval", places, "--scorer", "acc_norm", "--run", "norm").code == 0
+    assert load_scores("norm")["correct"].mean() == pytest.approx(accuracies()["places"]["acc_norm,none"])
+    refused = cli("import", "lm-eval", sums, "--scorer", "bleu")
+    assert refused.code == 2
+    assert "has no such grade; it has: exact_match,letters; exact_match,strict" in refused.err
+
+
+def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> None:
+    done = cli("import", "lm-eval", real, "--task", "places", "--run", "mine")
+    assert (done.code, done.err) == (0, ""), "what is wrong with other tasks is none of its business"
+    assert "replies of other models or tasks left out" in done.out
+    refuses(cli("import", "lm-eval", real, "--model", "gpt"), "of 24 replies none is what --model gpt names")
+
+
+def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:
+    refused = cli("import", "lm-eval", *real.glob("samples_surprise_*"))
+    assert (refused.code, refused.out) == (2, "")
+    assert "have the tool grade the replies, or name the questions' benchmark by --benchmark NAME" in refused.err
+
+
+def results(folder: Path, **more: object) -> None:
+    config = {"model": "hf", "model_args": "pretrained=x,api_key=sk-1", **more}
+    told = {"config": config, "model_name": "org/model", "date": 5.0}
+    (folder / f"results_{DATE}.json").write_text(json.dumps(told))
+
+
+def test_generated_texts_with_several_filters(cli, tmp_path: Path) -> None:
+    rows = [generated(n, f"It is {n}", float(n % 2), filter="strict") for n in range(4)]
+    rows += [generated(n, f"It is {n}", 1.0, filter="flexible") for n in range(4)]
+    path = samples(tmp_path / f"out/samples_sums_{DATE}.jsonl", rows)
+    results(tmp_path / "out")
+    found = list(LmEvalSamples(path).samples())
+    assert len(found) == 4
+    assert (found[1].model, found[1].task, found[1].text, found[1].target) == ("org/model", "sums", "It is 1", "1")
+    assert found[1].asked == "Tell me.\n\nSum 1?"
+    assert found[1].grade is not None
+    assert (found[1].grade.value, found[1].grade.answer) == (1.0, "1")
+    assert found[0].grades["exact_match,flexible"].value is None, "held only where it is wanted"
+    (wanted, *_) = LmEvalSamples(path, None, "exact_match,flexible").samples()
+    assert wanted.grades["exact_match,flexible"].value == 1.0
+    assert cli("import", "lm-eval", tmp_path / "out").code == 0
+    scores = load_scores("sums-org-model")
+    assert scores["correct"].to_list() == [False, True, False, True]
+    assert set(scores["level"]) == {"level 0", "level 1"}
+    assert "sk-1" not in (tmp_path / "runs/sums-org-model/manifest.json").read_text()
+    passes(cli("import", "lm-eval", tmp_path / "out", "--scorer", "exact_match,flexible", "--run", "flexible"))
+    assert load_scores("flexible")["correct"].all()
+
+
+def test_of_several_replies_with_one_grade_that_is_kept_which_the_filter_took(tmp_path: Path) -> None:
+    texts = ["It is 4", "It is 5", "So 5"]
+    rows = [
+        generated(n, "-", 1.0, resps=[texts], filtered_resps=[read]) for n, read in enumerate(("4", "5", "[invalid]"))
+    ]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [(one.text, one.others) for one in found] == [("It is 4", 2), ("It is 5", 2), ("It is 4", 2)]
+    rows += [generated(0, "-", 1.0, resps=[texts], filtered_resps=["5"], filter="most")]
+    path = samples(tmp_path / "samples_x.jsonl", rows)
+    first, *_ = LmEvalSamples(path, "m", "exact_match,most").samples()
+    assert first.text == "It is 5", "the filter whose grade is wanted"
+
+
+def test_choices_that_were_weighed(tmp_path: Path) -> None:
+    weighed = [["-3.5", "False"], ["-1.25", "True"]]
+    asked = {f"gen_args_{n}": {"arg_0": "Q: Tea?\nA:", "arg_1": f" {said}"} for n, said in enumerate(("no", "yes"))}
+    row = {"doc_id": 3, "doc": {"query": "Tea?"}, "target": 1, "arguments": asked, "filtered_resps": weighed}
+    row |= {"resps": [[one] for one in weighed], "metrics": ["acc", "acc_norm"], "acc": 1.0, "acc_norm": 0.0}
+    (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
+    assert (found.text, found.target, found.choices) == ("yes", "yes", ("no", "yes"))
+    assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc,none", 1.0, "yes")
+    assert found.grades["acc_norm,none"].value == 0.0
+
+
+def test_thoughts_that_were_cut_off_are_no_answer(tmp_path: Path) -> None:
+    rows = [generated(0, "<think>It may be 4", 0.0), generated(1, "<think>so</think> It is 1", 1.0)]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [one.status for one in found] == ["length", "ok"]
+
+
+def test_requests_are_understood_in_every_form_that_lm_eval_has_written(tmp_path: Path) -> None:
+    chat = json.dumps([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Sum 1?"}])
+    forms = [
+        {"gen_args_0": {"arg_0": chat, "arg_1": {}}},
+        {"gen_args_0": {"arg_0": [chat], "arg_1": {}}},
+        [["Be kind.\n\nSum 1?", {"until": []}]],
+    ]
+    rows = [generated(n, "1", 1.0, arguments=form) for n, form in enumerate(forms)]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [one.asked for one in found] == ["Be kind.\n\nSum 1?"] * 3
+
+
+def test_who_answered_has_to_be_known(cli, tmp_path: Path) -> None:
+    path = samples(tmp_path / f"samples_sums_{DATE}.jsonl", [generated(0, "0", 1.0)])
+    refuses(cli("import", "lm-eval", path), "no results_*.json beside it says who answered")
+    assert cli("import", "lm-eval", path, "--model", "mine").code == 0
+    assert load_scores("sums-mine")["model"].to_list() == ["mine"]
+
+
+def test_lines_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
+    path = samples(tmp_path / "samples_x.jsonl", [generated(0, "0", 1.0), {"doc_id": 1}])
+    with path.open("a") as file:
+        file.write('{"doc_id": 2, "doc"')
+    read = LmEvalSamples(path, "m")
+    assert len(list(read.samples())) == 1
+    assert read.left_out == {
+        "lacks doc_id, doc or resps": (1, "samples_x.jsonl, line 2"),
+        "is torn off at the end of the file": (1, "samples_x.jsonl, line 3"),
+    }
+    empty = samples(tmp_path / "samples_y.jsonl", [{"a": 1}])
+    with pytest.raises(ConfigError, match="no line is a sample of lm-eval"):
+        list(LmEvalSamples(empty, "m").samples())
+
+
+OURS = {"tomserve_status", "tomserve_correct", "tomserve_error"}
+"""Fields of a sample that lm-eval does not have: how each reply ended, whether it is right, why there is none."""
+
+
+def written(folder: Path, out: Path) -> tuple[list[Path], Path]:
+    """The files of samples, and that of results."""
+    *samples, results = export_samples(ScoredReplies(folder), out, SilentListener())
+    return samples, results
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_samples_and_results_have_the_fields_of_lm_evals_own(runs: dict[str, Path], tmp_path: Path) -> None:
+    theirs = rows(next((REAL / "samples").glob("samples_sums_*")))[0]
+    (known,) = (json.loads(path.read_bytes()) for path in (REAL / "samples").glob("results_*"))
+    samples, ours = written(runs["perturbed"], tmp_path)
+    for path in samples:
+        for row in rows(path):
+            assert set(row) - OURS == set(theirs)
+            for name in set(theirs) - {"doc"}:
+                assert type(row[name]) is type(theirs[name]), name
+            assert list(row["arguments"]) == list(theirs["arguments"])
+            assert list(row["arguments"]["gen_args_0"]) == list(theirs["arguments"]["gen_args_0"])
+            assert len(row["doc_hash"]) == len(theirs["doc_hash"]) == 64
+            assert row["metrics"] == theirs["metrics"] == ["exact_match"]
+    told = json.loads(ours.read_bytes())
+    assert set(known) - set(told) == {"lm_eval_version"}
+    for name in ("results", "n-shot", "n-samples"):
+        assert type(next(iter(told[name].values()))) is type(next(iter(known[name].values()))), name
+
+
+@pytest.mark.system
+def test_lm_evals_own_functions_find_the_files(runs: dict[str, Path], tmp_path: Path) -> None:
+    from lm_eval import utils
+
+    samples, results = written(runs["perturbed"], tmp_path)
+    named = [str(path) for path in (*samples, results)]
+    assert utils.get_results_filenames(named) == [str(results)]
+    assert utils.get_sample_results_filenames(named) == [str(path) for path in samples]
+    tasks = list(json.loads(results.read_bytes())["results"])
+    assert [utils.get_file_task_name(path.name) for path in samples] == tasks
+    assert tasks == ["perturbed_cot", "perturbed_vanilla"]
+    date = {utils.get_file_datetime(path.name) for path in samples}
+    assert date == {results.stem.removeprefix("results_")}
+    assert results.parent.name == utils.sanitize_model_name("tiny")
+    assert sanitize_name('org/name:v1"<x>') == utils.sanitize_model_name('org/name:v1"<x>')
+
+
+def test_accuracy_and_its_error_are_those_of_the_documents(runs: dict[str, Path], tmp_path: Path) -> None:
+    (path,), results = written(runs["several"], tmp_path)
+    found = rows(path)
+    (result,) = json.loads(results.read_bytes())["results"].values()
+    values = [row["exact_match"] for row in found]
+    assert result["exact_match,none"] == pytest.approx(sum(values) / len(values))
+    assert result["exact_match_stderr,none"] == pytest.approx(statistics.stdev(values) / math.sqrt(len(values)))
+    scores = load_scores(str(runs["several"])).sort("item")
+    assert [row["doc"]["id"] for row in found] == scores["item"].to_list()
+    assert values == pytest.approx(scores["correct_mean"].to_list())
+    assert any(0 < value < 1 for value in values)
+    for row in found:
+        assert len(row["resps"][0]) == len(row["filtered_resps"]) == len(row["tomserve_status"]) == 3
+
+
+def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    passes(cli("export", "lm-eval", runs["perturbed"], "--out", tmp_path / "out"))
+    for number, path in enumerate(sorted((tmp_path / "out/tiny").glob("samples_*"))):
+        passes(cli("import", "lm-eval", path, "--run", f"again{number}"))
+        same_scores(runs["perturbed"], f"again{number}", thoughts=False)
+
+
+def test_bytes_are_the_same_and_hold_no_secret(runs: dict[str, Path], tmp_path: Path) -> None:
+    first, second = (written(runs["odd"], tmp_path / name) for name in ("a", "b"))
+    ours = [path.read_bytes() for path in (*first[0], first[1])]
+    assert ours == [path.read_bytes() for path in (*second[0], second[1])]
+    text = b"".join(ours).decode()
+    assert "refused by" in text
+    assert not [secret for secret in SECRETS if secret in text]
+
+
+def test_two_strategies_of_one_name_in_these_letters_are_two_tasks(runs: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    for name in ("manifest.json", "responses.jsonl", "items.jsonl"):
+        text = (runs["perturbed"] / name).read_text("utf-8")
+        text = text.replace('"strategy":"vanilla"', '"strategy":"a b"').replace('"strategy":"cot"', '"strategy":"a_b"')
+        (folder / name).write_text(text.replace('"vanilla":{', '"a b":{').replace('"cot":{', '"a_b":{'))
+    samples, results = written(folder, tmp_path / "out")
+    assert list(json.loads(results.read_bytes())["results"]) == ["perturbed_a_b", "perturbed_a_b_2"]
+    assert len({path.name for path in samples}) == 2
+    assert pl.concat([pl.read_ndjson(path) for path in samples], how="diagonal_relaxed").height == 24

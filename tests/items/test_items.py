@@ -1,12 +1,16 @@
-"""Items: the data contract and its refusals."""
+"""Items: the data contract and its refusals.
+Gold automata against listed paths."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 from tests.conftest import make_item
+from tests.helpers.rationales import listed, rationales
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, items_digest, read_items, where, write_items
+from tomserve.items.rationale import compile_chains, compile_sets
 
 
 def test_a_line_is_read_back_as_it_was_with_normalised_text(tmp_path: Path) -> None:
@@ -160,3 +164,45 @@ def test_a_mistake_in_yaml_is_named_with_its_line(old: str, new: str, message: s
     (tmp_path / "i.yaml").write_text(YAML.replace(old, new))
     with pytest.raises(ContentError, match=message):
         list(read_items(tmp_path / "i.yaml"))
+
+
+@given(rationales())
+def test_paths_are_those_of_the_definition(rationale: tuple) -> None:
+    automaton = compile_sets(*rationale)
+    paths = listed(*rationale)
+    assert set(automaton.chains()) == paths
+    # trimmed: every label that is left lies on a path
+    assert [set(layer) for layer in automaton.labels] == [set(column) for column in zip(*paths, strict=True)]
+
+
+def test_persist_keeps_a_belief_where_the_set_stays() -> None:
+    assert set(compile_sets([["x", "y"], ["y", "x"]]).chains()) == {("x", "x"), ("y", "y")}
+    assert len(list(compile_sets([["x", "y"], ["x", "y"]], policy="free").chains())) == 4
+
+
+def test_no_path_leaves_an_empty_automaton() -> None:
+    automaton = compile_sets([["x"], ["x", "y"], ["y"]], [(1, "x", "x"), (2, "y", "y")])
+    assert automaton.labels == ()
+    assert list(automaton.chains()) == []
+
+
+def test_explicit_chains_do_not_mix() -> None:
+    chains = [("u", "x", "x"), ("u", "y", "x")]
+    assert sorted(compile_chains(chains).chains()) == chains
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda: compile_sets([["x"], []]), "set of sentence 2 is empty"),
+        (lambda: compile_sets([["x", "x"]]), "names a belief twice"),
+        (lambda: compile_sets([["x"], ["y"]], [(2, "x", "y")]), "t must be 1 to 1"),
+        (lambda: compile_sets([["x"], ["y"]], [(1, "y", "y")]), "not from the set of sentence 1"),
+        (lambda: compile_sets([["x"]], policy="drift"), "unknown policy 'drift'"),
+        (lambda: compile_chains([("x",), ("x", "y")]), "of equal length"),
+        (lambda: compile_chains([]), "at least one"),
+    ],
+)
+def test_bad_rationales_are_refused(call: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        call()

@@ -1,13 +1,23 @@
-"""Attributes of loops are compiled otherwise than by jinja, for the same text, the same errors and the same sandbox."""
+"""Attributes of loops are compiled otherwise than by jinja, for the same text, the same errors and the same sandbox.
+The schemas of replies: what they let through, by jsonschema and as the engine of a server enforces them (xgrammar).
+Whose minds a question goes through, by its text or by the factor of its item."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import jinja2.sandbox
+import jsonschema
+import orjson
 import pytest
 
+from tests.conftest import make_item
+from tomserve.benchmarks import load
 from tomserve.errors import ContentError
+from tomserve.prompting.persons import find_people, people_of
+from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.templates import Template, environment
 
 VARIABLES: dict[str, Any] = {
@@ -80,3 +90,96 @@ def test_a_link_brings_no_file_of_another_kind(folder: Path) -> None:
     assert Template(environment(folder), "{% include 'good.j2' %}", folder / "user.j2").render({}) == "kept"
     with pytest.raises(ContentError, match=r"bad\.j2: is a link to .*secret, which is no template"):
         Template(environment(folder), "{% include 'bad.j2' %}", folder / "user.j2")
+
+
+LABELS = ["the red tub", 'a "crate"', "unknown"]
+
+
+def _by_schema(schema: Any, reply: Any) -> bool:
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(reply))
+
+
+def _by_grammar(schema: Any, reply: Any) -> bool:
+    xgrammar = pytest.importorskip("xgrammar")
+    from xgrammar.testing import _is_grammar_accept_string
+
+    grammar = xgrammar.Grammar.from_json_schema(orjson.dumps(schema).decode(), any_whitespace=True)
+    return bool(_is_grammar_accept_string(grammar, orjson.dumps(reply).decode()))
+
+
+@pytest.mark.parametrize("length", [4, 5, 30])
+@pytest.mark.parametrize("judge", [_by_schema, pytest.param(_by_grammar, marks=pytest.mark.system)])
+def test_chains_of_the_story_pass_and_no_others(judge: Callable[..., bool], length: int) -> None:
+    story = [f"Sentence number {number}." for number in range(1, length + 1)]
+    item = make_item(story=story, choices=LABELS, answer="unknown", gold=None)
+
+    def passes(beliefs: list[tuple[int, str]], answer: str = "unknown", strategy: str = "cot") -> bool:
+        listed = [{"sentence": number, "belief": belief} for number, belief in beliefs]
+        return judge(Strategy.load(strategy).turn(item).schema, {"beliefs": listed, "answer": answer})
+
+    every = [(number, LABELS[number % 3]) for number in range(1, length + 1)]
+    assert passes([(1, "unknown")])
+    assert passes([(1, "unknown"), (length, 'a "crate"')], 'a "crate"')
+    assert passes([(length, "unknown"), (2, "the red tub")]), "a grammar cannot demand an order; the reader sorts"
+    assert passes(every)
+    for number in (0, length + 1, -1):
+        assert not passes([(number, "unknown")])
+    assert not passes([])
+    assert not passes([(1, "the blue tub")])
+    assert not passes([(1, "unknown")], "the blue tub")
+    assert not passes([(1 + number % length, "unknown") for number in range(length + 1)]), "more than sentences"
+    assert passes(every, strategy="cot_every_sentence")
+    assert not passes(every[:-1], strategy="cot_every_sentence")
+    assert not passes([*every[:1], *every[2:]], strategy="cot_every_sentence")
+
+
+QUESTIONS = {
+    "Where does Ann think Bo thinks the pen is?": ["Ann", "Bo"],
+    "Where does Anne think that Sally searches for the marble?": ["Anne", "Sally"],
+    "Where does Anne think Sally will look for the marble?": ["Anne", "Sally"],
+    "Where will Sally look for the marble?": ["Sally"],
+    "Where is the marble really?": [],
+    "At the end of the story, what is really in the drum?": [],
+    "At the end of the story, on top of what does Linh believe the compass is lying?": ["Linh"],
+    "What will Noor do?": ["Noor"],
+    "Does Azola believe the package contains the book she ordered or a scarf?": ["Azola"],
+    "Yoshi, Does Yoshi believe the sand pattern is perfectly raked?": ["Yoshi"],
+    "Does Ann believe the machine will open the door?": ["Ann"],
+    "Does Carlos believe he knows what is in the box?": ["Carlos"],
+    "What does the old nurse believe is in the jar?": ["the old nurse"],
+    "Is Ann Smith aware that the pen is gone?": ["Ann Smith"],
+    "What does Dr. Ito think Jean-Luc believes Ann-Marie wants?": ["Dr. Ito", "Jean-Luc", "Ann-Marie"],
+    "Where does Élodie think Özil believes it is?": ["Élodie", "Özil"],
+    "What does Ann's brother think?": ["Ann's brother"],
+    "What is the belief of Lily in scenario 2?": ["Lily"],
+    "What is Lily's intention?": ["Lily"],
+    "In Lily's opinion, where is it?": ["Lily"],
+    "What does she think is in the box?": ["she"],
+    "On Monday, does Ann think Bo knows?": ["Ann", "Bo"],
+    "Where does Ann think Bo expects Cleo believes Dov thinks it is?": ["Ann", "Bo", "Cleo", "Dov"],
+}
+
+
+def test_the_text_of_a_question_tells_whose_minds_it_goes_through() -> None:
+    assert {question: list(find_people(question)) for question in QUESTIONS} == QUESTIONS
+
+
+def test_every_perturbed_question_is_read_as_the_stage_says() -> None:
+    for item in load("perturbed"):
+        asked = (item.factors["asked"],) if item.factors["question_kind"] == "belief" else ()
+        assert find_people(item.question) == asked, item.question
+
+
+@pytest.mark.parametrize(
+    ("factor", "people"), [("Ann > Bo", ("Ann", "Bo")), ("Ann", ("Ann",)), ("", ()), (None, ("Ada",))]
+)
+def test_the_factor_of_an_item_wins_over_its_question(factor: str | None, people: tuple[str, ...]) -> None:
+    assert people_of(make_item(factors={"person": factor})) == people
+    assert people_of(make_item()) == ("Ada",)
+
+
+@pytest.mark.parametrize("text", ["does " + "Aa " * 2000, "Aa " * 5000, "A'" * 8000, "is " + "Ann's " * 3000])
+def test_a_strange_question_takes_no_long_time(text: str) -> None:
+    began = time.process_time()  # of this process, whatever else the machine does
+    assert find_people(text) == ()
+    assert time.process_time() - began < 2  # it took seconds where every beginning was tried with every end

@@ -1,4 +1,6 @@
-"""One run, one model, one set of prompts: what answers is recorded, and a change on resume or in mid-run stops the run."""
+"""One run, one model, one set of prompts: what answers is recorded, and a change on resume or in mid-run stops the run.
+Final failures that are open again: by status, and where the server's context was raised.
+Runs of the forced choice: what they keep, how they go on, and how they end where a server lacks log-probabilities."""
 
 import asyncio
 import re
@@ -8,16 +10,19 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
-from tests.conftest import ROOT, Answer, Endpoint, completion, running
-from tests.helpers.asking import ask, request, rows
+import tomserve
+from tests.conftest import ROOT, Answer, Endpoint, completion, make_item, running
+from tests.helpers.asking import ask, request, row, rows
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tomserve.engine.redact import LONGEST_NAME
 from tomserve.engine.retry import MOST, ModelGuard
 from tomserve.engine.transport import Reply
-from tomserve.errors import RunMismatchError, ServerError
+from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.journal import Journal
+from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.open_again import OpenAgain, parse_statuses
 from tomserve.serving import provenance
 from tomserve.serving.endpoint import ServerWatch
 
@@ -290,3 +295,159 @@ def test_a_resumed_run_is_told_new_names_of_prompts(endpoint: Endpoint, cli, ite
     refuses(cli(*asking, *former), "the prompts of 'vanilla' and 'cot' have changed since this run was begun", said)
     assert (tmp_path / "runs/r/responses.jsonl").read_bytes() == before
     assert cli(*asking, *now, "--limit", 2).code == 0, "strategies that the run has not asked yet may be added"
+
+
+LONG = "This model's maximum context length is 512 tokens. However, you requested 700 tokens."
+
+
+def evaluated(cli, endpoint: Endpoint, items_file: Path, *options: object):
+    common = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--no-report")
+    endpoint.requests.clear()
+    return cli(*common, "--strategy", "vanilla", "--run", "r", *options)
+
+
+def refuse_some(endpoint: Endpoint, error: str) -> None:
+    """Refuse three questions of twenty from now on."""
+    jars = [f"Jar number {number} " for number in (7, 13, 19)]
+
+    def script(body, number):
+        said = str(body["messages"])
+        return (
+            web.json_response({"error": {"message": error}}, status=400) if any(jar in said for jar in jars) else None
+        )
+
+    endpoint.script = script
+
+
+def test_the_statuses_that_are_named(tmp_path: Path) -> None:
+    assert parse_statuses(["refusal, http_400", "http_400"]) == ("refusal", "http_400")
+    for given, said in (("ok", "holds an answer"), ("invalid", "is no status"), ("nonsense", "is no status")):
+        with pytest.raises(ConfigError, match=f"--again {given}: {said}.*expected such as refusal or http_400"):
+            parse_statuses([given])
+
+
+def test_rows_of_a_status_are_open_again_until_they_have_another(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    with Journal(path) as journal:
+        for number, status in enumerate(("ok", "http_400", "refusal")):
+            journal.append(row(f"i{number}", status))
+    again = OpenAgain(["http_400"], None, None, accepted=False)
+    with Journal(path, again=again) as journal:
+        assert [(f"i{number}", "s", 0, 0) in journal.final for number in range(3)] == [True, False, True]
+        assert journal.find("k-i1") is None
+        journal.append(row("i1", "http_400"))
+        assert ("i1", "s", 0, 0) in journal.final, "it was asked again in this session"
+
+
+def test_again_asks_those_alone(endpoint: Endpoint, cli, items_file: Path) -> None:
+    refuse_some(endpoint, "no")
+    assert evaluated(cli, endpoint, items_file).code == 1
+    endpoint.script = lambda body, number: None
+    assert evaluated(cli, endpoint, items_file).code == 1
+    assert endpoint.requests == []
+    passes(evaluated(cli, endpoint, items_file, "--again", "refusal,http_400"))
+    assert len(endpoint.requests) == 3
+    assert "ok" in passes(cli("verify", "r")).out
+
+
+def test_a_raised_context_opens_what_was_too_long(endpoint: Endpoint, cli, items_file: Path) -> None:
+    endpoint.max_model_len = 512
+    refuse_some(endpoint, LONG)
+    assert evaluated(cli, endpoint, items_file).code == 1
+    endpoint.max_model_len, endpoint.script = 8192, lambda body, number: None
+    done = evaluated(cli, endpoint, items_file)
+    assert "3 questions were refused as too long before the server's context was raised to 8,192 tokens" in done.out
+    assert "--accept-change asks again" in done.out
+    assert endpoint.requests == []
+    passes(evaluated(cli, endpoint, items_file, "--accept-change"))
+    assert len(endpoint.requests) == 3
+    assert "too long" not in passes(evaluated(cli, endpoint, items_file, "--accept-change")).out
+    assert endpoint.requests == []
+
+
+def test_a_key_file_that_changes_is_read_again(
+    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    file.touch(0o600)
+    file.write_text("an-old-token")
+    endpoint.key = "an-old-token"
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(file))
+
+    def script(body, number):
+        if number == 6:
+            endpoint.key = "a-new-token"
+            file.write_text("a-new-token")
+        return web.json_response(completion("tea"))
+
+    endpoint.script = script
+    done = evaluated(cli, endpoint, items_file)
+    assert "key was refused" not in done.err
+    assert "20 rows" in done.out
+    assert "is another one by now" in (tmp_path / "runs/r/log.txt").read_text()
+
+
+ITEMS = [make_item(number) for number in range(3)]
+LIKELY = {"tea": -2.0, "salt": -0.5, "unknown": -3.0}
+
+
+def weighing(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """The scripted reply of a server that knows how likely each option is."""
+    option = body["messages"][-1]["content"]
+    tokens = [("?", -1.0), (option, LIKELY.get(option, -1.0))]
+    told = [{str(place): {"logprob": value, "decoded_token": text}} for place, (text, value) in enumerate(tokens)]
+    return {**completion("."), "prompt_logprobs": [None, *told]}
+
+
+def weighed(endpoint: Endpoint, **options: Any) -> tomserve.Run:
+    return tomserve.ask(ITEMS, "forced_choice", base_url=endpoint.url, run="f", **options)
+
+
+def test_the_likeliest_option_is_scored_and_its_tokens_are_kept(endpoint: Endpoint) -> None:
+    endpoint.script = weighing
+    run = weighed(endpoint)
+    found = [row for _, row in read_rows(run.folder / "responses.jsonl")]
+    assert len(found) == len(endpoint.requests) == 9
+    closing = [row for row in found if "closes" in row]
+    assert [(row["closes"], row["conclusion"]) for row in closing] == [(3, '{"answer": "salt"}')] * 3
+    assert all(row["tokens"][0] == ["", None] and row["tokens_skipped"] == 0 for row in found)
+    assert run.scores().select("answer", "parse", "status").unique().rows() == [("salt", "json", "ok")]
+    assert run.manifest.complete
+
+
+def test_a_resumed_run_weighs_the_options_that_it_has_and_asks_for_the_others(endpoint: Endpoint) -> None:
+    endpoint.script = weighing
+    journal = weighed(endpoint, concurrency=1).folder / "responses.jsonl"
+    before = weighed(endpoint).scores()
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:5]))  # one conversation, and two of the three options of the next
+    endpoint.requests.clear()
+    assert weighed(endpoint).scores().equals(before)
+    assert len(endpoint.requests) == 4
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_server_without_log_probabilities_is_asked_nothing(endpoint: Endpoint, cli: Any, refused: bool) -> None:
+    def lacking(body: dict[str, Any], number: int) -> web.StreamResponse | dict[str, Any]:
+        if refused and "prompt_logprobs" in body:
+            text = {"error": {"message": "Unrecognized request argument supplied: prompt_logprobs"}}
+            return web.Response(status=400, body=orjson.dumps(text), content_type="application/json")
+        return completion(".")
+
+    endpoint.script = lacking
+    done = cli("eval", "--base-url", endpoint.url, "--strategy", "forced_choice", "--limit", "2", "--run", "f")
+    said = "Unrecognized request argument" if refused else "sends no log-probabilities of the prompt"
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert said in line
+    assert "'forced_choice'" in line
+    assert "Traceback" not in done.err
+    assert not endpoint.requests
+
+
+def test_one_that_stops_sending_them_later_ends_the_run_and_keeps_what_came(endpoint: Endpoint) -> None:
+    endpoint.script = lambda body, number: weighing(body, number) if number != 5 else completion(".")
+    with pytest.raises(ServerError, match="sends no log-probabilities of the prompt"):
+        weighed(endpoint, concurrency=1)
+    rows = [row for _, row in read_rows(tomserve.Run.open("f").folder / "responses.jsonl")]
+    assert len(rows) == 6

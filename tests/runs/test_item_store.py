@@ -3,9 +3,7 @@
 import functools
 import itertools
 import random
-import resource
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +115,7 @@ def test_questions_come_in_the_order_of_their_prompts(name: str, monkeypatch: py
     assert list(questions._in_order(strategy, lambda question: question.item in left)) == some
 
 
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """No file may grow beyond a few kilobytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-@pytest.mark.usefixtures("full_disk")
+@pytest.mark.usefixtures("small_files")
 def test_no_room_to_sort_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(item_store, "HELD", 1 << 10)
     with pytest.raises(MachineError, match=r"cannot be sorted in a temporary file .*SQLITE_TMPDIR"):

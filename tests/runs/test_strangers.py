@@ -1,5 +1,8 @@
-"""A run folder from somebody else brings no program, and no name in it is taken for the path of one."""
+"""A run folder from somebody else brings no program, and no name in it is taken for the path of one.
+Changed copies of real runs are read by the commands that read runs: bench/fuzz.py, some hundred times."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -212,3 +215,12 @@ def test_an_error_of_a_foreign_response_is_text(run: Path) -> None:
     scores = tomserve.score(rows, [make_item(n) for n in range(3)], note=notes.append)
     assert scores["item"].to_list() == ["demo/2"]
     assert "2 with an error that is no text (line 1)" in notes[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "folders", "some"), [(0, 180, 4), (20_000, 600, 1)])
+def test_no_change_of_a_run_does_any_harm(first: int, folders: int, some: int) -> None:
+    """Of the first seeds, eight did harm before it was mended."""
+    command = [sys.executable, "bench/fuzz.py", "--first", first, "--folders", folders, "--some", some]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -13,14 +13,7 @@ from tomserve.serving.checkpoint import find_snapshot
 from tomserve.serving.presets import Preset, Shape
 from tomserve.serving.provenance import flag_value
 from tomserve.serving.serve import ServeOptions, plan_replicas
-from tomserve.serving.sizing import (
-    IN_FLIGHT,
-    Gpu,
-    choose_layout,
-    describe_model,
-    divides_heads,
-    parse_gpus,
-)
+from tomserve.serving.sizing import IN_FLIGHT, Gpu, choose_layout, describe_model, divides_heads, parse_gpus
 
 A100 = parse_gpus("8xA100-80GB")
 

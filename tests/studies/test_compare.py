@@ -1,26 +1,50 @@
-"""Comparing two runs, and planning a study."""
+"""Comparing two runs, and planning a study.
+`tomserve compare --by`: the paired difference for each value of a factor of the questions.
+A fresh edition beside the released one: which questions are compared, and whether memory shows as a gap.
+`tomserve plan --people`: power and size of a study with people.
+Which results may stand side by side, and what is said of those that may not."""
 
 import math
 import re
 import shutil
+from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, make_item
+import tomserve
+from tests.conftest import ROOT, Cli, make_item
+from tests.helpers.drawn import crowd
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
+from tests.helpers.questionnaires import items
+from tests.helpers.reports import run_folder
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve import benchmarks
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.errors import ConfigError
-from tomserve.items import write_items
+from tomserve.items import Item, write_items
+from tomserve.items.draw import limit_items
 from tomserve.runs.scores import load_scores
-from tomserve.stats.power import count_units, minimum_detectable_effect
-from tomserve.studies import analyze
-from tomserve.studies.comparison import WIDTH, compare, comparison_verdicts, shorten_pair
+from tomserve.stats.paired import adjust
+from tomserve.stats.power import Spread, class_power, count_units, minimum_detectable_effect, model_power
+from tomserve.studies import analyze, comparison, power
+from tomserve.studies import power as planning
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows
+from tomserve.studies.comparability import (
+    AnswerConditions,
+    Conditions,
+    MeasurementConditions,
+    describe_difference,
+    group_comparable,
+)
+from tomserve.studies.comparison import WIDTH, compare, comparison_summary, comparison_verdicts, shorten_pair
+from tomserve.studies.comparison_tables import ABOUT_FACTORS
+from tomserve.studies.contrasts import contrast, pair_rows
 from tomserve.studies.power import Plan, plan_study
 
 
@@ -272,3 +296,333 @@ def test_the_files_of_a_comparison_hold_people_and_what_to_know(tmp_path: Path, 
     notes = (out / "notes.txt").read_text().splitlines()
     assert [note.split(":")[0] for note in notes] == ["effects", "people", "changes"]
     assert notes[0].startswith("effects: B tells A's questions anew")
+
+
+SUBJECTS = ("sums", "logic", "music")
+
+
+def questions() -> list[Item]:
+    """Sixty questions, four about each of fifteen texts, on three subjects and two grades; the last two have no subject."""
+    found = []
+    for n in range(60):
+        factors: dict[str, Any] = {"grade": 1 + n % 2, "strategy_like": "x"}
+        if n < 58:
+            factors["subject"] = SUBJECTS[n // 4 % 3]
+        found.append(make_item(n, cluster=f"demo/{n // 4}", factors=factors, gold=None))
+    return found
+
+
+def right(model: str, n: int) -> bool:
+    """B loses all of music, and nothing else."""
+    return n % 4 != 0 if model == "a" or SUBJECTS[n // 4 % 3] != "music" else n % 4 == 3
+
+
+@pytest.fixture
+def factored(tmp_path: Path) -> tuple[str, str]:
+    items = questions()
+    made = []
+    for model in "ab":
+        said = ["tea" if right(model, n) else "salt" for n in range(len(items))]
+        replies = {item.id: {"text": f'{{"answer": "{one}"}}'} for item, one in zip(items, said, strict=True)}
+        made.append(str(run_folder(tmp_path / "runs" / model, {"vanilla": replies}, items, model)))
+    return made[0], made[1]
+
+
+def test_each_value_has_the_difference_of_its_own_questions(factored: tuple[str, str]) -> None:
+    found = compare(*factored, by=["subject"])
+    table = found.by["by_subject"]
+    assert table["subject"].to_list() == sorted(SUBJECTS)
+    for row in table.iter_rows(named=True):
+        numbers = [n for n in range(58) if SUBJECTS[n // 4 % 3] == row["subject"]]
+        assert row["n"] == len(numbers), "questions without a subject are in no row"
+        assert row["lost"] == sum(right("a", n) and not right("b", n) for n in numbers)
+        assert row["gained"] == 0
+    tested = [math.nan if p is None else p for p in table["p"]]
+    assert table["p_adjusted"].to_list() == pytest.approx([None if math.isnan(p) else p for p in adjust(tested)])
+    assert table.filter(subject="music")["verdict"].item() == "B lower"
+    assert any("by subject: music (B lower)." in said for said in comparison_verdicts(found))
+
+
+def test_one_value_alone_is_what_a_comparison_of_its_questions_says(factored: tuple[str, str], tmp_path: Path) -> None:
+    row = compare(*factored, by=["subject"]).by["by_subject"].row(0, named=True)
+    own = []
+    for run in factored:
+        scores = tomserve.load_scores(run).filter(pl.col("subject") == row["subject"])
+        own.append(tmp_path / f"{Path(run).name}.parquet")
+        scores.write_parquet(own[-1])
+    alone = compare(*map(str, own)).effects.row(-1, named=True)
+    for name in ("risk_difference", "rd_low", "rd_high", "p", "gained", "lost", "n", "units"):
+        assert row[name] == pytest.approx(alone[name]), name
+
+
+def test_factors_are_crossed_and_each_has_its_table(factored: tuple[str, str]) -> None:
+    found = compare(*factored, by=["subject,grade", "grade"])
+    assert list(found.by) == ["by_subject_grade", "by_grade"]
+    crossed = found.by["by_subject_grade"]
+    assert crossed.select("subject", "grade").rows() == [(s, g) for s in sorted(SUBJECTS) for g in ("1", "2")]
+    assert crossed["n"].sum() == 58
+    assert found.by["by_grade"]["n"].to_list() == [30, 30]
+
+
+def test_a_factor_that_only_the_second_table_has_counts_as_well(factored: tuple[str, str], tmp_path: Path) -> None:
+    without = tmp_path / "a.parquet"
+    tomserve.load_scores(factored[0]).drop("subject").write_parquet(without)
+    found, whole = (
+        compare(str(first), factored[1], by=["subject"]).by["by_subject"] for first in (without, factored[0])
+    )
+    assert found.equals(whole)
+
+
+@pytest.mark.parametrize("name", ["A", "low", "n", "class", "units"])
+def test_a_factor_called_like_a_column_that_is_shown_is_kept_apart(tmp_path: Path, name: str) -> None:
+    items = [make_item(n, factors={name: "xy"[n % 2]}, gold=None) for n in range(12)]
+    replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
+    made = [str(run_folder(tmp_path / model, {"vanilla": replies}, items, model)) for model in "ab"]
+    (shown,) = [
+        frame
+        for title, frame in comparison_summary(compare(*made, by=[name])).items()
+        if f"by {name} (factor)" in title
+    ]
+    assert shown[f"{name} (factor)"].to_list() == ["x", "y"]
+
+
+def test_questions_without_a_value_and_values_that_differ_are_told(factored: tuple[str, str], tmp_path: Path) -> None:
+    found = compare(*factored, by=["subject", "subject,grade", "grade"])
+    left = [said for said in found.lacking if said.startswith("--by")]
+    told = "2 of 60 questions have no value of it and are left out"
+    assert left == [f"--by subject: {told}", f"--by subject,grade: {told}"]
+    other = tmp_path / "b.parquet"
+    tomserve.load_scores(factored[1]).with_columns(grade=pl.col("grade").replace(1, 3)).write_parquet(other)
+    said = "--by grade: A and B have different values of it for 30 of 60 questions; those of A are used"
+    assert said in " ".join(compare(factored[0], str(other), by=["grade"]).lacking)
+
+
+def test_what_is_no_factor_is_refused(factored: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"--by subjec: unknown factor 'subjec'; did you mean 'subject'\?"):
+        compare(*factored, by=["subjec"])
+
+
+def test_the_command_shows_and_writes_it(factored: tuple[str, str], cli: Cli, tmp_path: Path) -> None:
+    done = passes(cli("compare", *factored, "--by", "subject", "--out", tmp_path / "out", "--all"))
+    assert "in short: vanilla: by subject: music (B lower)." in done.out
+    assert "accuracy of B minus A, by subject" in done.out
+    written = pl.read_csv(tmp_path / "out/by_subject.csv")
+    assert written["subject"].to_list() == sorted(SUBJECTS)
+    assert ABOUT_FACTORS[:60] in (tmp_path / "out/notes.txt").read_text()
+    assert cli("compare", *factored, "--by", "nothing").code == 2
+
+
+STAGES, CLASSES, QUESTIONS = 12, 4, 8
+"""Of a simulated edition: stages, classes in each, and questions of one class in one stage."""
+
+
+def edition(correct: np.ndarray, seed: int | None = None) -> pl.DataFrame:
+    """A score table of an edition, released or told anew.
+
+    correct: STAGES x CLASSES x QUESTIONS booleans.
+    """
+    released = _questions().with_columns(correct=pl.Series(correct.ravel()))
+    told = {"item": pl.col("item") + f"/fresh-{seed}", "base": pl.col("item"), "fresh": pl.lit(seed)}
+    return released if seed is None else released.with_columns(**told)
+
+
+@cache
+def _questions() -> pl.DataFrame:
+    rows = []
+    for stage, task, number in np.ndindex(STAGES, CLASSES, QUESTIONS):
+        cluster = {"cluster": f"S{stage:02d}/class_{task}", "stage": f"S{stage:02d}", "perturbation": f"class_{task}"}
+        rows.append({"item": f"{cluster['cluster']}/{number}", **cluster})
+    fixed = {"model": "m", "strategy": "vanilla", "status": "ok", "answer": "a"}
+    return pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
+
+
+def answers(rng: np.random.Generator, remembered: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What a model answers to both editions: by understanding alike, which differs from stage to stage and question to
+    question, and by memory to a share `remembered` of the released questions, all of which it then has right."""
+    size = (STAGES, CLASSES, QUESTIONS)
+    ability = np.clip(rng.normal(0.6, 0.12, (STAGES, 1, 1)) + rng.normal(0, 0.15, size), 0.02, 0.98)
+    released = (rng.random(size) < ability) | (rng.random(size) < remembered)
+    return edition(released), edition(rng.random(size) < ability, seed=7)
+
+
+def gap(rng: np.random.Generator, remembered: float) -> dict[str, float]:
+    """Fresh minus released over all questions, with its interval."""
+    tables, _ = comparison.match_questions(answers(rng, remembered), ("a", "b"))
+    rows = [
+        prepare_rows(table.lazy(), REQUIRED, {"cluster": pl.String, "stage": pl.String}).collect() for table in tables
+    ]
+    return contrast(pair_rows(rows[1], rows[0], ["item", "strategy"]), "stage")
+
+
+def test_half_of_the_stories_by_heart_is_a_gap_and_none_is_none_at_the_nominal_rate() -> None:
+    """The true gap is half of what the model does not know, 0.5 * 0.4; intervals of 95% cover it, and cover 0 where
+    nothing was remembered."""
+    rng = np.random.default_rng(20261122)
+    clean = [gap(rng, 0.0) for _ in range(40)]
+    assert sum(one["rd_low"] > 0 or one["rd_high"] < 0 for one in clean) <= 5
+    assert abs(np.mean([one["risk_difference"] for one in clean])) < 0.015
+    by_heart = [gap(rng, 0.5) for _ in range(10)]
+    assert all(one["rd_high"] < 0 for one in by_heart)
+    assert np.mean([one["risk_difference"] for one in by_heart]) == pytest.approx(-0.2, abs=0.03)
+    assert sum(one["rd_low"] <= -0.2 <= one["rd_high"] for one in by_heart) >= 8
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    """The score tables of a model that remembers half of the released stories."""
+    paths = tmp_path / "released.parquet", tmp_path / "fresh.parquet"
+    for table, path in zip(answers(np.random.default_rng(1), 0.5), paths, strict=True):
+        table.write_parquet(path)
+    return paths
+
+
+def test_a_fresh_edition_is_compared_with_the_items_that_it_was_made_from(tables: tuple[Path, Path], cli) -> None:
+    found = compare(*map(str, tables))
+    assert found.left_out == (0, 0)
+    overall = found.effects.filter(perturbation="overall").row(0, named=True)
+    assert overall["n"] == STAGES * CLASSES * QUESTIONS
+    assert overall["rd_high"] < 0
+    assert "B is significantly less accurate than A" in comparison_verdicts(found)[0]
+    said = " ".join(cli("compare", *tables, "--all").out.split())
+    assert "B tells A's questions anew: each is compared with the one that it was made from." in said
+
+
+def test_the_order_of_the_two_is_free_and_two_fresh_editions_pair(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    turned = compare(*map(str, reversed(tables)))
+    assert turned.caption.startswith("A tells B's questions anew")
+    assert turned.effects.filter(perturbation="overall")["rd_low"].item() > 0
+    fresh = pl.read_parquet(tables[1])
+    other = tmp_path / "other.parquet"
+    fresh.with_columns(item=pl.col("base") + "/fresh-8").write_parquet(other)
+    both = compare(str(tables[1]), str(other))
+    assert both.caption.startswith("A and B tell the same questions in two ways")
+    assert both.flips.is_empty()
+
+
+def test_items_made_in_another_way_pair_too_without_talk_of_memory(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    pl.read_parquet(tables[1]).drop("fresh").write_parquet(other)
+    found = compare(str(tables[0]), str(other))
+    assert found.left_out == (0, 0)
+    assert "pair by these" in found.caption
+    assert "by heart" not in found.caption
+
+
+def test_a_part_of_an_edition_needs_common(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    part = tmp_path / "part.parquet"
+    pl.read_parquet(tables[1]).head(100).write_parquet(part)
+    with pytest.raises(ConfigError, match="--common compares what both were asked"):
+        compare(str(tables[0]), str(part))
+    assert compare(str(tables[0]), str(part), common=True).left_out == (STAGES * CLASSES * QUESTIONS - 100, 0)
+
+
+def test_two_editions_in_one_table_are_refused(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    fresh, both = pl.read_parquet(tables[1]), tmp_path / "both.parquet"
+    pl.concat([fresh, fresh.with_columns(item=pl.col("base") + "/fresh-8")]).write_parquet(both)
+    with pytest.raises(ConfigError, match=r"'S00/class_0/0/fresh-7' and 'S00/class_0/0/fresh-8' are both made from"):
+        compare(str(tables[0]), str(both))
+
+
+def test_each_comparison_has_power_and_sizes() -> None:
+    found = power.people_power_table(items(), 20, 4, spread=Spread())
+    assert found["comparison"].to_list() == [
+        "one class against none",
+        "all classes against none",
+        "people against a model, one class",
+        "people against a model, overall",
+    ]
+    assert found["power for 0.2"][0] == class_power(20, (2, 2), (4, 4), 0.2)
+    assert found["power for 0.1"][3] == model_power(20, 4, 8, 32, 0.1)
+    assert found["people for 0.1"][0] is None, "four tasks a class are too few whatever the number of people"
+    plain = power.people_power_table([one.model_copy(update={"factors": {}}) for one in items()], 20, 4)
+    assert plain["comparison"].to_list() == ["people against a model, overall"]
+
+
+def test_more_stories_than_tasks_are_refused(cli: Cli) -> None:
+    assert power.people_power_table(items(), 20, 8).height == 4
+    with pytest.raises(ConfigError, match=r"--stories 9: there are 8 tasks .* ask for at most 8 stories"):
+        power.people_power_table(items(), 20, 9)
+    done = cli("plan", "--benchmark", "perturbed", "--people", 40, "--stories", 1000)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "--stories 1000: there are " in done.err
+
+
+def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Cli) -> None:
+    asked = benchmarks.get("perturbed")
+    chosen = planning.draw_items(asked, None, 100)
+    assert chosen == limit_items(list(asked.items(None)), 100, asked.draw)
+    part = planning.draw_items(asked, None, 50, ["perturbation=none"])
+    assert {one.factors["perturbation"] for one in part} == {"none"}
+    assert 0 < len(part) <= 50
+    assert planning.plan_study(asked, None, ("vanilla",), items=chosen).items == len(chosen)
+    done = passes(cli("plan", "--benchmark", "perturbed", "--people", 20, "--stories", 5, "--limit", 100, "--all"))
+    assert done.out.startswith(f"{len(chosen)} questions, 1 model")
+    tasks = len({one.cluster for one in chosen})
+    assert f"Questions to choose from: {len(chosen)} about {tasks} tasks" in " ".join(done.out.split())
+
+
+def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Cli) -> None:
+    one = crowd(np.random.default_rng(2), 40, 6, 12, 0.0, Spread(share=0.6, people=0.2))
+    rows = pl.DataFrame(
+        {
+            "person": [f"P{n}" for n in one.person], "right": one.right.astype(int), "item": [f"t{n}" for n in one.task],
+            "perturbation": ["late_label" if arm else "none" for arm in one.treated],
+        }
+    )  # fmt: skip
+    named = pl.lit("human").alias("model"), pl.lit("whole").alias("strategy"), pl.lit("ok").alias("status")
+    scores = rows.group_by("item", "perturbation", maintain_order=True).agg(
+        pl.col("person").alias("people"), pl.col("right").alias("people_right")
+    ).with_columns(*named, pl.col("item").alias("cluster"), pl.col("people_right").list.mean().gt(0.5).alias("correct"),
+                   pl.lit("tea").alias("answer"))  # fmt: skip
+    spread = power.people_spread(scores)
+    assert spread is not None
+    assert spread.share == pytest.approx(float(one.right.mean()))
+    assert spread.people > 0.1
+    assert power.people_spread(scores.drop("people")) is None
+    scores.write_parquet(tmp_path / "pilot.parquet")
+    small = ("plan", "--benchmark", "perturbed", "--limit", 200, "--people", 30, "--stories", 9, "--all")
+    done = passes(cli(*small, "--like", tmp_path / "pilot.parquet"))
+    assert power.spread_in_words(spread).split(";")[0] in done.out
+    assert f"Measured in {tmp_path / 'pilot.parquet'}: " in " ".join(done.out.split())
+    scores.drop("people", "people_right").write_parquet(tmp_path / "model.parquet")
+    said = " ".join(cli(*small, "--like", tmp_path / "model.parquet").out.split())
+    assert f"Assumed ({tmp_path / 'model.parquet'} has too few answers of people): 80% right" in said
+
+
+ANSWERS = AnswerConditions(benchmark="worlds", strategy="vanilla", count=60)
+INSIDE = MeasurementConditions(benchmark="worlds", cases=100)
+BASE = Conditions((ANSWERS,), INSIDE)
+OTHERWISE: dict[str, Any] = {"int": 7, "float": 0.7, "int | None": 7, "str": "other", "tuple[float, ...]": (0.1,)}
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "kind"), [(part, one.name, one.type) for part in (ANSWERS, INSIDE) for one in fields(part)]
+)
+def test_each_condition_that_differs_is_said(part: Any, name: str, kind: str) -> None:
+    changed = replace(part, **{name: OTHERWISE.get(kind, ("other",))})
+    other = Conditions((changed,), INSIDE) if part is ANSWERS else Conditions((ANSWERS,), changed)
+    said = describe_difference(other, BASE)
+    assert said.startswith("was ")
+    assert ";" not in said
+    assert group_comparable({"a": BASE, "b": other, "c": BASE}) == (("a", "c"), {"b": said}, False)
+
+
+def test_of_groups_of_one_size_that_with_most_questions_is_the_largest() -> None:
+    more = replace(BASE, answers=(replace(ANSWERS, count=90),))
+    assert group_comparable({"a": BASE, "b": more})[::2] == (("b",), True)
+    assert group_comparable({"b": BASE, "a": replace(BASE, answers=())}).largest == ("b",)
+    assert group_comparable({}) == ((), {}, False)
+
+
+def test_the_measurement_counts_only_where_the_score_has_it() -> None:
+    alone = replace(BASE, measurement=None)
+    assert describe_difference(alone, BASE) == "was not measured inside (--weights)"
+    assert group_comparable({"a": BASE, "b": alone}, measured=False).largest == ("a", "b")
+
+
+def test_of_several_benchmarks_it_is_said_which_one_differs() -> None:
+    both = replace(BASE, answers=(replace(ANSWERS, benchmark="bigtom"), ANSWERS))
+    said = "was asked bigtom, worlds instead of worlds: repeat with the same --benchmark"
+    assert describe_difference(both, BASE) == said
+    other = replace(both, answers=(both.answers[0], replace(ANSWERS, strategy="letters")))
+    assert describe_difference(other, both).startswith("worlds: was asked by letters instead of vanilla")

@@ -1,7 +1,9 @@
-"""Pronouns: turned only where their form is sure, and somebody's only where they can be nobody else's."""
+"""Pronouns: turned only where their form is sure, and somebody's only where they can be nobody else's.
+English words put in the place of others: their forms, and the articles before them."""
 
 import pytest
 
+from tomserve.variants import words as variants_words
 from tomserve.variants.names import GENDERED, PERSON
 from tomserve.variants.pronouns import known_gender, sole_gender, swap_gender
 
@@ -76,3 +78,19 @@ def test_words_for_persons() -> None:
 )
 def test_all_genders_are_mirrored_at_once_or_not_at_all(text: str, wanted: str | None) -> None:
     assert swap_gender(text) == wanted
+
+
+def test_articles_and_plurals_follow_the_word() -> None:
+    an = ["urn", "uninformed", "hour", "oven", "honest", "Umbrella"]
+    for word in [*an, "unit", "European", "house", "one", "usual", "utensil"]:
+        article = "an" if word in an else "a"
+        assert variants_words.article(word) == article, word
+        assert variants_words.NounReplacer({"thing": word}).replace_all("A thing.") == f"{article.capitalize()} {word}."
+    pairs = (
+        "box boxes penknife penknives lorry lorries tray trays scarf scarves bench benches tin tins thermos thermoses"
+    )
+    words = [*pairs.split(), "snowman", "snowmen"]
+    for one, several in zip(words[::2], words[1::2], strict=True):
+        assert variants_words.plural(one) == several
+        assert variants_words.looks_plural(several) or one == "snowman"
+        assert not variants_words.looks_plural(one)

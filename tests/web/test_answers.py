@@ -1,11 +1,19 @@
-"""One answer with all that belongs to it, whether there is an index of the run or not."""
+"""One answer with all that belongs to it, whether there is an index of the run or not.
+Pages of answers hold what a plain reading of all rows finds.
+The page of a comparison holds what `tomserve compare` finds."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
+import tomserve
 from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import hitom_run, talking_run, varied_run
@@ -13,7 +21,11 @@ from tests.helpers.workbenches import made
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.runs.scores import load_scores
-from tomserve.web import answers
+from tomserve.studies.comparison import compare as plain
+from tomserve.studies.comparison import comparison_verdicts
+from tomserve.web import analyses, answer_index, answers
+from tomserve.web.answer_index import NONE, Filters
+from tomserve.web.background import Result
 
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
 
@@ -126,3 +138,233 @@ def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path, monkeypatch: pyt
     journal.write_bytes(b"\n".join(strange) + b"\n" + journal.read_bytes() + b'{"torn')
     monkeypatch.setattr(answers, "index_of", lambda _: None)
     assert answer("example", ITEM, "cot").reply
+
+
+Row = dict[str, Any]
+
+
+RUN = Path("example")
+
+
+@pytest.fixture(scope="module")
+def _example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, list[Row]]:
+    """The index of the committed run; and its rows by a plain reading of all files."""
+    root = tmp_path_factory.mktemp("browsed")
+    folder, out = copied_example(root / "runs"), root / "index"
+    out.mkdir()
+    facts = answer_index.answers(out, [str(folder)], {})
+    replies = {}
+    for line in (folder / "responses.jsonl").read_bytes().splitlines():
+        row = orjson.loads(line)
+        replies[row["item"], row["strategy"]] = row["text"]
+    items = {one["id"]: one for one in map(orjson.loads, (folder / "items.jsonl").read_bytes().splitlines())}
+    rows: list[Row] = []
+    for row in load_scores(str(folder)).iter_rows(named=True):
+        item = items[row["item"]]
+        words = "\n".join((*item["story"], item["question"]))
+        rows.append({**row, "reply": replies[row["item"], row["strategy"]], "words": words, "gold": item["answer"]})
+    return Result(out, facts), rows
+
+
+@pytest.fixture
+def example(_example: tuple[Result, list[Row]], monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    monkeypatch.setattr(answer_index, "index_of", lambda run: _example[0])
+    return _example[1]
+
+
+def page_of(filters: Filters) -> answer_index.Page:
+    found = answer_index.page_of(RUN, filters)
+    assert found is not None
+    return found
+
+
+def wanted(filters: Filters) -> list[tuple[str, str]]:
+    first = page_of(filters)
+    pages = [page_of(replace(filters, page=number)) for number in range(1, first.pages + 1)]
+    assert {page.total for page in pages} == {first.total}
+    assert max(len(page.rows) for page in pages) <= answer_index.SIZE
+    found = [(row["item"], row["strategy"]) for page in pages for row in page.rows]
+    assert len(found) == first.total
+    return found
+
+
+def chain_of(row: Row) -> str | None:
+    if row["chain_proper"]:
+        return "proper"
+    return None if row["chain_proper"] is None and row["chain_break"] is None else "broken"
+
+
+KEPT: list[tuple[Filters, Callable[[Row], bool]]] = [
+    (Filters(), lambda row: True),
+    (Filters(strategy="cot"), lambda row: row["strategy"] == "cot"),
+    (Filters(outcome="wrong"), lambda row: not row["correct"]),
+    (Filters(outcome="right", strategy="vanilla"), lambda row: row["correct"] and row["strategy"] == "vanilla"),
+    (Filters(chain="proper"), lambda row: chain_of(row) == "proper"),
+    (Filters(chain="broken"), lambda row: chain_of(row) == "broken"),
+    (Filters(chain=NONE), lambda row: chain_of(row) is None),
+    (Filters(status="ok"), lambda row: row["status"] == "ok"),
+    (Filters(status="length"), lambda row: False),
+    (Filters(factors=(("stage", "C1"), ("swapped", "true"))), lambda row: row["stage"] == "C1" and row["swapped"]),
+    (Filters(factors=(("aware", NONE),)), lambda row: row["aware"] is None),
+    (Filters(factors=(("no such factor", "x"),)), lambda row: False),
+    (Filters(item="late_LABEL"), lambda row: "late_label" in row["item"]),
+    (Filters(text="MITTENS"), lambda row: "mittens" in (row["reply"] + row["words"]).lower()),
+    (Filters(text="[.*"), lambda row: "[.*" in row["reply"] + row["words"]),
+]
+
+
+@pytest.mark.parametrize(("filters", "kept"), KEPT)
+def test_filters_leave_what_a_plain_reading_leaves(
+    example: list[Row], filters: Filters, kept: Callable[[Row], bool]
+) -> None:
+    assert wanted(filters) == [(row["item"], row["strategy"]) for row in example if kept(row)]
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("sort", ["strategy", "outcome", "answer", "break"])
+def test_pages_are_sorted_as_a_whole(example: list[Row], sort: str, down: bool) -> None:
+    column = {"outcome": "correct", "break": "chain_break"}.get(sort, sort)
+    value = {(row["item"], row["strategy"]): row[column] for row in example}
+    if sort == "outcome":
+        value = {key: "right" if right else "wrong" for key, right in value.items()}
+    there = [key for key, one in value.items() if one is not None]
+    there.sort(key=lambda key: str(value[key]).encode() if sort != "break" else value[key], reverse=down)  # is stable
+    lacking = [key for key, one in value.items() if one is None]
+    assert wanted(Filters(sort=sort, down=down)) == [*there, *lacking]
+
+
+def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(
+    example: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = page_of(Filters(outcome="wrong", page=99))
+    assert page.page == page.pages == 2
+    right = sum(row["correct"] for row in example)
+    assert dict(page.about["outcomes"]) == {"right": right, "wrong": len(example) - right}
+    assert dict(page.about["factors"]["stage"])["C1"] == sum(row["stage"] == "C1" for row in example)
+    for row, told in zip(page_of(Filters()).rows, example, strict=False):
+        assert row["shown"] == told["reply"][: answer_index.SHOWN]
+        assert row["long"] == (len(told["reply"]) > answer_index.SHOWN)
+        assert row["gold"] == told["gold"]
+    monkeypatch.setattr(answer_index, "MOST_SEARCHED", 1)
+    page = page_of(Filters(text="no such words at all"))
+    assert "too long to search" in page.unsearched
+    assert page.total == len(example)
+
+
+@pytest.mark.usefixtures("example")
+def test_before_and_after_follow_the_filters() -> None:
+    filters = Filters(outcome="wrong", sort="answer", down=True)
+    first, second, third = (row["place"] for row in page_of(filters).rows[:3])
+    before, after = answer_index.neighbours(RUN, filters, second)
+    assert (before["place"], after["place"]) == (first, third)
+    assert answer_index.neighbours(RUN, filters, first)[0] is None
+    assert answer_index.neighbours(RUN, Filters(outcome="right"), first) == (None, None)
+
+
+def test_an_address_is_read_as_it_is_written_and_a_strange_page_is_one_that_there_is() -> None:
+    given = {"strategy": "cot", "item": "a&b=c", "outcome": "wrong", "text": "ü<script>", "f.stage": "C1",
+             "f.kind": "x y", "sort": "answer", "down": "1", "page": "3"}  # fmt: skip
+    filters = Filters.read(given)
+    assert dict(parse_qsl(filters.query())) == given
+    assert Filters.read(dict(parse_qsl(filters.query()))) == filters
+    for page in ("0", "-1", "x", "99999999999999999999", "", "1.5", "٣"):
+        strange = Filters.read({"page": page, "sort": "__class__"})
+        assert strange.page >= 1
+        assert strange.sort == "item"
+
+
+def test_samples_and_turns_have_their_places(tmp_path: Path) -> None:
+    folder = talking_run(tmp_path / "runs/talking")
+    out = tmp_path / "index"
+    out.mkdir()
+    assert answer_index.answers(out, [str(folder)], {})["turns"]
+    turns = pl.read_parquet(out / "turns.parquet")
+    journal = (folder / "responses.jsonl").read_bytes()
+    for row in turns.iter_rows(named=True):
+        found = orjson.loads(journal[row["offset"] :].split(b"\n")[0])
+        assert (found["item"], found["strategy"], found["turn"]) == (row["item"], row["strategy"], row["turn"])
+    assert turns.height == 11 - 1  # the reply that timed out was asked again
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    first = copied_example(tmp_path / "runs")
+    second = first.with_name("second")
+    second.mkdir()
+    for name in ("items.jsonl", "manifest.json"):
+        (second / name).write_bytes((first / name).read_bytes().replace(b'"reference"', b'"another"'))
+    lines = (first / "responses.jsonl").read_bytes().splitlines()
+    changed = [orjson.dumps({**orjson.loads(line), "text": '{"answer":"unknown"}'}) for line in lines]
+    kept = [other if number % 5 == 0 else line for number, (line, other) in enumerate(zip(lines, changed, strict=True))]
+    (second / "responses.jsonl").write_bytes(b"\n".join(kept) + b"\n")
+    return first
+
+
+def test_it_says_what_compare_says(two: Path, out: Path) -> None:
+    del two
+    facts = analyses.compare(out, ["example", "second"], {"strategies": None, "common": False})
+    found = plain("example", "second")
+    assert facts["verdicts"] == comparison_verdicts(found)
+    assert facts["flips"] == found.flips.height > 50
+    assert_frame_equal(pl.read_parquet(out / "effects.parquet"), found.effects)
+    assert_frame_equal(pl.read_parquet(out / "flips.parquet"), tomserve.compare("example", "second").flips)
+    assert ["model", "reference", "another"] in facts["differences"]
+    effects, changes = analyses.comparison_tables(Result(out))
+    assert effects["total"] == found.effects.height
+    assert (changes["name"], changes["total"]) == ("changes", 12)  # six kinds for each of two strategies
+    assert changes["note"].startswith("harmful: ")
+
+
+def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
+    del two
+    facts = analyses.compare(out, ["example", "second"], {"strategies": None, "common": False, "margin": 0.3})
+    found = plain("example", "second", margin=0.3)
+    assert facts["verdicts"] == comparison_verdicts(found)
+    assert sum("with a margin of 30 points" in said for said in facts["verdicts"]) == 2
+    margins = analyses.comparison_tables(Result(out))[1]
+    assert (margins["title"], margins["total"]) == ("Is B as good as A, up to the margin?", 2)
+    assert [row[-1] for row in margins["rows"]] == found.margins["verdict"].to_list()
+
+
+def test_flips_are_paged_and_filtered(two: Path, out: Path) -> None:
+    del two
+    facts = analyses.compare(out, ["example", "second"], {"strategies": None, "common": False})
+    every = pl.read_parquet(out / "flips.parquet")
+    first = analyses.flips_page(Result(out), 1)
+    rows = [row for page in range(1, first.pages + 1) for row in analyses.flips_page(Result(out), page).rows]
+    assert [(row["item"], row["strategy"]) for row in rows] == every.select("item", "strategy").rows()
+    lost = analyses.flips_page(Result(out), 1, kind="lost", strategy="cot", item="c1/")
+    wanted = every.filter(pl.col("item").str.starts_with("C1/"), flip="lost", strategy="cot")
+    assert lost.total == wanted.height > 0
+    assert analyses.flips_page(Result(out), 99).page == first.pages
+    assert analyses.flips_page(Result(out), 1, kind="gained").total == facts["gained"]
+    assert analyses.flips_page(Result(out), 1, item="no such item").rows == ()
+
+
+def test_other_questions_are_refused_unless_only_common_ones_are_wanted(two: Path, out: Path) -> None:
+    journal = two / "responses.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-3]))
+    with pytest.raises(ConfigError, match="--common"):
+        analyses.compare(out, ["example", "second"], {"strategies": None, "common": False})
+    facts = analyses.compare(out, ["example", "second"], {"strategies": None, "common": True})
+    assert facts["left_out"] == [0, 3]
+    assert not any(str(two.parent) in said for said in facts["lacking"])
+
+
+def test_scores_of_anybody_have_no_classes_on_the_page(tmp_path: Path, out: Path) -> None:
+    rows = {"model": "m", "strategy": "imported", "status": "ok", "item": [f"q{i}" for i in range(40)]}
+    right = pl.Series([i % 5 != 0 for i in range(40)])
+    paths = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    for path, flipped in zip(paths, (0, 3), strict=True):
+        pl.DataFrame(rows).with_columns(correct=right & (pl.int_range(40) >= flipped)).write_parquet(path)
+    facts = analyses.compare(out, paths, {"strategies": None, "common": False, "margin": 0.1})
+    effects, margins, changes = analyses.comparison_tables(Result(out))
+    assert [name for name, _ in effects["columns"]][:4] == ["strategy", "A", "B", "B - A"]
+    assert "class" not in str(facts["verdicts"]).lower()
+    assert (margins["name"], changes["total"]) == ("margins", 4)  # nobody tells what was answered

@@ -1,20 +1,33 @@
-"""The register lists runs quickly, by what stands in their folders, and shows nothing that it should not."""
+"""The register lists runs quickly, by what stands in their folders, and shows nothing that it should not.
+What is seen of one run while it goes on, and of all of them in the list."""
 
+import asyncio
+import fcntl
+import html
 import os
+import re
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from tests.helpers.examples import copied_run
+from tests.helpers.queues import until
+from tests.helpers.workbenches import client, example, lab, member, rewritten
 from tomserve.content.paths import runs_root
 from tomserve.errors import NoSuchRunError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
-from tomserve.web import run_index
+from tomserve.runs.scores import load_scores
+from tomserve.web import run_index, run_status
 from tomserve.web.accounts import Person
-from tomserve.web.run_index import Card, Job, RunEntry, RunIndex
+from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State
+from tomserve.web.run_status import Filters, RunStatus, events, look, state_of
 
 ME = Person()
 ADA, BEN = Person("ada"), Person("ben")
@@ -162,3 +175,262 @@ def test_a_run_that_is_gone_has_no_line(runs: RunIndex) -> None:
     assert len(runs.lines(ME)) == 3
     shutil.rmtree(runs_root() / "r1")
     assert names(runs.lines(ME)) == {"r0", "r2"}
+
+
+def row(number: int, **changes: Any) -> bytes:
+    fields = {
+        "item": f"demo/{number}",
+        "strategy": "vanilla",
+        "turn": 0,
+        "key": str(number),
+        "status": "ok",
+        "text": f"answer {number}",
+        "error": None,
+        "timings": {"total_s": 0.5},
+        "time": f"2026-01-01T00:00:{number % 60:02}Z",
+        "reused": False,
+    }
+    return orjson.dumps({**fields, **changes}) + b"\n"
+
+
+def record(folder: Path, **changes: Any) -> None:
+    fields = {"schema": 1, "pid": os.getpid(), "began": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:09Z"}
+    (folder / "progress.json").write_bytes(orjson.dumps({**fields, **changes}))
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def collected(folder: Path, until: int = 50) -> list[RunStatus]:
+    async def collect() -> list[RunStatus]:
+        return [seen async for seen in events(folder, "run", every=0.01)]
+
+    return asyncio.run(asyncio.wait_for(collect(), until))
+
+
+def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path) -> None:
+    rows = b"".join(row(number) for number in range(40))
+    failed = row(40, status="timeout", text=None, error="no reply in 600 s")
+    (tmp_path / "responses.jsonl").write_bytes(rows + failed + row(41)[:-20])
+    (tmp_path / "log.txt").write_text("".join(f"line {number}\n" for number in range(300)))
+    seen = look(tmp_path, "run")
+    assert len(seen.answers) == run_status.ANSWERS
+    assert [one.text for one in seen.answers[:2]] == ["no reply in 600 s", "answer 39"]
+    assert "demo/41" not in [one.item for one in seen.answers], "a line that is not whole is no answer"
+    assert seen.log.splitlines() == [f"line {number}" for number in range(300 - run_status.LOG_LINES, 300)]
+    assert (seen.state, seen.following) == ("incomplete", False)
+    long = row(0, text="x" * 100_000)
+    (tmp_path / "responses.jsonl").write_bytes(long * 20 + b"".join(row(number) for number in range(1, 6)))
+    seen = look(tmp_path, "run")
+    assert [one.item for one in seen.answers][:5] == [f"demo/{number}" for number in range(5, 0, -1)]
+    assert len(seen.answers) < run_status.ANSWERS, "the beginning of a long file is not read"
+    assert look(tmp_path, "run", 7).done == 7
+    (seen,) = collected(tmp_path / "gone")
+    assert (seen.done, seen.total, seen.answers, seen.log) == (0, None, (), "")
+
+
+def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path) -> None:
+    async def follow() -> list[RunStatus]:
+        found = []
+        with held(tmp_path):
+            async for seen in events(tmp_path, "run", every=0.01):
+                found.append(seen)
+                if len(found) < 4:
+                    record(tmp_path, total=3, done=len(found))
+                else:
+                    break
+        found += [seen async for seen in events(tmp_path, "run", every=0.01)]
+        return found
+
+    record(tmp_path, total=3, done=0)
+    found = asyncio.run(asyncio.wait_for(follow(), 60))
+    assert [seen.done for seen in found] == [0, 1, 2, 3, 3]
+    assert [seen.following for seen in found] == [True, True, True, True, False]
+
+
+def test_a_stream_ends_after_a_while_so_that_rights_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_status, "STREAMED", -1.0)
+    me, folder = client(), example("mine")
+    with held(folder):
+        for address, ends in (("/api/v1/events/mine", "event: progress"), ("/events/mine", "event: said")):
+            told = me.get(address).text
+            assert (ends in told, "event: end" in told) == (True, False), address
+
+
+def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> None:
+    record(tmp_path, total=10, done=4, written=4, statuses={"ok": 3, "timeout": 1})
+    ending = threading.Event()
+
+    async def follow() -> list[RunStatus]:
+        found = []
+        async for seen in events(tmp_path, "run", every=0.01, ending=ending):
+            found.append(seen)
+            ending.set()
+        return found
+
+    with held(tmp_path):
+        (seen,) = asyncio.run(asyncio.wait_for(follow(), 60))
+    assert (seen.state, seen.done, seen.total, seen.following) == ("running", 4, 10, True)
+    assert seen.failures == {"timeout": 1}
+
+
+def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: Path) -> None:
+    run_index.write_card(tmp_path, Card(job=Job(state=State.WAITING, said="its server does not answer yet")))
+    seen = look(tmp_path, "run")
+    assert (seen.state, seen.following, seen.said) == ("waiting", True, "its server does not answer yet")
+    run_index.write_card(tmp_path, Card(job=Job(state=State.FAILED, said="no such model")))
+    (seen,) = collected(tmp_path)
+    assert (seen.state, seen.following, seen.said) == ("failed", False, "no such model")
+
+
+STATES = {
+    ("", "running"): "running",
+    ("", "complete"): "complete",
+    ("", ""): "incomplete",
+    ("", "broken"): "broken",
+    ("queued", ""): "queued",
+    ("running", "running"): "running",
+    ("done", "complete"): "complete",
+    ("done", ""): "incomplete",
+    ("failed", "complete"): "failed",
+    ("cancelled", ""): "cancelled",
+    ("cancelled", "running"): "running",
+}
+
+
+def test_state_in_a_word() -> None:
+    for (job, fact), state in STATES.items():
+        card = Card(job=Job(state=State(job)) if job else None)
+        facts = {"running": False, "complete": False, **({fact: True} if fact else {})}
+        assert state_of(card, **facts) == state, (job, fact)
+
+
+def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
+    (tmp_path / "progress.json").write_bytes(b'{"pid": -1')
+    (tmp_path / "workbench.json").write_bytes(b"[]")
+    (tmp_path / "manifest.json").write_bytes(b"\xff")
+    (tmp_path / "responses.jsonl").write_bytes(b'[1]\n{"item": 5}\nnothing\n' + row(1, timings=3, time=None, text=7))
+    (tmp_path / "log.txt").write_bytes(b"\xff\xfe" + b"y" * 5000)
+    os.mkfifo(tmp_path / "console.txt")
+    (tmp_path / "noise.jsonl").symlink_to("/etc/passwd")
+    seen = look(tmp_path, "run")
+    assert [one.text for one in seen.answers] == ["7"]
+    assert len(seen.log) < 500
+    assert (seen.console, seen.progress, seen.following) == ("", None, False)
+    assert orjson.loads(orjson.dumps(seen.model_dump(mode="json")))["state"] == "incomplete"
+
+
+def test_the_rate_of_a_run_is_told_by_the_times_of_its_rows(tmp_path: Path) -> None:
+    assert run_status.pace(tmp_path) is None
+    rows = [row(number, time=f"2026-01-01T00:00:{number // 10:02}Z") for number in range(100)]
+    (tmp_path / "responses.jsonl").write_bytes(b"".join(rows) + row(0, time="2026-01-01T09:00:00Z", reused=True))
+    assert run_status.pace(tmp_path) == pytest.approx(100 / 9)
+    (tmp_path / "responses.jsonl").write_bytes(row(1) + b"[]\n" + row(2, time=5))
+    assert run_status.pace(tmp_path) is None
+
+
+@pytest.fixture
+def several() -> RunIndex:
+    example("a", model="small", created="2026-01-01T00:00:00Z", complete=False)
+    example("b", Card(tags=("pilot",), notes="odd answers"), model="Large", created="2026-01-03T00:00:00Z")
+    example("deep/c", model="small", created="2026-01-02T00:00:00Z")
+    example("d", Card(job=Job(state=State.QUEUED, order=2.0)), model="x", complete=False)
+    example("e", Card(job=Job(state=State.PAUSED, order=1.0)), model="x", complete=False)
+    example("f", Card(job=Job(state=State.FAILED, said="no such model")), model="x", complete=False)
+    return RunIndex()
+
+
+def overviewed(register: RunIndex, **filters: Any) -> list[str]:
+    shown = run_status.overview(register, Person(), Filters(**filters))
+    return [row.line.name for row in shown.rows]
+
+
+def test_filters_and_sorting(several: RunIndex) -> None:
+    assert overviewed(several, model="small", sort="name", down=False) == ["a", "deep/c"]
+    assert overviewed(several, text="ODD large") == ["b"]
+    assert overviewed(several, tag="pilot") == ["b"]
+    assert overviewed(several, state="queued") == ["d"]
+    assert overviewed(several, state="incomplete") == ["a"]
+    assert overviewed(several, text="a b c nothing") == []
+    assert [name for name in overviewed(several, sort="made") if name in ("a", "b", "deep/c")] == ["b", "deep/c", "a"]
+    assert overviewed(several, sort="name", down=True) == sorted(overviewed(several), reverse=True)
+
+
+def test_what_failed_and_what_there_is(several: RunIndex) -> None:
+    shown = run_status.overview(several, Person())
+    assert [row.line.name for row in shown.failed] == ["f"]
+    assert shown.choices["model"] == {"small": 2, "Large": 1, "x": 3}
+    assert shown.every == 6
+    assert shown.free is not None
+
+
+def test_pages_of_many_runs(monkeypatch: pytest.MonkeyPatch, several: RunIndex) -> None:
+    monkeypatch.setattr(run_status, "PAGE", 4)
+    first = overviewed(several, sort="name", down=False)
+    second = overviewed(several, sort="name", down=False, page=2)
+    assert (len(first), len(second)) == (4, 2)
+    assert overviewed(several, sort="name", down=False, page=99) == second
+    text = client().get("/?sort=name&down=no").text
+    assert "page 1 of 2" in text
+    assert 'href="/?sort=name&amp;down=no&amp;page=2"' in text
+
+
+def test_filters_from_an_address_that_makes_no_sense() -> None:
+    filters = Filters.read({"sort": "; drop", "page": "-3", "model": "x" * 999, "down": "?"})
+    assert (filters.sort, filters.page, len(filters.model)) == ("made", 1, run_status.LONGEST)
+    assert Filters.read({"page": "99999999999999"}).page == 1
+    assert Filters.read({"sort": "name"}).sort_address("name").endswith("down=yes")
+    assert Filters().address() == "/"
+
+
+def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: RunIndex) -> None:
+    example("g", Card(tags=("<b>",), notes="n"), model="<script>alert(1)</script>\u202e")
+    page = client().get("/")
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "\u202e" not in page.text
+    for said in ("no such model", "&lt;b&gt;", "deep/c", "7 runs"):
+        assert said in page.text
+    assert 'href="/live/d"' in page.text
+    assert "None running." in client().get("/parts/servers").text
+    assert 'href="/run/deep/c"' in page.text
+
+
+def test_runs_carry_their_result_and_are_sorted_by_it() -> None:
+    example("good", created="2026-01-01T00:00:00Z")
+    wrong = {"text": '{"answer": "nothing of this"}'}
+    rewritten(example("worse"), lambda number, row: {**row, **(wrong if number % 2 else {})})
+    register, filters = RunIndex(), Filters(sort="result")
+    shown = until(lambda: not (found := run_status.overview(register, Person(), filters)).moving and found)
+    assert [row.line.name for row in shown.rows] == ["good", "worse"]
+    by_class = dict(shown.rows[0].tally.shares[0].profile)
+    scores = load_scores("good").filter(strategy="vanilla")
+    assert by_class["none"] == scores.filter(perturbation="none")["correct"].mean()
+    assert sum(share.unread for share in shown.rows[1].tally.shares) == 176
+
+
+def test_the_list_of_runs_alone_is_sent_where_it_has_changed() -> None:
+    example("mine")
+    web, part = client(), {"HX-Request": "true", "HX-Target": "runs-list"}
+    until(lambda: "81.2%" in web.get("/").text)
+    found = web.get("/?text=mine&model=", headers=part)
+    assert (found.headers["HX-Replace-Url"], "<html" in found.text) == ("/?text=mine", False)
+    (again,) = re.findall(r'hx-get="([^"]+)"', found.text)
+    assert web.get(html.unescape(again), headers=part).status_code == 204
+    example("mine too")
+    assert "mine too" in web.get(html.unescape(again), headers=part).text
+
+
+def test_an_empty_folder_says_how_to_begin() -> None:
+    page, reader = client().get("/").text, member(lab(), "eve").get("/").text
+    assert "No runs yet" in page
+    assert "No runs yet" in reader
+    assert ['href="/new"' in one for one in (page, reader)] == [True, False]

@@ -1,7 +1,10 @@
-"""`ask` and `aask` from wherever Python runs: a script, a thread, a coroutine, a notebook's loop."""
+"""`ask` and `aask` from wherever Python runs: a script, a thread, a coroutine, a notebook's loop.
+Loading, scoring, analysing and comparing from Python.
+What `tomserve doctor` tells of an endpoint before an evaluation."""
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,15 +13,20 @@ import time
 from pathlib import Path
 
 import orjson
+import polars as pl
 import pytest
 from tenacity import wait_none
 
 import tomserve
 from tests.conftest import Endpoint, make_item
+from tests.helpers.endpoints import FINE, PROVIDERS, REFUSED, STARTS, Behaviour, Server, items
+from tests.helpers.examples import copied_example
 from tomserve.engine import retry
-from tomserve.errors import ConfigError, RunMismatchError, ServerError
+from tomserve.errors import ConfigError, ContentError, RunMismatchError, ServerError
+from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener
 from tomserve.runs.runfolder import RunFolder
+from tomserve.workflows.endpoint_check import check_endpoint
 
 ITEMS = [make_item(number) for number in range(1, 9)]
 
@@ -191,3 +199,129 @@ def test_an_interrupt_in_a_running_loop_lets_what_is_in_flight_come_back(endpoin
     rows = journal(tmp_path / "runs/r")
     assert 2 <= len(rows) < 40
     assert {row["status"] for row in rows} == {"ok"}
+
+
+RESPONSES = [
+    {"item": "demo/1", "text": "Answer: tea"},
+    {"item": "demo/2", "text": '{"answer": "salt"}', "strategy": "cot", "model": "other"},
+]
+
+
+@pytest.fixture(autouse=True)
+def example(tmp_path: Path) -> Path:
+    return copied_example(tmp_path / "runs")
+
+
+def test_foreign_answers_are_scored_from_memory_and_from_files_alike(tmp_path: Path) -> None:
+    items = [make_item(1), make_item(2)]
+    scores = tomserve.score(RESPONSES, items, model="theirs")
+    assert scores.select("model", "strategy", "item", "answer", "correct").rows() == [
+        ("theirs", "vanilla", "demo/1", "tea", True),
+        ("other", "cot", "demo/2", "salt", False),
+    ]
+    responses, file = tmp_path / "responses.jsonl", tmp_path / "items.jsonl"
+    responses.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in RESPONSES))
+    file.write_bytes(b"".join(item.to_json() + b"\n" for item in items))
+    assert tomserve.score(str(responses), file, model="theirs").equals(scores)
+    assert tomserve.analyze(scores, "accuracy")["accuracy"].height
+
+
+def test_what_cannot_be_scored_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no line of it is a response to a known item"):
+        tomserve.score([{"item": "unknown", "text": "tea"}], [make_item(1)])
+    with pytest.raises(ConfigError, match="response 1 is no mapping that JSON can hold"):
+        tomserve.score([RESPONSES[0], {"item": object()}], [make_item(1)])
+    with pytest.raises(ConfigError, match="no items to score against"):
+        tomserve.score(RESPONSES, [])
+    with pytest.raises(ContentError, match=r"nowhere.jsonl: cannot be read"):
+        tomserve.score(RESPONSES, tmp_path / "nowhere.jsonl")
+    said: list[str] = []
+    tomserve.score([*RESPONSES, {"text": "tea"}], [make_item(1)], note=said.append)
+    assert "2 lines not read" in said[0]
+
+
+def test_a_run_gives_its_scores_tables_and_report(example: Path, tmp_path: Path) -> None:
+    run = tomserve.Run.open(example)
+    assert run.scores().equals(tomserve.load_scores("example"))
+    assert tomserve.load_scores(run).equals(tomserve.load_scores(example))
+    assert run.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+    assert {"accuracy", "failures"} <= set(tomserve.analyze(run.scores(), intervals="published"))
+    with pytest.raises(ConfigError, match="no run there"):
+        tomserve.Run.open("exampel")
+    with pytest.raises(ConfigError, match="unknown intervals"):
+        tomserve.analyze(run.scores(), intervals="wide")
+
+
+def test_a_table_and_a_run_are_compared(example: Path, tmp_path: Path) -> None:
+    run = tomserve.Run.open()
+    table = tmp_path / "other.parquet"
+    run.scores().with_columns(~pl.col("correct")).write_parquet(table)
+    found = tomserve.compare(run, table)
+    assert found.flips.height == 352
+    assert found.left_out == (0, 0)
+    run.scores().head(100).write_parquet(table)
+    with pytest.raises(ConfigError, match="were not asked the same"):
+        tomserve.compare(run, str(table))
+    assert tomserve.compare(run, str(table), common=True).left_out[0] == 252
+
+
+def test_a_factor_to_count_by_may_be_a_text_or_a_list() -> None:
+    scores = tomserve.load_scores("example")
+    one, listed = (tomserve.analyze(scores, "accuracy", by=by) for by in ("scenario", ["scenario"]))
+    assert one["by_scenario"].equals(listed["by_scenario"])
+
+
+KNOWN = {**FINE, **REFUSED, **STARTS, **PROVIDERS}
+TOLD = {
+    "vLLM": {
+        "requests": (True, "accepted as they are"),
+        "model": (True, "org/m, loaded from org/m; engine version 0.31.0"),
+        "models": (True, "serves org/m"),
+        "schema": (True, "enforced"),
+        "context": (True, "8,192 tokens"),
+        "prompts": (True, "no sign"),
+        "replies": (True, "8 of 8"),
+        "speed": (True, "answers and .* reply tokens a second, 8 at a time"),
+        "cost": (True, "all of items: 12 requests"),
+    },
+    "a temperature and a schema that is not kept": {
+        "requests": (True, "of vanilla: accepted, adapted as follows"),
+        "adapted": (True, "no_temperature: .*may differ between runs"),
+        "schema": (None, "not enforced: replies are read"),
+    },
+    "DeepSeek": {"adapted": (True, "json_object: "), "schema": (None, "not enforced: "), "replies": (True, "8 of 8")},
+    "Ollama": {"prompts": (None, "cuts prompts off: it counted 2,050")},
+    "no list of models": {"models": (None, "HTTP 404"), "context": (None, "unknown"), "replies": (True, "8 of 8")},
+    "a schema refused": {"evaluation": (False, "--schema off")},
+    "no list of models and no name": {"evaluation": (False, "--model")},
+    "a key that is missing": {"evaluation": (False, "You didn't provide an API key")},
+}
+LOOSE = Behaviour(REFUSED["temperature refused"].answer, schemas=())
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_told(name: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    behaviour = KNOWN.get(name, LOOSE)
+    for variable, value in behaviour.environment.items():
+        monkeypatch.setenv(variable, value)
+    endpoint.first = Server(behaviour)
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(b"".join(item.to_json() + b"\n" for item in items()))
+    url = behaviour.url.replace("ROOT", f"http://127.0.0.1:{endpoint.port}")
+    options = EvalOptions("items", path=path, strategies=("vanilla",), base_urls=(url,), **behaviour.options)
+    found = {one.what: one for one in reversed(list(check_endpoint(options)))}
+    for what, (holds, said) in TOLD[name].items():
+        assert found[what].holds is holds, found
+        assert re.search(said, found[what].said), found[what]
+    assert ("evaluation" in found) == ("evaluation" in TOLD[name])
+
+
+def test_the_command_fails_where_no_evaluation_could_be_run(endpoint: Endpoint, cli, items_file: Path) -> None:
+    asked = ("doctor", "--benchmark", "items", "--path", items_file, "--base-url")
+    done = cli(*asked, endpoint.url)
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"ok   model +tiny; engine version 0\.0\.test\nok   models +serves tiny\nok   requests", done.out)
+    lost = cli(*asked, "http://127.0.0.1:1/v1")
+    assert lost.code == 1
+    assert "FAIL evaluation  no server answers there" in lost.out

@@ -7,13 +7,7 @@ from transformers.cache_utils import DynamicCache
 
 from tests.helpers.tiny_models import LAYERS, tiny
 from tomserve.causal.activations import Prompt
-from tomserve.causal.hf.activation_patching import (
-    BatchPieces,
-    NoPrefixError,
-    Prefix,
-    is_out_of_memory,
-    prefill,
-)
+from tomserve.causal.hf.activation_patching import BatchPieces, NoPrefixError, Prefix, is_out_of_memory, prefill
 from tomserve.causal.hf.model import HfBackend, force_float32
 from tomserve.errors import MachineError
 
