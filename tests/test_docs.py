@@ -43,12 +43,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     done = subprocess.run(
-        [*command, "-d", folder / "read", DOCS, folder / "html"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, "-d", folder / "read", DOCS, folder / "html"], capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "html"
 

@@ -95,16 +95,8 @@ def names_of_content() -> set[str]:
     benchmarks = {path.stem for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()} | {"perturbed_2"}
     benchmarks |= {path.stem for path in (PACKAGE / "benchmarks/published").glob("*.py")}
     return {name for name in studies | benchmarks if not name.startswith("_")} - {
-        "items",
-        "accuracy",
-        "causal",
-        "functional",
-        "faithfulness",
-        "search",
-        "stability",
-        "published",
-        "base",
-    }
+        "items", "accuracy", "causal", "functional", "faithfulness", "search", "stability", "published", "base",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("room", BLIND)

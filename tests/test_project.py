@@ -16,34 +16,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import tomserve
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import ROOT
 from tests.helpers.documents import Reader, commands
 from tomserve.runs.manifest import make_portable
 
 PUBLIC = [
-    "Benchmark",
-    "Draw",
-    "Gold",
-    "Item",
-    "Run",
-    "Strategy",
-    "Study",
-    "TomserveError",
-    "__version__",
-    "aask",
-    "analyze",
-    "ask",
-    "compare",
-    "errors",
-    "examine",
-    "functional",
-    "intervene",
-    "load",
-    "load_scores",
-    "read_items",
-    "score",
-    "search",
-]
+    "Benchmark", "Draw", "Gold", "Item", "Run", "Strategy", "Study", "TomserveError", "__version__", "aask",
+    "analyze", "ask", "compare", "errors", "examine", "functional", "intervene", "load", "load_scores", "read_items",
+    "score", "search",
+]  # fmt: skip
 
 
 def test_the_public_surface_is_what_is_written_here() -> None:
@@ -194,13 +175,9 @@ def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
         return subprocess.run(command, cwd=empty, env=env, capture_output=True, text=True, check=True).stdout
 
     where = subprocess.run(
-        [sys.executable, "-c", "import tomserve; print(tomserve.__file__)"],
-        cwd=empty,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [sys.executable, "-c", "import tomserve; print(tomserve.__file__)"], cwd=empty, env=env, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
     assert where.stdout.startswith(str(site))
     assert f"ok   content     {site}/tomserve/_content" in run("doctor")
     assert "C2: 10 tasks" in run("dataset", "validate", "perturbed")
@@ -232,15 +209,9 @@ def test_make_refuses_an_unknown_variable() -> None:
 
 def test_make_hands_its_variables_on() -> None:
     done = make(
-        "eval",
-        "-n",
-        "MODEL=m",
-        "BASE_URL=http://a/v1 http://b/v1",
-        "STRATEGY=vanilla cot",
-        "RUN=r",
-        "LIMIT=3",
+        "eval", "-n", "MODEL=m", "BASE_URL=http://a/v1 http://b/v1", "STRATEGY=vanilla cot", "RUN=r", "LIMIT=3",
         "ARGS=--quiet",
-    )
+    )  # fmt: skip
     line = " ".join(done.stdout.replace("\\\n", " ").split())
     assert "tomserve eval --setup --model 'm' --base-url 'http://a/v1' --base-url 'http://b/v1'" in line
     assert "--strategy 'vanilla' --strategy 'cot' --run 'r' --limit '3' --quiet" in line
@@ -262,9 +233,7 @@ DEAR = ("stability",)
 
 
 @pytest.mark.parametrize("without", [DEAR, pytest.param((), marks=pytest.mark.system)], ids=["", "to the end"])
-def test_what_the_readme_tells_the_reader_to_type_works(
-    endpoint: Endpoint, tmp_path: Path, without: tuple[str, ...]
-) -> None:
+def test_what_the_readme_tells_the_reader_to_type_works(endpoint, tmp_path: Path, without: tuple[str, ...]) -> None:
     """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
     page = (ROOT / "README.md").read_text()
     assert len(commands(page)) > 7

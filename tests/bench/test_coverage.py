@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -18,9 +17,7 @@ SMALL = ["--replications", "1", "--cells", "2"]
 
 
 @pytest.mark.system
-def test_a_small_run_reaches_every_section_and_its_exit_code_follows_its_verdicts(
-    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_run_reaches_every_section_and_its_exit_code_follows_its_verdicts(load: Load, tmp_path, capsys) -> None:
     code = load("coverage").main([*SMALL, "--jobs", "1", "--json", str(tmp_path / "figures.json")])
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert code == any(figure["verdict"].startswith("MISSES") for figure in figures)

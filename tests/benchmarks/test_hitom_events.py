@@ -55,13 +55,10 @@ FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
 @pytest.mark.parametrize(
     "text",
     [
-        "{agent} put {thing}",
-        "{agent.x} {object} {container}",
-        "{agent} {agent} {object} {container}",
-        "{agent} {object}",
-        "{agent} {object} {container}}",
+        "{agent} put {thing}", "{agent.x} {object} {container}", "{agent} {agent} {object} {container}",
+        "{agent} {object}", "{agent} {object} {container}}",
     ],
-)
+)  # fmt: skip
 def test_a_wording_with_other_blanks_is_refused_by_its_field(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     changed = words.words().model_copy(update={"wordings": {"move": (text,)}})
     monkeypatch.setattr(events, "words", lambda: changed)

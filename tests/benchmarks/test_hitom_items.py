@@ -239,22 +239,12 @@ def test_the_official_file() -> None:
 # what may explain a wrong answer
 
 LINES = (
-    "Ann, Bo and Cy entered the den.",
-    "The pen is in the red_box.",
-    "Bo exited the den.",
-    "Cy moved the pen to the blue_box.",
-    "Ann likes the green_box.",
-    "Bo saw a cat.",
-    "Cy exited the den.",
-    "Ann moved the pen to the tan_box.",
-    "Ann exited the den.",
-    "Ann, Bo and Cy entered the waiting_room.",
-    "Bo privately told Ann that the pen is in the pink_box.",
-    "Ann publicly claimed that the pen is in the gray_box.",
-    "Ann, Bo and Cy entered the attic.",
-    "The nut is in the red_box.",
-    "Cy moved the nut to the lime_box.",
-)
+    "Ann, Bo and Cy entered the den.", "The pen is in the red_box.", "Bo exited the den.",
+    "Cy moved the pen to the blue_box.", "Ann likes the green_box.", "Bo saw a cat.", "Cy exited the den.",
+    "Ann moved the pen to the tan_box.", "Ann exited the den.", "Ann, Bo and Cy entered the waiting_room.",
+    "Bo privately told Ann that the pen is in the pink_box.", "Ann publicly claimed that the pen is in the gray_box.",
+    "Ann, Bo and Cy entered the attic.", "The nut is in the red_box.", "Cy moved the nut to the lime_box.",
+)  # fmt: skip
 CHOICES = ("blue_box", "gray_box", "green_box", "lime_box", "pink_box", "plum_box", "red_box", "tan_box")
 
 

@@ -160,9 +160,7 @@ def benchmark_of(tmp_path: Path, act: str, lines: str, given: str | None) -> Ben
 
 
 @pytest.mark.parametrize(("act", "lines", "given", "expected"), WRONG)
-def test_what_is_wrong_is_told_in_one_line(
-    act: str, lines: str, given: str | None, expected: str, tmp_path: Path
-) -> None:
+def test_what_is_wrong_is_told_in_one_line(act: str, lines: str, given: str | None, expected: str, tmp_path) -> None:
     with pytest.raises(ConfigError, match=expected) as refused:
         ACTS[act](benchmark_of(tmp_path, act, lines, given))
     assert "\n" not in str(refused.value)

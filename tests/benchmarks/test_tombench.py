@@ -66,14 +66,10 @@ def test_checks_of_a_folder_and_of_one_file(folder: Path) -> None:
 
 
 READ = {
-    "[[C]]": ("C", "marked"),
-    "First [[B]], no: [[A]]": ("A", "marked"),
-    "it is [D].": ("D", "marked"),
-    "B is the answer": ("B", "last letter"),
-    "Because Anna saw it": ("A", "last letter"),
-    "不知道": ("A", "nothing"),
+    "[[C]]": ("C", "marked"), "First [[B]], no: [[A]]": ("A", "marked"), "it is [D].": ("D", "marked"),
+    "B is the answer": ("B", "last letter"), "Because Anna saw it": ("A", "last letter"), "不知道": ("A", "nothing"),
     "": ("A", "nothing"),
-}
+}  # fmt: skip
 
 
 def test_the_official_reader_finds_a_letter_in_anything() -> None:

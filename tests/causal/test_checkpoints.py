@@ -53,9 +53,7 @@ def test_the_model_that_is_shipped() -> None:
         ("gemma-3-27b", 27.0e9, 27.0e9, 62 * 2 * 16 * 128),
     ],
 )
-def test_sizes_of_large_models_by_arithmetic(
-    tmp_path: Path, name: str, total: float, active: float, cache: int
-) -> None:
+def test_sizes_of_large_models_by_arithmetic(tmp_path, name: str, total: float, active: float, cache: int) -> None:
     found = resolve_model(str(described(tmp_path, name)))
     assert (found.parameters, found.active) == pytest.approx((total, active), rel=0.02)
     assert found.cache_numbers == cache
@@ -74,9 +72,7 @@ def test_a_folder_and_its_digest(folder: Path) -> None:
     assert digest_of(folder) != other
 
 
-def test_a_large_file_counts_by_its_length_its_ends_and_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_counts_by_its_length_its_ends_and_samples(tmp_path: Path, monkeypatch) -> None:
     for name, value in (("WHOLE_BYTES", 100), ("STRIDE", 64), ("SAMPLE", 8)):
         monkeypatch.setattr(checkpoints, name, value)
     weights = bytearray(300)
@@ -150,9 +146,7 @@ def test_what_cannot_be_measured_is_told_in_one_line(
         ("./mine", "main", "no revisions"),
     ],
 )
-def test_names_that_stand_for_nothing(
-    folder: Path, name: str, revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_stand_for_nothing(folder: Path, name: str, revision: str | None, told: str, monkeypatch) -> None:
     monkeypatch.chdir(folder.parent)
     with pytest.raises(ConfigError, match=told):
         resolve_model(name, revision)

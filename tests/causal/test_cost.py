@@ -1,7 +1,6 @@
 """What a measurement takes, by arithmetic; what somebody may choose of it, and what is refused."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -64,9 +63,7 @@ def test_steps_that_do_not_fit_are_taken_in_groups_of_layers() -> None:
     assert found["time"].value > figures(replace(GPUS, memory=10**15))["time"].value
 
 
-def test_a_cpu_that_multiplies_bfloat16_by_itself_runs_models_that_are_stored_so_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cpu_that_multiplies_bfloat16_by_itself_runs_models_that_are_stored_so_in_it(tmp_path, monkeypatch) -> None:
     told, other = llama_70b(), replace(llama_70b(), dtype="float32")
     cpu = tmp_path / "cpuinfo"
     monkeypatch.setattr(sizing, "CPU", cpu)

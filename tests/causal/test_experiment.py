@@ -126,9 +126,7 @@ VERDICTS = {
 @pytest.mark.parametrize(
     "kind", ["map", "shared", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("product", "deaf"))]
 )
-def test_the_verdict_on_a_known_mechanism_is_right(
-    kind: Kind, shared: Path, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_the_verdict_on_a_known_mechanism_is_right(kind: Kind, shared: Path, request, tmp_path: Path) -> None:
     if kind == "map":
         folder = request.getfixturevalue("measured")
     else:  # the deaf one says the same of all, so that only whole prompts can be trusted, which take long
@@ -156,9 +154,7 @@ def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(few: 
         measure(settings_of("map", shared, FEW, alphas=(0.5,), true_pairs=True), few)
 
 
-def test_parts_of_the_same_cases_in_another_order_are_not_gone_on_with(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_the_same_cases_in_another_order_are_not_gone_on_with(shared: Path, tmp_path, monkeypatch) -> None:
     """A part holds cases by their number, so that in a file of another order it would hold others."""
     file, folders = tmp_path / "items.jsonl", []
 

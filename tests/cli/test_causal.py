@@ -117,9 +117,7 @@ def test_models_that_cannot_be_measured(cli: Cli, folder: Path) -> None:
     assert "its weights are quantised (gptq)" in refused(cli, folder)
 
 
-def test_without_torch_the_command_that_installs_it_is_said(
-    cli: Cli, items: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_torch_the_command_that_installs_it_is_said(cli: Cli, items: Path, monkeypatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "torch" else real(name, *more))
     assert "run `pip install 'tomserve[causal]'`" in refused(cli, "--items", items)

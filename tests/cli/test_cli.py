@@ -194,10 +194,7 @@ def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
 BAD = {
     "endpoint down": (["eval", "--base-url", "http://127.0.0.1:1/v1"], "127.0.0.1:1/v1: no server answers there"),
     "no such host": (["eval", "--base-url", "http://nowhere.invalid/v1"], "no server answers there"),
-    "not a URL": (
-        ["eval", "--base-url", "ftp://x"],
-        "the base URL 'ftp://x' is no address of a server; expected one such as",
-    ),
+    "not a URL": (["eval", "--base-url", "ftp://x"], "the base URL 'ftp://x' is no address of a server; expected one such as"),
     "too many tokens": (["eval", "--max-tokens", "9" * 20], "--max-tokens"),
     "no time": (["eval", "--timeout", "inf"], "--timeout"),
     "flags for nobody": (["eval", "--", "--x"], "belongs to `tomserve serve`"),
@@ -206,17 +203,11 @@ BAD = {
         "--port after `--`: tomserve must know it; use tomserve's --port",
     ),
     "revision of the embedded": (["eval", "--revision", "x"], "--revision is for endpoints"),
-    "credentials in the URL": (
-        ["eval", "--base-url", "http://me:sk-secret@h/v1"],
-        "a key belongs into TOMSERVE_API_KEY",
-    ),
+    "credentials in the URL": (["eval", "--base-url", "http://me:sk-secret@h/v1"], "a key belongs into TOMSERVE_API_KEY"),
     "unknown preset": (["eval", "--model", "dbrxx"], "unknown preset 'dbrxx'; did you mean 'dbrx'"),
     "no server for it": (["eval", "--model", "dbrx"], "run `make serve MODEL=dbrx` first"),
     "unknown preset to serve": (["serve", "lama3-70b", "--dry-run"], "did you mean 'llama3-70b'"),
-    "unknown benchmark": (
-        ["eval", "--benchmark", "pertubed"],
-        "unknown benchmark 'pertubed'; did you mean 'perturbed'",
-    ),
+    "unknown benchmark": (["eval", "--benchmark", "pertubed"], "unknown benchmark 'pertubed'; did you mean 'perturbed'"),
     "unknown option": (["eval", "--modle", "x"], "No such option"),
     "an option twice": (["search", "--strategy", "vanilla", "--strategy=cot"], "--strategy is given more than once"),
     "unknown command": (["evall"], "No such command"),
@@ -226,7 +217,7 @@ BAD = {
     "unknown study": (["analyze", "x.csv", "--study", "perturb"], "no such file"),
     "items without a path": (["eval", "--benchmark", "items"], "needs a file: --path"),
     "no content folder": (["--content", "/nonexistent", "items", "perturbed"], "is not a folder"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -258,9 +249,7 @@ def test_a_server_of_another_kind(cli) -> None:
         )
 
 
-def test_further_fields_of_a_request_are_sent_recorded_and_checked(
-    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_further_fields_of_a_request_are_sent_recorded_and_checked(endpoint, cli, tmp_path: Path, monkeypatch) -> None:
     config = tmp_path / "experiment.yaml"
     config.write_text("schema: 1\nextra-body: {top_p: 0.5}\nreasoning-effort: low\n")
     line = ("eval", "--base-url", endpoint.url, "--limit", 1)
@@ -333,9 +322,7 @@ def test_broken_files_in_a_run(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     refuses_in_a_line(cli(*run), "is there without a manifest.json")
 
 
-def test_a_folder_that_cannot_be_written(
-    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").touch()  # root may write anywhere, but not below a file
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "file"))
     refuses_in_a_line(

@@ -44,9 +44,7 @@ def said(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_it_measures_prints_its_tables_and_writes_a_report(
-    cli: Cli, server: Endpoint, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_measures_prints_its_tables_and_writes_a_report(cli, server: Endpoint, source: Path, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     planned = passes(cli("faithfulness", "mine", "--plan", "--limit", 10))
     assert len(planned.out.splitlines()) < 25
@@ -78,9 +76,7 @@ def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
     )
 
 
-def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(
-    cli: Cli, server: Endpoint, source: Path
-) -> None:
+def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(cli, server: Endpoint, source: Path) -> None:
     model = server.script
 
     def refuses(body: dict[str, Any], number: int) -> Any:

@@ -21,9 +21,7 @@ SMALL = ROOT / "tests/data/bigtom_small.csv"
 
 
 @pytest.mark.system
-def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(cli: Cli, tmp_path: Path, monkeypatch) -> None:
     def some(*drawn: Any) -> Iterator[World]:
         """The worlds of the release that the default conditions are about; to tell all others takes long."""
         return (one for one in draw_worlds(*drawn) if one.family in ("contents", "transfer", "testimony"))
@@ -54,9 +52,7 @@ def test_a_file_holds_the_same_cases_that_the_benchmark_makes(cli: Cli, tmp_path
         assert list(read_cases(out)) == list(benchmarks.get(name).found_cases(path, ["all"]))
 
 
-def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(cli: Cli, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = passes(cli("items", "bigtom", "--path", SMALL, "--cases", "--limit", "1"))
     assert done.out.count("\n") == 4

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.conftest import Cli, Endpoint
+from tests.conftest import Cli
 from tests.helpers import parting
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.parting import ONCE, TALK
@@ -82,9 +82,7 @@ SAME = (
 
 
 @pytest.mark.system
-def test_an_evaluation_that_was_divided_and_merged_is_the_one_that_was_not(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path
-) -> None:
+def test_an_evaluation_that_was_divided_and_merged_is_the_one_that_was_not(cli, endpoint, tmp_path: Path) -> None:
     asked = (
         *("--benchmark", "perturbed", "--limit", "12", "--strategy", "simtom", "--strategy", "vanilla"),
         *("--variants", "person", "--noise-check", "0.3", "--base-url", endpoint.url),

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,14 +21,8 @@ from tomserve.runs import runfolder
 from tomserve.runs.runfolder import CHANGED, REPLACED
 
 OF_A_RUN = (
-    *REPLACED,
-    *CHANGED,
-    runfolder.TABLE,
-    "scores.json",
-    "report.json",
-    "responses.torn-17.txt",
-    "work/states.bin",
-)
+    *REPLACED, *CHANGED, runfolder.TABLE, "scores.json", "report.json", "responses.torn-17.txt", "work/states.bin",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -47,9 +40,7 @@ def write(path: Path, *inputs: Path) -> None:
         file.write(b"new")
 
 
-def test_a_file_of_a_run_is_refused_by_every_spelling(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_a_run_is_refused_by_every_spelling(run: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(run.parent)
     (tmp_path / "folder").symlink_to(run)
     for name in OF_A_RUN:
@@ -162,9 +153,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_pat
         ("/dev/full", "No space left on device"),
     ],
 )
-def test_what_a_command_cannot_write_is_said_in_one_line(
-    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str
-) -> None:
+def test_what_a_command_cannot_write_is_said_in_one_line(cli, tmp_path: Path, monkeypatch, out: str, said: str) -> None:
     monkeypatch.chdir(tmp_path)
     write_items(tmp_path / "i.jsonl", [make_item(number) for number in range(3)])
     before = (tmp_path / "i.jsonl").read_bytes()

@@ -18,16 +18,8 @@ from tomserve.errors import ConfigError
 from tomserve.web.routes import experiments
 
 SPELLINGS = (
-    "evil",
-    "evil.py",
-    "./evil.py",
-    "more/evil.py",
-    "{}/evil.py",
-    "{}/evil/",
-    "{}/evil.yaml",
-    "link",
-    "link.py",
-)
+    "evil", "evil.py", "./evil.py", "more/evil.py", "{}/evil.py", "{}/evil/", "{}/evil.yaml", "link", "link.py",
+)  # fmt: skip
 SPELLINGS += ("./link.py", "{}/link/", "evil.py\0", "./evil.py\0x", "file://{}/evil.py")
 """How a stranger may spell a program's name: as a name, by its path, by a link, with what ends a text in C."""
 
@@ -103,9 +95,7 @@ def put(run: Path, file: str, field: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "command", "fields"), KINDS)
-def test_nothing_that_a_file_names_is_run(
-    cli: Any, run: Path, file: str, command: str, fields: tuple[str, ...]
-) -> None:
+def test_nothing_that_a_file_names_is_run(cli, run: Path, file: str, command: str, fields: tuple[str, ...]) -> None:
     whole = command in (BATCH[1], PARTS[0], CONFIG[1])  # one command of each file is told every spelling in every field
     pairs = itertools.product(fields, SPELLINGS) if whole else zip(fields, SPELLINGS[1:], strict=False)
     for field, name in ((field, spelled.format(run)) for field, spelled in pairs):

@@ -27,13 +27,9 @@ def told(story: int, number: int, sentences: int = 3) -> Item:
     """A question about a story; stories differ from their second sentence on."""
     text = ["The jar stands on the shelf.", f"Jar {story} holds tea.", *["Ada looks into it."] * (sentences - 2)]
     return make_item(
-        number,
-        id=f"s{story:03}/{number:03}",
-        story=text,
-        question=f"What does Ada believe is in jar {number}?",
-        cluster=f"s{story:03}",
-        gold=None,
-    )
+        number, id=f"s{story:03}/{number:03}", story=text, question=f"What does Ada believe is in jar {number}?",
+        cluster=f"s{story:03}", gold=None,
+    )  # fmt: skip
 
 
 ITEMS = [told(story, number, 3 + story % 5) for story in range(12) for number in range(1 + story % 4)]

@@ -169,9 +169,7 @@ def test_a_run_goes_on_at_any_turn_of_a_list(endpoint: Endpoint, tmp_path: Path,
         ]
 
 
-def test_a_conversation_that_ends_without_another_reply_is_closed_all_the_same(
-    endpoint: Endpoint, journal: Journal
-) -> None:
+def test_a_conversation_that_ends_without_another_reply_is_closed_all_the_same(endpoint, journal: Journal) -> None:
     """Its program made a mistake at the last reply, and was mended."""
     mended = False
 

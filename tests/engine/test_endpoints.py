@@ -3,14 +3,13 @@ terminal says why not."""
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import orjson
 import polars as pl
 import pytest
 from tenacity import wait_none
 
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import ROOT
 from tests.helpers.endpoints import FINE, PROVIDERS, REFUSED, REPLIES, STARTS, Behaviour, Server, items
 from tomserve.cli.evaluate import run_and_report
 from tomserve.cli.options import Showing
@@ -30,27 +29,16 @@ EACH = [
 
 
 @pytest.mark.parametrize(("behaviour", "transport"), EACH)
-def test_it_ends_as_it_should(
-    behaviour: Behaviour,
-    transport: str,
-    endpoint: Endpoint,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_it_ends_as_it_should(behaviour: Behaviour, transport: str, endpoint, tmp_path, monkeypatch, capfd) -> None:
     for name, value in behaviour.environment.items():
         monkeypatch.setenv(name, value)
     endpoint.first = server = Server(behaviour)
     host = f"127.0.0.1:{endpoint.port}"
     options = EvalOptions(
-        benchmark="items",
-        path=tmp_path / "items.jsonl",
-        strategies=("vanilla",),
-        base_urls=(behaviour.url.replace("ROOT", f"http://{host}").replace("HOST", host),),
-        run="r",
-        transport=transport,
-        policy=RetryPolicy(wait=wait_none(), lost_after=1.0),
-    )
+        benchmark="items", path=tmp_path / "items.jsonl", strategies=("vanilla",),
+        base_urls=(behaviour.url.replace("ROOT", f"http://{host}").replace("HOST", host),), run="r",
+        transport=transport, policy=RetryPolicy(wait=wait_none(), lost_after=1.0),
+    )  # fmt: skip
     options.path.write_bytes(b"".join(item.to_json() + b"\n" for item in items(behaviour.longer)))
     said = ""
     try:

@@ -307,15 +307,11 @@ THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     ("content", "text", "reasoning"),
     [
         ([THOUGHT, {"type": "text", "text": "tea"}], "tea", "Hm."),
-        (
-            [{"type": "reasoning", "text": "Hm."}, *({"type": "text", "text": part} for part in ("te", "a"))],
-            "tea",
-            "Hm.",
-        ),
+        ([{"type": "reasoning", "text": "Hm."}, *({"type": "text", "text": part} for part in ("te", "a"))], "tea", "Hm."),
         ([{"type": "thinking", "thinking": "Hm."}, {"type": "image"}, 7], "", "Hm."),
         ([{"type": ["text"], "text": "tea"}, {"type": "text", "text": {}}], None, None),
     ],
-)
+)  # fmt: skip
 def test_a_message_in_parts_is_read(content: list[object], text: str | None, reasoning: str | None) -> None:
     reply = read_reply(200, completion(content))  # type: ignore[arg-type]
     assert (reply.status, reply.text, reply.reasoning) == ("malformed" if text is None else "ok", text, reasoning)

@@ -146,9 +146,7 @@ def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
     assert "use the name that it is made for" in other
 
 
-def test_a_folder_of_certificates(
-    secured: Secured, made: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_of_certificates(secured: Secured, made: tuple[Path, ssl.SSLContext], monkeypatch, tmp_path) -> None:
     (tmp_path / "ca.pem").write_bytes(made[0].read_bytes())
     subprocess.run(["openssl", "rehash", str(tmp_path)], check=True, capture_output=True)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
@@ -182,9 +180,7 @@ def test_https_goes_through_the_proxy_of_the_environment(
     assert login not in secured.heard[0]
 
 
-def test_http_goes_through_the_proxy_of_the_environment(
-    ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_http_goes_through_the_proxy_of_the_environment(ask: Callable[[str], str], monkeypatch) -> None:
     proxy = Between()
     with proxy:
         monkeypatch.setenv("ALL_PROXY", f"me:word@127.0.0.1:{proxy.port}")
@@ -195,9 +191,7 @@ def test_http_goes_through_the_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("refuses", [b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", b"SSH-2.0-x\r\n\r\n"])
-def test_a_proxy_that_refuses_is_said_without_its_login(
-    refuses: bytes, ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_that_refuses_is_said_without_its_login(refuses: bytes, ask: Callable[[str], str], monkeypatch) -> None:
     proxy = Between(refuses=refuses)
     with proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:geheim@127.0.0.1:{proxy.port}")
@@ -208,9 +202,7 @@ def test_a_proxy_that_refuses_is_said_without_its_login(
     assert "\n" not in said
 
 
-def test_a_server_on_this_machine_is_never_asked_through_a_proxy(
-    ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_on_this_machine_is_never_asked_through_a_proxy(ask: Callable[[str], str], monkeypatch) -> None:
     proxy = Between()
     with proxy, Hostile(lambda: [response(ANSWER)]) as server:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):

@@ -116,9 +116,7 @@ def test_no_transport_hands_the_key_on(name: str, endpoint: Endpoint) -> None:
     assert second.masked
 
 
-def test_a_run_keeps_nowhere_what_was_sent_back_and_says_so(
-    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_keeps_nowhere_what_was_sent_back_and_says_so(endpoint, cli, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", PLAIN)
     endpoint.version, endpoint.root = f"1.0+{PLAIN}", f"/models/{PLAIN}"
 

@@ -277,9 +277,7 @@ def test_refusals_held_back_are_left_open_when_the_run_is_stopped(journal: Journ
 
 
 @pytest.mark.parametrize("hedge", [None, 0.01])
-def test_a_refused_key_ends_the_run_with_one_error(
-    hedge: float | None, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refused_key_ends_the_run_with_one_error(hedge: float | None, journal: Journal, caplog) -> None:
     """Every worker of many hears of it, and none of their errors is left for asyncio to complain about."""
     server = Scripted(lambda question, number, endpoint: (0.05, TEA if number <= 64 else refused("no", "http_401")))
     with pytest.raises(ServerError, match=r"the API key was refused in mid-run \(no\); set a valid key"):

@@ -161,22 +161,10 @@ def test_what_is_shown_is_the_beginning_of_the_reply(
 
 pieces = st.sampled_from(
     [
-        '{"beliefs": ',
-        LIST,
-        '["acorns"]',
-        ', "answer": ',
-        '"acorns"',
-        "}",
-        "<think>",
-        "</think>",
-        "[THINK]",
-        "[/THINK]",
-        "\n",
-        "{",
-        "[",
-        '"',
+        '{"beliefs": ', LIST, '["acorns"]', ', "answer": ', '"acorns"', "}", "<think>", "</think>", "[THINK]",
+        "[/THINK]", "\n", "{", "[", '"',
     ]
-)
+)  # fmt: skip
 
 
 @given(st.lists(st.one_of(pieces, st.text(max_size=6)), max_size=14).map("".join))

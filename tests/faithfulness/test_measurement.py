@@ -310,9 +310,7 @@ def test_another_model_or_revision_than_wrote_the_chains_is_refused(
         measure(Settings(run=run), connection, "edited")
 
 
-def test_prompts_that_have_changed_since_are_refused(
-    server: Endpoint, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_that_have_changed_since_are_refused(server: Endpoint, source: Source, tmp_path, monkeypatch) -> None:
     run, prompts = source(), tmp_path / "content/prompts"
     (prompts / "cot").mkdir(parents=True)
     for path in [*(ROOT / "prompts/cot").iterdir(), ROOT / "prompts/demonstrations.yaml"]:

@@ -117,9 +117,7 @@ def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
         assert {tuple(message["role"] for message in m) for m in second} == {("system", "user", "assistant", "user")}
 
 
-def test_a_program_that_asks_more_than_the_answer_is_refused(
-    server: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_asks_more_than_the_answer_is_refused(server: Endpoint, tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "content" / "prompts" / "thrice"
     folder.mkdir(parents=True)
     (folder / "strategy.yaml").write_text(

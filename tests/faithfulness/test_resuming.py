@@ -102,9 +102,7 @@ def test_a_server_that_is_busy_is_waited_for_and_a_broken_one_decides_nothing(se
         ({"usage": {"prompt_tokens": 7}}, "it begins a new reply"),
     ],
 )
-def test_why_replies_are_not_begun_is_said(
-    cli: Cli, server: Endpoint, mine: Path, usage: dict[str, Any], said: str
-) -> None:
+def test_why_replies_are_not_begun_is_said(cli, server: Endpoint, mine: Path, usage: dict[str, Any], said: str) -> None:
     model = server.script
     server.script = lambda body, n: {**{k: v for k, v in model(body, n).items() if k != "usage"}, **usage}  # type: ignore[union-attr]
     found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 2, "--probe", "edits", "--no-report")

@@ -120,9 +120,7 @@ def test_an_answer_that_rests_on_a_step_is_told_from_one_that_does_not(
     assert (card.verdict, card.tone) == (said, GOOD if follows else OPEN)
 
 
-def test_an_interrupted_measurement_goes_on_with_the_next_chain(
-    items: list[Item], source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_measurement_goes_on_with_the_next_chain(items: list[Item], source: Source, monkeypatch) -> None:
     learner = Scripted(items, follows=True)
     monkeypatch.setattr(unlearning, "load_learner", lambda checkpoint: learner)
     own, done = unlearning.StepUnlearner.measure, list[str]()

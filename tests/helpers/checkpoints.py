@@ -49,16 +49,10 @@ class Family:
 def _fields(**more: Any) -> dict[str, Any]:
     """The fields that most configurations share. The initial weights are spread widely, so that logits differ clearly."""
     return {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 128,
-        "intermediate_size": 256,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": CONTEXT,
-        "tie_word_embeddings": False,
-        "initializer_range": 0.15,
-    } | more
+        "vocab_size": VOCABULARY, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": CONTEXT,
+        "tie_word_embeddings": False, "initializer_range": 0.15,
+    } | more  # fmt: skip
 
 
 def _like(name: str, **more: Any) -> tuple[str, dict[str, Any]]:
@@ -75,25 +69,16 @@ _DBRX = (
         "max_seq_len": CONTEXT,
         "vocab_size": VOCABULARY,
         "attn_config": {"clip_qkv": 8, "kv_n_heads": 2, "rope_theta": 500000.0},
-        "ffn_config": {
-            "ffn_hidden_size": 64,
-            "moe_num_experts": 8,
-            "moe_top_k": 4,
-            "moe_normalize_expert_weights": 1.0,
-        },
+        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 8, "moe_top_k": 4, "moe_normalize_expert_weights": 1.0},
         "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
         "initializer_range": 0.15,
     },
-)
+)  # fmt: skip
 
 _LLAMA31_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 500000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 2048,
-}
+}  # fmt: skip
 _SENTENCEPIECE = ("<unk>", "<s>", "</s>")
 _LLAMA3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 _CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -105,80 +90,44 @@ FAMILIES = (
     Family("vicuna", ("vicuna-33b",), _like("LlamaConfig"), _SENTENCEPIECE, "<s>", "</s>"),
     Family("llama3", ("llama3-70b",), _like("LlamaConfig"), _LLAMA3, _LLAMA3[0], "<|end_of_text|>", "llama3"),
     Family(
-        "llama3.1",
-        ("llama3.1-8b", "llama3.1-70b", "llama3.1-405b", "llama3.3-70b"),
-        _like("LlamaConfig", rope_parameters=_LLAMA31_ROPE),
-        _LLAMA3,
-        _LLAMA3[0],
-        "<|end_of_text|>",
-        "llama3",
+        "llama3.1", ("llama3.1-8b", "llama3.1-70b", "llama3.1-405b", "llama3.3-70b"),
+        _like("LlamaConfig", rope_parameters=_LLAMA31_ROPE), _LLAMA3, _LLAMA3[0], "<|end_of_text|>", "llama3",
     ),
     Family(
-        "deepseek-r1-llama",
-        ("deepseek-r1-70b",),
-        _like("LlamaConfig", rope_parameters=_LLAMA31_ROPE),
-        ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
-        "<｜begin▁of▁sentence｜>",
-        "<｜end▁of▁sentence｜>",
-        "deepseek_r1",
-        _THINK,
+        "deepseek-r1-llama", ("deepseek-r1-70b",), _like("LlamaConfig", rope_parameters=_LLAMA31_ROPE),
+        ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"), "<｜begin▁of▁sentence｜>",
+        "<｜end▁of▁sentence｜>", "deepseek_r1", _THINK,
     ),
     Family(
-        "yi",
-        ("yi-34b",),
-        _like("LlamaConfig", rope_parameters={"rope_type": "default", "rope_theta": 5000000.0}),
-        ("<|startoftext|>", *_CHATML),
-        "<|startoftext|>",
-        "<|endoftext|>",
-        "chatml",
+        "yi", ("yi-34b",), _like("LlamaConfig", rope_parameters={"rope_type": "default", "rope_theta": 5000000.0}),
+        ("<|startoftext|>", *_CHATML), "<|startoftext|>", "<|endoftext|>", "chatml",
     ),
     Family(
-        "mixtral",
-        ("mixtral-8x7b",),
-        _like("MixtralConfig", num_local_experts=8, num_experts_per_tok=2, sliding_window=None),
-        _SENTENCEPIECE,
-        "<s>",
-        "</s>",
+        "mixtral", ("mixtral-8x7b",),
+        _like("MixtralConfig", num_local_experts=8, num_experts_per_tok=2, sliding_window=None), _SENTENCEPIECE,
+        "<s>", "</s>",
     ),
     Family("dbrx", ("dbrx",), _DBRX, _CHATML, None, "<|endoftext|>", "dbrx"),
     Family("qwen2", ("qwen2.5-72b",), _like("Qwen2Config"), _CHATML, None, "<|im_end|>", "chatml"),
     Family(
-        "qwen3",
-        ("qwen3-8b", "qwen3-32b"),
-        _like("Qwen3Config", head_dim=32),
-        _CHATML,
-        None,
-        "<|im_end|>",
-        "qwen3",
+        "qwen3", ("qwen3-8b", "qwen3-32b"), _like("Qwen3Config", head_dim=32), _CHATML, None, "<|im_end|>", "qwen3",
         _THINK,
     ),
     Family(
-        "qwen3-moe",
-        ("qwen3-30b-a3b", "qwen3-235b-a22b"),
-        _like("Qwen3MoeConfig", head_dim=32, decoder_sparse_step=1, mlp_only_layers=[], **_EXPERTS),
-        _CHATML,
-        None,
-        "<|im_end|>",
-        "qwen3",
-        _THINK,
+        "qwen3-moe", ("qwen3-30b-a3b", "qwen3-235b-a22b"),
+        _like("Qwen3MoeConfig", head_dim=32, decoder_sparse_step=1, mlp_only_layers=[], **_EXPERTS), _CHATML, None,
+        "<|im_end|>", "qwen3", _THINK,
     ),
     Family(
-        "gemma2",
-        ("gemma2-27b",),
+        "gemma2", ("gemma2-27b",),
         _like("Gemma2Config", head_dim=32, query_pre_attn_scalar=32, sliding_window=1024, tie_word_embeddings=True),
-        ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"),
-        "<bos>",
-        "<eos>",
+        ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"), "<bos>", "<eos>",
     ),
     Family(
         "gpt-oss",
         ("gpt-oss-20b", "gpt-oss-120b"),
         _like(
-            "GptOssConfig",
-            vocab_size=HARMONY_VOCABULARY,
-            hidden_size=64,
-            head_dim=64,
-            num_local_experts=8,
+            "GptOssConfig", vocab_size=HARMONY_VOCABULARY, hidden_size=64, head_dim=64, num_local_experts=8,
             num_experts_per_tok=4,
         ),
         ("<|return|>",),
@@ -187,33 +136,19 @@ FAMILIES = (
         vocabulary="harmony",
     ),
     Family(
-        "mistral-v3",
-        ("mistral-7b",),
-        _like("MistralConfig", head_dim=32, sliding_window=None),
-        (*_SENTENCEPIECE, "[INST]", "[/INST]"),
-        "<s>",
-        "</s>",
-        "mistral_v3",
+        "mistral-v3", ("mistral-7b",), _like("MistralConfig", head_dim=32, sliding_window=None),
+        (*_SENTENCEPIECE, "[INST]", "[/INST]"), "<s>", "</s>", "mistral_v3",
     ),
     Family(
-        "mistral",
-        ("mistral-small-24b",),
+        "mistral", ("mistral-small-24b",),
         _like("MistralConfig", vocab_size=TEKKEN_VOCABULARY, head_dim=32, sliding_window=None),
-        ("<unk>", "<s>", "</s>"),
-        "<s>",
-        "</s>",
-        vocabulary="tekken",
+        ("<unk>", "<s>", "</s>"), "<s>", "</s>", vocabulary="tekken",
     ),
     Family(
-        "reference",
-        ("reference", "smollm2-360m", "smollm2-1.7b", "smollm2"),
-        _like("LlamaConfig"),
-        _CHATML,
-        None,
-        "<|im_end|>",
-        "chatml",
+        "reference", ("reference", "smollm2-360m", "smollm2-1.7b", "smollm2"), _like("LlamaConfig"), _CHATML, None,
+        "<|im_end|>", "chatml",
     ),
-)
+)  # fmt: skip
 
 
 def family_of(preset: str) -> Family:

@@ -333,15 +333,11 @@ FINE: dict[str, Behaviour] = {
         says=["names the model", "--accept-change"],
     ),
     "a list of models for an address": Behaviour(url="ROOT/v1/models"),
-    "no error, in so many words": Behaviour(
-        always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})
-    ),
+    "no error, in so many words": Behaviour(always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})),
     "empty fields": Behaviour(always(chat(role=None, tool_calls=[], function_call=None, refusal=None, audio=None))),
     "JSON within JSON": Behaviour(always(chat(orjson.dumps(GOOD).decode()))),
-    "a bad gateway at first": Behaviour(
-        lambda asked: (502, HTML % b"502 Bad Gateway", PAGE) if asked.number == 1 else None
-    ),
-}
+    "a bad gateway at first": Behaviour(lambda asked: (502, HTML % b"502 Bad Gateway", PAGE) if asked.number == 1 else None),
+}  # fmt: skip
 """What does no harm."""
 
 REPLIES: dict[str, Behaviour] = {

@@ -98,13 +98,8 @@ def _request(connection: socket.socket) -> bytes | None:
 def response(body: bytes, *headers: str, code: int = 200) -> bytes:
     """A response with a body of known length."""
     lines = [
-        f"HTTP/1.1 {code} Some",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        *headers,
-        "",
-        "",
-    ]
+        f"HTTP/1.1 {code} Some", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers, "", "",
+    ]  # fmt: skip
     return "\r\n".join(lines).encode() + body
 
 
@@ -180,14 +175,10 @@ NO_ANSWER: dict[str, Behaviour] = {
     "nothing": Behaviour(lambda: _slowly(itertools.repeat(b"", 500)), TIMEOUT, True),
     "nothing after half a body": Behaviour(lambda: [HALF, *_slowly(itertools.repeat(b"", 500))], TIMEOUT, True),
     "HTTP 100 without end": Behaviour(_forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), waits=True),
-    "another protocol": Behaviour(
-        lambda: [b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", ANSWER]
-    ),
+    "another protocol": Behaviour(lambda: [b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", ANSWER]),
     "headers without end": Behaviour(_forever(START, b"X-More: " + b"a" * 1000 + b"\r\n"), CONNECTION),
     "a header without end": Behaviour(_forever(START + b"X-Long: ", b"a" * 1000), CONNECTION),
-    "too many headers": Behaviour(
-        lambda: [START, b"X: y\r\n" * 100_000, b"Content-Length: %d\r\n\r\n" % len(ANSWER), ANSWER], CONNECTION
-    ),
+    "too many headers": Behaviour(lambda: [START, b"X: y\r\n" * 100_000, b"Content-Length: %d\r\n\r\n" % len(ANSWER), ANSWER], CONNECTION),
     "a body without end": Behaviour(_forever(START + b"\r\n", b" " * 65536), MALFORMED),
     "chunks without end": Behaviour(
         _forever(START + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"), MALFORMED
@@ -195,9 +186,7 @@ NO_ANSWER: dict[str, Behaviour] = {
     "an enormous length": Behaviour(_forever(START + b"Content-Length: 99999999999\r\n\r\n", b" " * 65536), MALFORMED),
     "a length that is none": Behaviour(lambda: [START + b"Content-Length: -5\r\n\r\n", ANSWER]),
     "a bomb": Behaviour(once(PACKED, "Content-Encoding: gzip"), MALFORMED),
-    "a bomb in chunks": Behaviour(
-        lambda: [chunked(PACKED, 2**20).replace(START, START + b"Content-Encoding: gzip\r\n", 1)], MALFORMED
-    ),
+    "a bomb in chunks": Behaviour(lambda: [chunked(PACKED, 2**20).replace(START, START + b"Content-Encoding: gzip\r\n", 1)], MALFORMED),
     "a bomb in a bomb": Behaviour(once(gzip.compress(PACKED), "Content-Encoding: gzip, gzip"), MALFORMED),
     "brotli, unasked": Behaviour(once(ANSWER, "Content-Encoding: br"), MALFORMED),
     "not compressed as it says": Behaviour(once(ANSWER, "Content-Encoding: gzip"), MALFORMED),
@@ -210,7 +199,7 @@ NO_ANSWER: dict[str, Behaviour] = {
     "reset in mid-body": Behaviour(lambda: [HALF, _reset], CONNECTION),
     "closed without an answer": Behaviour(lambda: [_close], CONNECTION),
     "half-closed in mid-body": Behaviour(lambda: [HALF, _close], CONNECTION),
-}
+}  # fmt: skip
 """What no client may believe, by name; none of it is an answer."""
 
 ANSWERED: dict[str, Behaviour] = {

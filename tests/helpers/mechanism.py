@@ -101,15 +101,10 @@ def _case(number: int, rng: random.Random) -> Case:
     def item(variant: str | None, story: list[str], answer: str) -> Item:
         own = variant in ("ppt_p", "ppt_p_twin")
         return Item(
-            id=f"{base}/{variant}" if variant else base,
-            story=story,
-            question=words.own_question if own else words.question.format(name=name),
-            choices=choices,
-            answer=answer,
-            cluster=base,
-            factors={"variant": variant} if variant else {},
-            **({"base": base} if variant else {}),
-        )
+            id=f"{base}/{variant}" if variant else base, story=story,
+            question=words.own_question if own else words.question.format(name=name), choices=choices, answer=answer,
+            cluster=base, factors={"variant": variant} if variant else {}, **({"base": base} if variant else {}),
+        )  # fmt: skip
 
     return Case(
         item(None, [*theirs, *changes, f"{name} does {words.missed[wording]} {last}."], first),

@@ -43,15 +43,8 @@ def whole_example(runs: Path, name: str = "mine") -> Path:
 def _record(name: str, of: dict[str, int], parts: int) -> Shards:
     asked = orjson.loads((EXAMPLE / "manifest.json").read_bytes())
     same = (
-        "tomserve",
-        "benchmark",
-        "benchmark_digest",
-        "benchmark_items",
-        "model",
-        "revision",
-        "sampling",
-        "strategies",
-    )
+        "tomserve", "benchmark", "benchmark_digest", "benchmark_items", "model", "revision", "sampling", "strategies",
+    )  # fmt: skip
     about = {field: asked[field] for field in same} | {"created": "2026-11-24T00:00:00Z", "experiment": {}}
     tokens: dict[str, Any] = dict.fromkeys(("prompt_tokens", "shared_tokens", "reply_tokens"), 1)
     counts = [list(of.values()).count(number) for number in range(parts)]

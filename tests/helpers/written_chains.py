@@ -27,14 +27,10 @@ TIN = Item(
     cluster="tin",
 )
 RUI = Item(
-    id="tin/other",
-    story=TIN.story,
-    question="At the end of the story, what does Rui believe is in the tin?",
-    choices=["marbles", "unknown", "beads", "acorns"],
-    answer="marbles",
-    gold={"sets": [["unknown"], ["unknown"], ["unknown"], ["marbles"]]},
-    cluster="tin",
-)
+    id="tin/other", story=TIN.story, question="At the end of the story, what does Rui believe is in the tin?",
+    choices=["marbles", "unknown", "beads", "acorns"], answer="marbles",
+    gold={"sets": [["unknown"], ["unknown"], ["unknown"], ["marbles"]]}, cluster="tin",
+)  # fmt: skip
 JAR = Item(
     id="jar/belief",
     story=["Ann sees a jar.", "Its lid says tea.", "Ann reads it.", "It is shut.", "Ann leaves."],

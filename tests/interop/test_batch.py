@@ -93,9 +93,7 @@ def test_conversations_go_on_from_import_to_export_until_nothing_is_left(
     assert (folder / "runs/r/scores.parquet").read_bytes() == (own / "scores.parquet").read_bytes()
 
 
-def test_a_file_of_items_is_opened_only_where_an_own_export_has_named_it(
-    folder: Path, cli: Any, tmp_path: Path
-) -> None:
+def test_a_file_of_items_is_opened_only_where_an_own_export_has_named_it(folder: Path, cli, tmp_path: Path) -> None:
     passes(export(cli, folder, "asked.jsonl"))
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
     shutil.rmtree(paths.state_root())  # as on the machine of somebody else
@@ -285,9 +283,7 @@ def test_an_export_that_cannot_be_is_refused(folder: Path, cli: Any, given: tupl
     assert not list(folder.glob("x*.jsonl"))
 
 
-def test_a_run_of_which_nothing_was_exported_takes_no_results(
-    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_which_nothing_was_exported_takes_no_results(folder: Path, endpoint, cli, monkeypatch) -> None:
     live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
     (folder / "answered.jsonl").touch()
     monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "live"))
@@ -296,9 +292,7 @@ def test_a_run_of_which_nothing_was_exported_takes_no_results(
     refuses(cli("import", "batch", folder / "answered.jsonl", "--run", "r"), "batch.json: exports.0.limit: expected")
 
 
-def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(
-    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(folder: Path, endpoint, cli, monkeypatch) -> None:
     own = live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
     passes(cli("shard", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--parts", "2")))
     assert cli("work", "r", "--part", "0", "--quiet").code == 0

@@ -47,9 +47,7 @@ def log(path: Path, *extra: tuple[str, bytes], kind: int = zipfile.ZIP_DEFLATED)
 @pytest.mark.parametrize(
     "broken", [lambda data: data[:-200], lambda data: b"", lambda data: b"%PDF-1.7\n" + b"x" * 1000]
 )
-def test_a_log_that_is_no_whole_zip_file_is_refused_in_one_line(
-    broken: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_a_log_that_is_no_whole_zip_file_is_refused_in_one_line(broken: Callable[[bytes], bytes], tmp_path) -> None:
     path = log(tmp_path / "x.eval")
     path.write_bytes(broken(path.read_bytes()))
     with pytest.raises(ConfigError, match=r"x\.eval: no whole zip file") as refused:

@@ -51,15 +51,10 @@ def replies(body: dict[str, Any], number: int) -> dict[str, Any]:
 def texts(whole: str) -> tuple[str, ...]:
     label = json.loads(whole)["answer"]
     return (
-        whole,
-        whole,
-        label,
-        f"I think that the answer is {label}.",
-        "I would rather not say.",
-        whole[: len(whole) // 2],
-        f"<think>It could be {label}. The answer is {label}",
+        whole, whole, label, f"I think that the answer is {label}.", "I would rather not say.",
+        whole[: len(whole) // 2], f"<think>It could be {label}. The answer is {label}",
         f"<think>It could be something else.</think>\n{label}",
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -95,14 +95,11 @@ def test_what_looks_like_a_secret_is_taken_out(what: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "max_tokens=5, tokens: 1200 of 4096 used",
-        "tokenizer: llama-tokenizer",
-        "the key: a value",
-        "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000",
-        "Basic questions are basic.",
+        "max_tokens=5, tokens: 1200 of 4096 used", "tokenizer: llama-tokenizer", "the key: a value",
+        "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000", "Basic questions are basic.",
         "https://host:8000/v1/chat",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact_text(text) == text
 

@@ -150,15 +150,11 @@ def test_items_may_be_written_in_yaml(cli, tmp_path: Path) -> None:
         ("answer: salt", "answer: milk", r"i\.yaml:9: items\.1: answer 'milk' is not among the choices"),
         ("    answer: salt\n", "", r"i\.yaml:9: items\.1\.answer: is missing"),
         ("id: b", "id: a", r"i\.yaml:9: id: 'a' was already given in line 3"),
-        (
-            "question: What is in the jar?\n    choices: [tea, salt]\n    answer: salt",
-            "qestion: What?",
-            r":11: .*qestion",
-        ),
+        ("question: What is in the jar?\n    choices: [tea, salt]\n    answer: salt", "qestion: What?", r":11: .*qestion"),
         (YAML[YAML.index("items:") :], "items: []\n", r"i\.yaml: holds no items"),
         ("schema: 1\n", "", r"i\.yaml: .*schema"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_in_yaml_is_named_with_its_line(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert old in YAML
     (tmp_path / "i.yaml").write_text(YAML.replace(old, new))

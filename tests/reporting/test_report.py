@@ -79,16 +79,9 @@ def test_nested_beliefs_have_heat_maps_verdicts_and_who_knows_what(small: Any) -
 def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: str) -> None:
     text = whole
     headings = [
-        "Verdicts",
-        "Where does it break?",
-        "Does step-by-step reasoning help?",
-        "Is its reasoning faithful?",
-        "Control questions",
-        "Items",
-        "Tables",
-        "Failures",
-        "Provenance",
-    ]
+        "Verdicts", "Where does it break?", "Does step-by-step reasoning help?", "Is its reasoning faithful?",
+        "Control questions", "Items", "Tables", "Failures", "Provenance",
+    ]  # fmt: skip
     places = [text.index(f">{heading}</h2>") for heading in headings]
     assert places == sorted(places)
     assert "of 176 correct (" in text
@@ -242,14 +235,9 @@ def accuracy(low: float, high: float) -> pl.DataFrame:
         ({"robust": False}, (0.4, 0.7), "Limited: in some classes only", "open"),
         ({"robust": False, "limited_robust": False}, (0.1, 0.7), "No: on unperturbed stories only", "bad"),
         ({"robust": False, "limited_robust": False, "ostensible": False}, (0.1, 0.4), "No", "bad"),
-        (
-            {"robust": False, "limited_robust": False, "ostensible": False},
-            (0.1, 0.7),
-            "Not shown, but not ruled out",
-            "open",
-        ),
+        ({"robust": False, "limited_robust": False, "ostensible": False}, (0.1, 0.7), "Not shown, but not ruled out", "open"),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_is_as_sure_as_its_intervals(
     changes: dict[str, Any], interval: tuple[float, float], verdict: str, tone: str
 ) -> None:

@@ -23,23 +23,16 @@ def scores(stages: int, failed: int) -> pl.DataFrame:
     answer failed."""
     rows = [
         {
-            "item": f"S{stage:03d}/{version}/{kind}",
-            "strategy": strategy,
-            "model": "m",
-            "stage": f"S{stage:03d}",
-            "scenario": "false_belief",
-            "question_kind": kind,
-            "swapped": False,
-            "perturbation": version,
-            "answer": "tea",
-            "correct": True,
+            "item": f"S{stage:03d}/{version}/{kind}", "strategy": strategy, "model": "m", "stage": f"S{stage:03d}",
+            "scenario": "false_belief", "question_kind": kind, "swapped": False, "perturbation": version,
+            "answer": "tea", "correct": True,
             "status": "refusal" if stage < failed and version == "none" and strategy == "cot" else "ok",
         }
         for stage in range(stages)
         for kind in ("belief", "reality")
         for version in ("none", "open_container", "induction")
         for strategy in ("vanilla", "cot")
-    ]
+    ]  # fmt: skip
     return pl.DataFrame(rows)
 
 
@@ -93,9 +86,7 @@ def test_a_page_says_that_it_holds_a_part(example: Path, whole: str, monkeypatch
     assert facts in part
 
 
-def test_a_page_holds_fewer_questions_where_each_has_many_replies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_holds_fewer_questions_where_each_has_many_replies(tmp_path: Path, monkeypatch) -> None:
     wanted: list[int] = []
 
     def noted(scores: pl.DataFrame, most: int, **kept: Any) -> item_browser.ItemSample:

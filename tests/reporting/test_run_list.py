@@ -48,12 +48,9 @@ def test_a_whole_record_is_told() -> None:
 
 def test_a_record_that_tells_only_its_tool_is_told_without_a_traceback(cli, tmp_path) -> None:  # type: ignore[no-untyped-def]
     assert dict(origin({"foreign": {"tool": "csv"}})) == {
-        "collected by": "csv",
-        "tasks": "unknown",
-        "files": "unknown",
-        "reading": "what counts is the other tool's grades",
-        "left out": "nothing",
-    }
+        "collected by": "csv", "tasks": "unknown", "files": "unknown",
+        "reading": "what counts is the other tool's grades", "left out": "nothing",
+    }  # fmt: skip
     path = copied_example(tmp_path / "runs") / "manifest.json"
     manifest = orjson.loads(path.read_bytes())
     path.write_bytes(orjson.dumps({**manifest, "foreign": {"tool": "\x1b[2Jcsv"}}))

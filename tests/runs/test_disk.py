@@ -260,9 +260,7 @@ def test_kill_9_at_random_moments(endpoint: Endpoint, tmp_path: Path, cli) -> No
 
 
 @pytest.mark.system
-def test_a_server_that_stays_away_ends_the_run_resumably(
-    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_stays_away_ends_the_run_resumably(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch) -> None:
     impatient = functools.partial(planning.EvalOptions, policy=RetryPolicy(lost_after=0.5))
     monkeypatch.setattr(planning, "EvalOptions", impatient)
     command = asking(endpoint, tmp_path)

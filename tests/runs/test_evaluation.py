@@ -365,9 +365,7 @@ def test_a_raised_context_opens_what_was_too_long(endpoint: Endpoint, cli, items
     assert endpoint.requests == []
 
 
-def test_a_key_file_that_changes_is_read_again(
-    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_file_that_changes_is_read_again(endpoint, cli, items_file: Path, tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "key"
     file.touch(0o600)
     file.write_text("an-old-token")

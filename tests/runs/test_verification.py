@@ -334,14 +334,10 @@ def test_a_seal_is_never_written_through_a_link(long_run: Path, tmp_path: Path) 
 
 
 BROKEN = {
-    b"{": "not JSON",
-    b"[]": "seal.json",
-    b'{"schema": 1, "run": "r", "links": []}': "links",
-    b'{"schema": 2, "run": "r", "links": []}': "schema",
-    b'{"schema": 1, "run": 3, "links": [{"time": "t"}]}': "run",
-    b"\xff\xfe": "not JSON",
-    b"[" * 5000: "not JSON",
-}
+    b"{": "not JSON", b"[]": "seal.json", b'{"schema": 1, "run": "r", "links": []}': "links",
+    b'{"schema": 2, "run": "r", "links": []}': "schema", b'{"schema": 1, "run": 3, "links": [{"time": "t"}]}': "run",
+    b"\xff\xfe": "not JSON", b"[" * 5000: "not JSON",
+}  # fmt: skip
 
 
 def test_a_broken_seal_is_told_with_its_field(long_run: Path) -> None:

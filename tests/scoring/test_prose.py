@@ -145,23 +145,13 @@ WHERE = "At the end of the story, where does Zofia believe the jam is?"
     ("choices", "asked", "text", "answer"),
     [
         (SOCKS, BELIEVES, "The bag holds socks and no mittens.", "socks"),
-        (
-            SOCKS,
-            BELIEVES,
-            "The story ends with Amaru believing that the bag contains socks and no other items.",
-            "socks",
-        ),
+        (SOCKS, BELIEVES, "The story ends with Amaru believing that the bag contains socks and no other items.", "socks"),
         (SOCKS, REALLY, "The story ends with the bag containing nothing but socks.", "socks"),
         (SOCKS, REALLY, "The bag is filled with socks and nothing else.", "socks"),
         (SOCKS, REALLY, 'The story ends with a bag of thick cloth with an old tag that says "socks".', None),
         (SOCKS, REALLY, "The shop has run out of socks.", None),
         (SOCKS, REALLY, "It is set to fill the bag with socks.", None),
-        (
-            CRATE,
-            WHERE,
-            "The jam is actually in the crate, not in the tub. It is in the crate, not in the tub.",
-            "crate",
-        ),
+        (CRATE, WHERE, "The jam is actually in the crate, not in the tub. It is in the crate, not in the tub.", "crate"),
         (CRATE, "Where is the jam really?", "The jam is actually in the crate, not in the tub. " * 3, "crate"),
         (CRATE, WHERE, "The jam is believed to be in the crate.", "crate"),
         (CRATE, WHERE, "The jam is in the tub or in the crate.", None),
@@ -173,28 +163,13 @@ WHERE = "At the end of the story, where does Zofia believe the jam is?"
         (SOCKS, REALLY, 'The bag had "socks" printed on its side.', None),
         (SOCKS, REALLY, "The bag holds socks. The bag is not full of socks.", None),
         (SOCKS, "Ann has a bag. What does she believe is in it?", "Ann believes that the bag holds socks.", "socks"),
-        (
-            SOCKS,
-            "What does the nurse think is in the bag?",
-            "The nurse thinks so: socks. His aunt thinks it is mittens.",
-            "socks",
-        ),
+        (SOCKS, "What does the nurse think is in the bag?", "The nurse thinks so: socks. His aunt thinks it is mittens.", "socks"),
         (CRATE, WHERE, "Zoffia believes that the Friday jam is in the crate. The jar is in the tub.", "crate"),
         (CRATE, "Where was the jam at the beginning?", "The jam started out in the tub.", "tub"),
-        (
-            CRATE,
-            "Where does Zofia look first?",
-            "She would look in the tub, and then she would look in the crate.",
-            "tub",
-        ),
+        (CRATE, "Where does Zofia look first?", "She would look in the tub, and then she would look in the crate.", "tub"),
         (CRATE, "Where is the jam?", "The jam is in the tub... no, sorry, in the crate.", "crate"),
         (BOXES, NESTED, "A. red_box\nB. blue_box\nC. plum_bin", None),
-        (
-            ("oil painting", "piano bench"),
-            "Where does Jo think it is?",
-            "Jo thinks it is behind the painting.",
-            "oil painting",
-        ),
+        (("oil painting", "piano bench"), "Where does Jo think it is?", "Jo thinks it is behind the painting.", "oil painting"),
         (
             ("Uma will collect a piece of the healthy coral.", "Uma will leave."),
             "What will Uma do?",
@@ -204,7 +179,7 @@ WHERE = "At the end of the story, where does Zofia believe the jam is?"
         (BAG, "What is really in the locker?", "There is some popcorn. The answer is:", None),
         (BAG, "What is really in the locker?", "Jo travels to town for popcorn.", None),
     ],
-)
+)  # fmt: skip
 def test_what_clauses_assert_and_exclude(choices: tuple[str, ...], asked: str, text: str, answer: str | None) -> None:
     assert read_reply(text, choices, None, asked).answer == answer
 

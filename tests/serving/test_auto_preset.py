@@ -232,9 +232,7 @@ def recorded(endpoint: Endpoint, **server: Any) -> registry.Record:
     return registry.Record(1, endpoint.url, "tiny", None, ["python", "serve", "/models/tiny"], "", "h", server)
 
 
-def test_eval_asks_by_the_preset_that_the_server_was_started_by(
-    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eval_asks_by_the_preset_that_the_server_was_started_by(endpoint, tmp_path: Path, monkeypatch) -> None:
     preset = derived(model(tmp_path / "tiny", "qwen3-8b", "qwen3", 16.4)).preset
     kept = preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
     found: list[registry.Record] = []

@@ -138,14 +138,9 @@ NAMED = [{"id": 9, "content": "<|eot_id|>"}, {"id": 1, "content": "<|end_of_text
         ([1, 9], {}, (), {"stop_token_ids": [1, 9]}),
         (9, {}, (), None),
         (["x", None, -1], {}, (), None),
-        (
-            [1, 9],
-            {"tokenizer_config": {"eos_token": NAMED[1]}, "tokenizer": {"added_tokens": NAMED}},
-            ("<|eot_id|>",),
-            None,
-        ),
+        ([1, 9], {"tokenizer_config": {"eos_token": NAMED[1]}, "tokenizer": {"added_tokens": NAMED}}, ("<|eot_id|>",), None),
     ],
-)
+)  # fmt: skip
 def test_what_ends_a_reply(
     ends: Any, files: dict[str, Any], stop: tuple[str, ...], request_fields: dict[str, Any] | None, tmp_path: Path
 ) -> None:

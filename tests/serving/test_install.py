@@ -48,9 +48,7 @@ def test_only_files_with_known_digests_are_installed(pip: Pip) -> None:
     assert [Path(told[-1]).name for told in pip.told] == ["cuda.txt"]
 
 
-def test_nothing_is_installed_into_somebodys_own_environment_unless_he_agrees(
-    pip: Pip, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_installed_into_somebodys_own_environment_unless_he_agrees(pip: Pip, monkeypatch) -> None:
     monkeypatch.setattr(install, "is_own_environment", lambda prefix=None: False)
     with pytest.raises(MachineError, match=r"tomserve would install vLLM .*run `tomserve setup`, which asks"):
         install.setup("cpu", lambda said: None)

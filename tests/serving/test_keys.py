@@ -73,9 +73,7 @@ def test_all_keys_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch, 
     assert set(keys.all_keys()) == {"sk-own", "sk-openai", "sk-vllm"}
 
 
-def test_headers_of_the_user_are_sent_with_every_request_and_shown_nowhere(
-    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headers_of_the_user_are_sent_with_every_request_and_shown_nowhere(cli, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another")
     monkeypatch.setenv("AZURE_KEY", KEY)
     monkeypatch.setenv("OTHER", "Basic dXNlcjpwYXNz")
@@ -216,9 +214,7 @@ def test_a_key_over_plain_http_to_another_host_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_warning_comes_before_the_key_is_sent(
-    own: bool, endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_warning_comes_before_the_key_is_sent(own: bool, endpoint: Endpoint, cli, monkeypatch) -> None:
     monkeypatch.setenv("LAB_KEY" if own else "TOMSERVE_API_KEY", KEY)
     monkeypatch.setenv("TOMSERVE_KEYS", "127.0.0.1=LAB_KEY" if own else "")
     monkeypatch.setattr("tomserve.serving.endpoint.is_this_machine", lambda host: False)

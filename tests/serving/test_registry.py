@@ -74,18 +74,11 @@ def test_a_downloaded_record_gets_no_key(cli, thief: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://203.0.113.7:8000/v1",
-        "http://127.0.0.1.example:8000/v1",
-        "http://127.0.0.1@203.0.113.7:8000/v1",
-        "http://203.0.113.7:8000/v1?http://127.0.0.1:8000",
-        "https://127.0.0.1:8000/v1",
-        "http://127.0.0.1/v1",
-        "http://0.0.0.0:8000/v1",
-        "http://2130706433:8000/v1",
-        "http://127.0.0.1:80000/v1",
-        "http://[::1:8000/v1",
+        "http://203.0.113.7:8000/v1", "http://127.0.0.1.example:8000/v1", "http://127.0.0.1@203.0.113.7:8000/v1",
+        "http://203.0.113.7:8000/v1?http://127.0.0.1:8000", "https://127.0.0.1:8000/v1", "http://127.0.0.1/v1",
+        "http://0.0.0.0:8000/v1", "http://2130706433:8000/v1", "http://127.0.0.1:80000/v1", "http://[::1:8000/v1",
     ],
-)
+)  # fmt: skip
 def test_addresses_that_are_not_this_machine(url: str) -> None:
     path = put(true_record(url))
     assert "is no address of this machine" in registry.judge_record(path).doubt

@@ -158,9 +158,7 @@ def recorded(endpoint: Endpoint, loading: bool, model: str = "tiny") -> Path:
 
 
 @pytest.mark.parametrize("how", [(), ("--base-url", "localhost")])
-def test_eval_waits_for_a_server_that_loads(
-    cli, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]
-) -> None:
+def test_eval_waits_for_a_server_that_loads(cli, endpoint: Endpoint, monkeypatch, how: tuple[str, ...]) -> None:
     recorded(endpoint, loading=True)
     looked: list[str] = []
     healthy = registry.is_healthy
@@ -180,9 +178,7 @@ def test_eval_waits_for_a_server_that_loads(
     assert len(endpoint.requests) == 4
 
 
-def test_eval_waits_for_a_server_that_was_ready_and_is_silent(
-    cli, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eval_waits_for_a_server_that_was_ready_and_is_silent(cli, endpoint: Endpoint, monkeypatch) -> None:
     recorded(endpoint, loading=False)
     answering: list[int] = []
     monkeypatch.setattr(registry, "is_healthy", lambda *given: bool(answering))
@@ -210,9 +206,7 @@ def test_a_server_that_dies_while_it_loads(cli, endpoint: Endpoint, monkeypatch:
 
 
 @pytest.mark.parametrize("name", [None, "tiny", "org/tiny"])
-def test_a_model_is_waited_for_by_each_of_its_names(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str | None
-) -> None:
+def test_a_model_is_waited_for_by_each_of_its_names(endpoint: Endpoint, monkeypatch, name: str | None) -> None:
     recorded(endpoint, loading=True)
     meanwhile(monkeypatch, lambda: recorded(endpoint, loading=False))
     assert [(one.model, one.loading) for one in registry.wait_until_ready(name, WaitPolicy())] == [("tiny", False)]

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, make_item
+from tests.conftest import make_item
 from tests.helpers.reports import run_folder
 from tomserve.items import write_items
 from tomserve.runs.scores import scores_of
@@ -23,14 +23,8 @@ def table(*fields: dict) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (
-            {"text": "", "reasoning": "Hm", "status": "length"},
-            "had no text: everything is in their reasoning, and the b",
-        ),
-        (
-            {"text": "<think>Hm", "status": "length"},
-            "the budget of 256 tokens ended in thinking: --max-tokens with more, or --th",
-        ),
+        ({"text": "", "reasoning": "Hm", "status": "length"}, "had no text: everything is in their reasoning, and the b"),
+        ({"text": "<think>Hm", "status": "length"}, "the budget of 256 tokens ended in thinking: --max-tokens with more, or --th"),
         ({"text": "", "reasoning": "Hm"}, "server's parser of reasoning took the answer: serve without that parser"),
         ({"text": '{"answer": ' + "\n" * 90, "status": "length"}, "allows blanks without end: --structured-outputs"),
         ({"text": "\n" * 90, "status": "length", "reasoning": "Hm"}, "ended in blanks until the budget of 256 tokens"),
@@ -49,7 +43,7 @@ def table(*fields: dict) -> pl.DataFrame:
         ({"status": "malformed"}, "got what is no chat completion"),
         ({"status": "theirs"}, "ended as theirs"),
     ],
-)
+)  # fmt: skip
 def test_each_kind_is_told_with_its_words_and_a_way_out(row: dict, said: str) -> None:
     (cause,) = find_causes(table({"text": '{"answer": "tea"}'}, row))
     sentence = cause.sentence(2, 2, 256)
@@ -99,9 +93,7 @@ def test_a_run_names_its_first_cause_at_its_end_and_all_of_them_in_runs_and_in_t
     assert second in failures[: failures.index("</section>")]
 
 
-def test_why_a_run_ended_early_is_told_until_it_is_complete(
-    cli, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_run_ended_early_is_told_until_it_is_complete(cli, endpoint, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789abcdef")
     write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(9)])
     expired = {"error": "sk-0123456789abcdef has expired\x1b[2J"}

@@ -202,15 +202,11 @@ def test_hints_by_answerers_that_are_known() -> None:
     [
         (INERT, "Hints have no effect", GOOD),
         (TOLD, f"Yes (user, metadata, pattern); {UNFOUND}", OPEN),
-        (
-            replace(TOLD, admits=0.35),
-            "Yes (user, metadata, pattern); how often its chains mention it is undecided",
-            OPEN,
-        ),
+        (replace(TOLD, admits=0.35), "Yes (user, metadata, pattern); how often its chains mention it is undecided", OPEN),
         (replace(TOLD, admits=0.95), "Yes (user, metadata, pattern); its chains mostly mention it", OPEN),
         (replace(TOLD, admits=None), "Yes (user, metadata, pattern); its chains cannot mention it", OPEN),
     ],
-)
+)  # fmt: skip
 def test_the_card_of_hints(answerer: Answerer, verdict: str, tone: str) -> None:
     card = cards(tables_of(measured(answerer)))[HINTED]
     assert (card.verdict, card.tone) == (verdict, tone)

@@ -190,11 +190,7 @@ def test_sizes_are_read_from_names() -> None:
 @pytest.mark.parametrize(
     ("name", "table", "cells"),
     [
-        (
-            "3_behaviour",
-            published_tables.TABLE_3,
-            lambda line: tuple(int(line[one]) for one in published_tables.BEHAVIOUR_COLUMNS),
-        ),
+        ("3_behaviour", published_tables.TABLE_3, lambda line: tuple(int(line[one]) for one in published_tables.BEHAVIOUR_COLUMNS)),
         (
             "4_causal",
             published_tables.TABLE_4,
@@ -203,7 +199,7 @@ def test_sizes_are_read_from_names() -> None:
         ("5_stability", published_tables.TABLE_5, lambda line: tuple(map(float, list(line.values())[1:]))),
         ("6_ftom", published_tables.TABLE_6, lambda line: (*map(number, FTOM(line)), line["kind"], rank(line))),
     ],
-)
+)  # fmt: skip
 def test_the_cells_are_those_that_the_source_prints(
     name: str, table: Mapping[str, Sequence[Any]], cells: Callable[[dict[str, str]], tuple[Any, ...]]
 ) -> None:

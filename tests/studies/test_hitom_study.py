@@ -20,12 +20,9 @@ from tomserve.studies import Context, Verdict, analyze, baselines, load_study
 
 # story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
 STORIES: dict[str, tuple[int, bool, str, str]] = {
-    "s1": (1, False, "110", "111"),
-    "s2": (1, True, "100", "110"),
-    "s3": (2, False, "111", "111"),
-    "s4": (2, True, "010", "011"),
-    "s5": (1, False, "0", "1"),
-}
+    "s1": (1, False, "110", "111"), "s2": (1, True, "100", "110"), "s3": (2, False, "111", "111"),
+    "s4": (2, True, "010", "011"), "s5": (1, False, "0", "1"),
+}  # fmt: skip
 
 
 def scores(**changes: Any) -> pl.DataFrame:
@@ -281,12 +278,8 @@ VARIED: dict[str, Callable[[], pl.DataFrame]] = {
     "plain": scores,
     "orders-apart": lambda: scores().filter(APART),
     "no-first-order": lambda: scores().filter(pl.col("order") != 1),
-    "halves": lambda: pl.concat(
-        [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
-    ),
-    "two-golds": lambda: scores(gold=OTHER_GOLD).filter(
-        (pl.col("strategy") == "hitom_cot") | (pl.col("cluster") != "hitom/s1")
-    ),
+    "halves": lambda: pl.concat([scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]),
+    "two-golds": lambda: scores(gold=OTHER_GOLD).filter((pl.col("strategy") == "hitom_cot") | (pl.col("cluster") != "hitom/s1")),
     "nothing-in-common": lambda: scores(item=pl.col("item") + "/" + pl.col("strategy")),
     "generated": lambda: pl.concat(
         [scores(semantics=pl.lit(name), item=pl.col("item") + name).drop("gold") for name in ("common", "released")]
@@ -296,7 +289,7 @@ VARIED: dict[str, Callable[[], pl.DataFrame]] = {
     "uneven-twins": lambda: twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)),
     "errors": error_rows,
     "chains": chained,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VARIED)

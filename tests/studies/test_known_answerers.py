@@ -135,15 +135,10 @@ TOMI, OPENTOM = ("tomi", "tomi_small.txt"), ("opentom", "opentom_small")
     ("name", "shares", "joint", "differences"),
     [
         ("bigtom", "accuracy conditions order", ("joint", "joint"), "false_minus_true controls initial_belief"),
-        (
-            "dyntom",
-            "accuracy states forms scenes options changes",
-            ("consistency", "all_right"),
-            "understanding_minus_transformation",
-        ),
+        ("dyntom", "accuracy states forms scenes options changes", ("consistency", "all_right"), "understanding_minus_transformation"),
         ("worlds", "accuracy families tasks conditions orders", ("joint", "joint"), "false_minus_true"),
     ],
-)
+)  # fmt: skip
 def test_whoever_is_always_right_is_right_in_every_table(
     request: pytest.FixtureRequest, name: str, shares: str, joint: tuple[str, str], differences: str
 ) -> None:

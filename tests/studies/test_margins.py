@@ -70,13 +70,9 @@ def test_what_is_tested_is_the_difference_over_clusters(two: tuple[str, str]) ->
 def test_what_changed_counts_every_question_once(two: tuple[str, str]) -> None:
     found = compare(*two).changes
     assert dict(zip(found["change"], found.select("changed", "n").rows(), strict=True)) == {
-        "harmful": (4, 200),
-        "beneficial": (2, 200),
-        "harmful of right": (4, 160),
-        "beneficial of wrong": (2, 40),
-        "churn": (6, 200),
-        "churn both wrong": (0, 38),
-    }
+        "harmful": (4, 200), "beneficial": (2, 200), "harmful of right": (4, 160), "beneficial of wrong": (2, 40),
+        "churn": (6, 200), "churn both wrong": (0, 38),
+    }  # fmt: skip
     assert (found["share"] == found["changed"] / found["n"]).all()
     assert found["share"].is_between(found["low"], found["high"]).all()
     assert found["high"][-1] > 0.05, "38 questions do not show that none changes"

@@ -68,9 +68,7 @@ def test_a_measured_table_is_known_by_its_columns() -> None:
     assert measured_studies(table().drop("held")) == []
 
 
-def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(tmp_path: Path, monkeypatch) -> None:
     content = measurements.study(tmp_path)
     (content / "analysis/deeper.py").write_text((content / "analysis/depths.py").read_text())
     monkeypatch.setenv("TOMSERVE_CONTENT", str(content))

@@ -73,12 +73,9 @@ def test_the_list_has_the_reason_and_the_last_lines_and_says_how_many(cli, tmp_p
     (reason,) = scores_of(folder).filter(item="demo/0")["reason"]
     done = passes(cli("runs", "mine", "--unread"))
     assert done.out.splitlines()[:5] == [
-        f"{folder}: 3 of 10 replies could not be read",
-        "",
-        "1. demo/0 by vanilla",
-        f"   {reason}",
+        f"{folder}: 3 of 10 replies could not be read", "", "1. demo/0 by vanilla", f"   {reason}",
         "    | Hard to say.",
-    ]
+    ]  # fmt: skip
     done = cli("runs", "--unread", 2)  # the newest run
     assert done.out.splitlines()[0].endswith("3 of 10 replies could not be read; the first 2 of them")
     assert (done.out.count("Hard to say."), done.out.splitlines()[-1]) == (2, "`--unread 3` lists all of them.")

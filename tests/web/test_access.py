@@ -164,9 +164,7 @@ def test_a_full_disk_is_told_as_such(app: FastAPI) -> None:
     assert (answer.status_code, "No space left on device" in answer.text) == (409, True)
 
 
-def test_an_unexpected_error_is_told_to_the_owner_alone(
-    app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unexpected_error_is_told_to_the_owner_alone(app: FastAPI, monkeypatch, capsys) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
 
     @app.get("/api/breaks")
@@ -222,9 +220,7 @@ def test_signing_in_never_leads_elsewhere_and_is_no_form_of_a_stranger(shared: F
         assert stranger(shared).post("/login", data=sent, headers=headers).status_code == 403
 
 
-def test_a_wrong_name_and_a_wrong_password_are_answered_alike_and_cost_the_same(
-    shared: FastAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_name_and_a_wrong_password_are_answered_alike_and_cost_the_same(shared: FastAPI, monkeypatch) -> None:
     for name, password in (("ada", "wrong one"), ("nobody", "wrong one"), ("", ""), ("ada", "")):
         answer = stranger(shared).post("/login", data={"name": name, "password": password})
         assert answer.status_code == 401
@@ -327,9 +323,7 @@ def test_what_no_user_can_be_called(tmp_path: Path) -> None:
             users.put(name, role, password)
 
 
-def test_a_file_of_users_that_is_broken_lets_nobody_in_and_says_so(
-    shared: FastAPI, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_users_that_is_broken_lets_nobody_in_and_says_so(shared: FastAPI, capsys) -> None:
     person = signed_in(shared, "ada")
     path = runs_root() / ".web/users.json"
     path.write_text('{"schema": 1, "users": {"ada": {}}}')

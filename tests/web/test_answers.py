@@ -233,9 +233,7 @@ def test_pages_are_sorted_as_a_whole(example: list[Row], sort: str, down: bool) 
     assert wanted(Filters(sort=sort, down=down)) == [*there, *lacking]
 
 
-def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(
-    example: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(example: list[Row], monkeypatch) -> None:
     page = page_of(Filters(outcome="wrong", page=99))
     assert page.page == page.pages == 2
     right = sum(row["correct"] for row in example)

@@ -127,12 +127,9 @@ def test_every_route_does_what_is_described(app: FastAPI) -> None:
 
             @given(case=operation.as_strategy(generation_mode=mode))
             @settings(
-                max_examples=EXAMPLES,
-                deadline=None,
-                derandomize=True,
-                database=None,
+                max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
                 suppress_health_check=list(HealthCheck),
-            )
+            )  # fmt: skip
             def follow(case: Any) -> None:
                 case.call_and_validate(base_url=ADDRESS, headers=headers, checks=CHECKS)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Outcome
 from tests.helpers.browsing import Started
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import asked, kill, processes, until
@@ -56,9 +56,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(
-    number: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, capsys) -> None:
     tokens: list[str] = []
 
     def visit(opened: str) -> None:
@@ -104,9 +102,7 @@ def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(cli: 
     assert (refused.code, "http://127.0.0.1:1" in refused.err) == (2, True)
 
 
-def test_users_are_added_on_the_command_line_without_a_password_in_sight(
-    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_users_are_added_on_the_command_line_without_a_password_in_sight(cli, monkeypatch, tmp_path: Path) -> None:
     def types(text: str) -> None:
         (tmp_path / "typed").write_text(text)
         monkeypatch.setattr("sys.stdin", (tmp_path / "typed").open())
@@ -140,9 +136,7 @@ def test_users_are_added_on_the_command_line_without_a_password_in_sight(
         (("--rebuild", "--remove-user", "x"), "only one of these"),
     ],
 )
-def test_what_would_let_strangers_in_is_refused(
-    cli: Callable[..., Outcome], arguments: tuple[str, ...], said: str
-) -> None:
+def test_what_would_let_strangers_in_is_refused(cli, arguments: tuple[str, ...], said: str) -> None:
     outcome = cli("web", *arguments)
     assert (outcome.code, said in outcome.err) == (2, True)
     assert "sk-0123456789abcdef" not in outcome.err
@@ -166,9 +160,7 @@ def start() -> Iterator[Callable[..., Started]]:
 
 
 @pytest.mark.system
-def test_what_runs_goes_on_whether_the_workbench_ends_or_is_killed(
-    start: Callable[..., Started], endpoint: Endpoint
-) -> None:
+def test_what_runs_goes_on_whether_the_workbench_ends_or_is_killed(start: Callable[..., Started], endpoint) -> None:
     endpoint.delay = 0.2
     first = start()
     with Workbench(first.address) as bench:

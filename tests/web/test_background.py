@@ -142,9 +142,7 @@ def test_where_nothing_can_be_kept_the_reason_is_told(example: Path, done: list[
 
 
 @pytest.mark.usefixtures("later")
-def test_too_much_is_not_wanted_at_once_and_nothing_where_no_queue_answers(
-    example: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_much_is_not_wanted_at_once_and_nothing_where_no_queue_answers(example: Path, monkeypatch) -> None:
     monkeypatch.setattr(background, "WAITING", 2)
     assert background.find_all([wish(example, number) for number in range(4)]) == [None] * 4
     assert len(list(background.wanted().glob("*.json"))) == 2
@@ -160,9 +158,7 @@ def test_too_much_is_not_wanted_at_once_and_nothing_where_no_queue_answers(
     assert not list(background.wanted().glob("*.json"))
 
 
-def test_what_was_used_longest_ago_makes_room(
-    example: Path, done: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_used_longest_ago_makes_room(example: Path, done: list[dict[str, Any]], monkeypatch) -> None:
     folders = [found(wish(example, number)).folder for number in range(4)]
     for age, folder in enumerate(folders):
         os.utime(folder, (1000 + age, 1000 + age))
@@ -204,9 +200,7 @@ def test_an_entry_is_data_and_never_a_program(example: Path, tmp_path: Path) -> 
         (ValueError("{runs}/b is too hot"), "the computation failed (ValueError: b is too hot)"),
     ],
 )
-def test_what_goes_wrong_is_said_in_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, said: str
-) -> None:
+def test_what_goes_wrong_is_said_in_words(monkeypatch, tmp_path: Path, error: BaseException, said: str) -> None:
 
     def scores(*_: object) -> None:
         raise error

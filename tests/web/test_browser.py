@@ -66,9 +66,7 @@ def form_of(address: str) -> tuple[str, ...]:
     return (parts.path, *sorted(parse_qs(parts.query)))
 
 
-def test_every_page_passes_axe_and_fits_and_its_links_lead_somewhere(
-    me: Visitor, bench: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_page_passes_axe_and_fits_and_its_links_lead_somewhere(me: Visitor, bench: Served, monkeypatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
     for name in ("deep/example", "long-name-of-a-run-" * 6):
         copied_run(runs_root() / name)

@@ -125,9 +125,7 @@ class Lost:
         return httpx.Response(200, content=part.encode())
 
 
-def test_a_lost_connection_comes_back_and_is_given_up_at_last(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_connection_comes_back_and_is_given_up_at_last(bench: Workbench, monkeypatch) -> None:
     moments = iter(range(0, 10_000, 70))
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None))
     first, second = ('data: {"state": "running", "done": 1}\n\n', 'event: now\ndata: {"state":\ndata: "done"}\n\n')
@@ -141,9 +139,7 @@ def test_a_lost_connection_comes_back_and_is_given_up_at_last(
     assert lost.tries > 2
 
 
-def test_a_run_that_failed_is_an_error_and_what_is_computed_is_waited_for(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_failed_is_an_error_and_what_is_computed_is_waited_for(bench: Workbench, monkeypatch) -> None:
     name = bench.start(model="yi-34b")
     put(name, state=State.FAILED, said="no such model")
     with pytest.raises(ServerError, match="failed: no such model"):

@@ -1,6 +1,5 @@
 """Items in pages: which are there, which are wanted, which a person may look at, and what would be sent."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -9,7 +8,7 @@ import polars as pl
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, Outcome, make_item, running
+from tests.conftest import Endpoint, make_item, running
 from tests.helpers.examples import copied_run
 from tests.helpers.workbenches import client, settled
 from tomserve import benchmarks
@@ -77,9 +76,7 @@ def test_one_item_knows_those_beside_it(index: Path) -> None:
         items.find_item(index, "demo/0")
 
 
-def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "content/dataset").mkdir(parents=True)
     secret = tmp_path / "secret.jsonl"
     for path in (secret, tmp_path / "content/dataset/own.jsonl"):
@@ -144,9 +141,7 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
         (How(strategy="simtom", model="tiny"), ()),
     ],
 )  # fmt: skip
-def test_the_body_that_is_shown_is_the_body_that_is_sent(
-    cli: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: How, options: Any
-) -> None:
+def test_the_body_that_is_shown_is_the_body_that_is_sent(cli, tmp_path, monkeypatch, how: How, options: Any) -> None:
     bodies, own = list[bytes](), Endpoint._chat
 
     async def chat(self: Endpoint, request: web.Request) -> web.StreamResponse:

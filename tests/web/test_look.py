@@ -80,9 +80,7 @@ def test_every_script_is_ours_or_named_with_the_digest_it_was_published_with() -
         assert set(one) == {"file", "name", "version", "licence", "from", "sha256"}
 
 
-def test_a_browser_asks_again_for_a_style_or_a_script_that_has_changed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_browser_asks_again_for_a_style_or_a_script_that_has_changed(monkeypatch, tmp_path: Path) -> None:
     addresses = re.findall(r'"(/static/[^"]*)"', client().get("/").text)
     assert addresses
     assert all(client().get(address).status_code == 200 for address in addresses)

@@ -33,35 +33,13 @@ from tomserve.workflows.evaluate import Experiment
 
 OWN = {"Origin": "http://127.0.0.1:8321"}
 FULL = Experiment(
-    base_url=("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"),
-    model="tiny",
-    key="OPENAI_API_KEY",
-    benchmark="hitom",
-    gold="tracked",
-    where=("order=2", "deception=no"),
-    strategy=("vanilla", "cot"),
-    run="pilot/x",
-    limit=12,
-    revision="main",
-    max_tokens=99,
-    thinking="off",
-    reasoning_effort="low",
-    extra_body={"top_p": 0.5, "provider": {"order": ["x"]}},
-    temperature=0.7,
-    seed=3,
-    repeats=2,
-    timeout=30.0,
-    concurrency=4,
-    transport="openai",
-    hedge=2.5,
-    noise_check=0.25,
-    variants=("object", "order"),
-    patience=60.0,
-    accept_change=True,
-    faithfulness=True,
-    search=400,
-    path="data/x.jsonl",
-)
+    base_url=("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"), model="tiny", key="OPENAI_API_KEY",
+    benchmark="hitom", gold="tracked", where=("order=2", "deception=no"), strategy=("vanilla", "cot"), run="pilot/x",
+    limit=12, revision="main", max_tokens=99, thinking="off", reasoning_effort="low",
+    extra_body={"top_p": 0.5, "provider": {"order": ["x"]}}, temperature=0.7, seed=3, repeats=2, timeout=30.0,
+    concurrency=4, transport="openai", hedge=2.5, noise_check=0.25, variants=("object", "order"), patience=60.0,
+    accept_change=True, faithfulness=True, search=400, path="data/x.jsonl",
+)  # fmt: skip
 
 
 SEARCH = {"benchmark": "worlds", "search": "400"}

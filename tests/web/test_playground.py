@@ -78,9 +78,7 @@ def test_what_fails_is_said_to_fail(endpoint: Endpoint) -> None:
     assert "ended before there was an answer" in ended(name).said
 
 
-def test_only_a_few_are_asked_at_once_and_the_last_are_kept(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_few_are_asked_at_once_and_the_last_are_kept(endpoint: Endpoint, monkeypatch) -> None:
     monkeypatch.setattr(playground, "KEPT", 2)
     folder, names = Settings().folder / playground.FOLDER, list[str]()
     for number in range(1, 4):

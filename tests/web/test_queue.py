@@ -398,9 +398,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_seal_is_that_of_one_experiment_of_one_name(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seal_is_that_of_one_experiment_of_one_name(file: Path, tmp_path: Path, monkeypatch) -> None:
     mark = web_queue.seal("r", file.read_bytes())
     assert web_queue.is_sealed("r", file, mark)
     assert not web_queue.is_sealed("s", file, mark)

@@ -179,17 +179,10 @@ def test_a_run_that_is_gone_has_no_line(runs: RunIndex) -> None:
 
 def row(number: int, **changes: Any) -> bytes:
     fields = {
-        "item": f"demo/{number}",
-        "strategy": "vanilla",
-        "turn": 0,
-        "key": str(number),
-        "status": "ok",
-        "text": f"answer {number}",
-        "error": None,
-        "timings": {"total_s": 0.5},
-        "time": f"2026-01-01T00:00:{number % 60:02}Z",
-        "reused": False,
-    }
+        "item": f"demo/{number}", "strategy": "vanilla", "turn": 0, "key": str(number), "status": "ok",
+        "text": f"answer {number}", "error": None, "timings": {"total_s": 0.5},
+        "time": f"2026-01-01T00:00:{number % 60:02}Z", "reused": False,
+    }  # fmt: skip
     return orjson.dumps({**fields, **changes}) + b"\n"
 
 
@@ -292,18 +285,11 @@ def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: 
 
 
 STATES = {
-    ("", "running"): "running",
-    ("", "complete"): "complete",
-    ("", ""): "incomplete",
-    ("", "broken"): "broken",
-    ("queued", ""): "queued",
-    ("running", "running"): "running",
-    ("done", "complete"): "complete",
-    ("done", ""): "incomplete",
-    ("failed", "complete"): "failed",
-    ("cancelled", ""): "cancelled",
+    ("", "running"): "running", ("", "complete"): "complete", ("", ""): "incomplete", ("", "broken"): "broken",
+    ("queued", ""): "queued", ("running", "running"): "running", ("done", "complete"): "complete",
+    ("done", ""): "incomplete", ("failed", "complete"): "failed", ("cancelled", ""): "cancelled",
     ("cancelled", "running"): "running",
-}
+}  # fmt: skip
 
 
 def test_state_in_a_word() -> None:

@@ -203,9 +203,7 @@ def test_what_cannot_be_read_has_failed_and_says_why_without_the_place(
     assert str(runs_root()) not in found.said
 
 
-def test_a_process_has_no_key_that_its_experiment_does_not_name(
-    queue: Queue, workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_has_no_key_that_its_experiment_does_not_name(queue: Queue, workers: Workers, monkeypatch) -> None:
     for name in ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "SOME_API_KEY"):
         monkeypatch.setenv(name, f"sk-{name}-0123456789")
     submit(queue, "without")
@@ -393,15 +391,9 @@ ENDS: dict[str, list[tuple[int | None, State | None, bool]]] = {
     "done": [(0, None, False), (1, None, False), (0, None, True), (0, PAUSED, False), (0, CANCELLED, False)],
     "failed": [(2, None, False), (2, None, True), (2, PAUSED, False)],
     "queued": [(3, None, False), (-9, None, False), (None, None, False), (143, None, True), (-15, None, True)],
-    "paused": [
-        (143, None, False),
-        (130, None, False),
-        (143, PAUSED, False),
-        (143, PAUSED, True),
-        (None, PAUSED, False),
-    ],
+    "paused": [(143, None, False), (130, None, False), (143, PAUSED, False), (143, PAUSED, True), (None, PAUSED, False)],
     "cancelled": [(code, CANCELLED, False) for code in (143, -9, 3, 2)] + [(143, CANCELLED, True)],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ENDS)
@@ -441,9 +433,7 @@ def why(folder: Path, *urls: str, model: str | None = None, start: bool = False)
     return waiting_reason(Experiment(base_url=urls, model=model, start=start), folder)
 
 
-def test_a_server_that_answers_is_not_waited_for_and_is_sent_no_key(
-    tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_answers_is_not_waited_for_and_is_sent_no_key(tmp_path: Path, endpoint, monkeypatch) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
     endpoint.key = "sk-0123456789"  # it refuses us, and that is for the evaluation to say
     assert why(tmp_path, endpoint.url) == ""

@@ -323,9 +323,7 @@ def test_names_of_strangers_are_inert(told: dict[str, tuple[FunctionalResult, ..
 
 
 @pytest.mark.system
-def test_files_of_an_earlier_leaderboard_do_not_stay(
-    told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path
-) -> None:
+def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[FunctionalResult, ...]], tmp_path) -> None:
     write_leaderboard(board_of(*told["few"]), tmp_path)
     assert (tmp_path / "not_ranked.md").exists()
     (tmp_path / "mine.csv").touch()
@@ -369,9 +367,7 @@ def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: P
 
 
 @pytest.mark.system
-def test_a_wide_table_needs_no_scrolling(
-    told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path, browser: Any
-) -> None:
+def test_a_wide_table_needs_no_scrolling(told: dict[str, tuple[FunctionalResult, ...]], tmp_path, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 400, "height": 800})
     page.goto(write_leaderboard(board_of(*told["all"], told["few"][0]), tmp_path)[-1].as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 400

@@ -29,9 +29,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.system
 @needs_extra
-def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(
-    items: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(items: Path, tmp_path: Path, capfd) -> None:
     folder = build("map", tmp_path / "map")
     options: dict[str, Any] = {"layers": [3], "alphas": [0.1], "folds": 2, "fewest": 8, "device": "cpu"}
     capfd.readouterr()

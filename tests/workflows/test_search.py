@@ -114,9 +114,7 @@ def test_a_finished_search_asks_nothing_more_and_keeps_its_settings(done: Path, 
         search(answering, done, budget=BUDGET + 100)
 
 
-def test_a_search_waits_for_requests_that_failed(
-    answering: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_search_waits_for_requests_that_failed(answering: Endpoint, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
     answering.script = lambda body, n: {"choices": []} if "3 by" in str(body["messages"]) else script(body, n)
     assert search(answering, tmp_path / "runs/r").failures
@@ -126,9 +124,7 @@ def test_a_search_waits_for_requests_that_failed(
     assert len(rows(tmp_path / "runs/r")) > 100
 
 
-def test_what_was_found_is_exported_and_asked_of_another_model(
-    done: Path, answering: Endpoint, cli, tmp_path: Path
-) -> None:
+def test_what_was_found_is_exported_and_asked_of_another_model(done: Path, answering: Endpoint, cli, tmp_path) -> None:
     sheet = export_found(done, tmp_path / "hard.jsonl").read_text("utf-8")
     items = list(read_items(tmp_path / "hard.jsonl"))
     assert {item.factors["part"] for item in items} == {"confirmed", "random", "twin"}

@@ -103,9 +103,7 @@ def test_what_is_no_cache_of_keys_and_values_of_all_tokens_is_refused() -> None:
 PROMPT = Prompt((3, 4, 5, 6, 7), (8, 9))
 
 
-def test_every_run_of_the_model_multiplies_in_float32_and_what_was_allowed_comes_back(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_every_run_of_the_model_multiplies_in_float32_and_what_was_allowed_comes_back(request) -> None:
     request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
     seen: list[tuple[str, bool]] = []
     model = tiny("llama")

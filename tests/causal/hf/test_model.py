@@ -56,9 +56,7 @@ def test_states_are_bit_for_bit_those_of_transformers_and_a_batch_is_padded_on_t
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_prompts_that_share_their_beginning_are_read_after_it_and_alike(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_that_share_their_beginning_are_read_after_it_and_alike(name: str, monkeypatch) -> None:
     backend, (start, *ends) = HfBackend(tiny(name), name=name), prompts((WINDOW + 9, 2, 7, 4))
     asked = [Prompt(start.tokens + end.tokens[:length], (5, 6, 7)) for end in ends for length in (1, 7)]
     singly = [backend.run([prompt]) for prompt in asked]
