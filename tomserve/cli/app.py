@@ -13,7 +13,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tomserve import __version__
 from tomserve.cli.options import ContentOption, lasting, with_content
@@ -170,7 +170,7 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=[*args])
-        single = [one for one in order if one.param_type_name == "option" and not (one.multiple or one.is_flag)]
+        single = [one for one in order if isinstance(one, TyperOption) and not (one.multiple or one.is_flag)]
         for option in single:
             if single.count(option) > 1:
                 raise ConfigError(f"{option.opts[0]} is given more than once; expected one")
