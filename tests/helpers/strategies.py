@@ -13,7 +13,7 @@ from tomserve.prompting.conversation import Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
 
 READERS = ["hint_reader", "paraphraser", "predictor", "reader", "rewriter", "verifier"]
-"""Prompts that ask no benchmark's questions; tests/runs/test_grader.py, test_rewriter.py and tests/faithfulness/ have
+"""Prompts that ask no benchmark's questions; tests/runs/test_grader.py and tests/faithfulness/ have
 their requests."""
 
 

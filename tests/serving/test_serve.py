@@ -78,9 +78,7 @@ def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
     assert "CUDA_VISIBLE_DEVICES=2,3 " in two[1]
 
 
-def test_a_cpu_without_instructions_for_bfloat16_serves_in_float32(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cpu_without_instructions_for_bfloat16_serves_in_float32(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sizing, "CPU", tmp_path / "cpuinfo")
     wanted = ServeOptions("smollm2"), ServeOptions("smollm2", extra=("--dtype", "bfloat16"))
     for flags, dtypes in (("avx2 fma", ["float32", "bfloat16"]), ("avx2 avx512f", ["bfloat16"] * 2)):
