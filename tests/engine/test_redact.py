@@ -14,9 +14,12 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import page
+from tests.helpers.hostile import Hostile
 from tomserve.engine.redact import LEAST, LONGEST_ERROR, Redactor, clean_text
 from tomserve.engine.transport import Reply, Timeouts, redact_reply
 from tomserve.engine.transports import TRANSPORTS, make_transport
+from tomserve.errors import ServerError
+from tomserve.serving.probe import send_request
 
 KEY = "sk-Ab/9+\"'<\\&7 zE=x"
 """A key that every way to write it down writes in another way."""
@@ -134,3 +137,10 @@ def test_a_run_keeps_nowhere_what_was_sent_back_and_says_so(endpoint, cli, tmp_p
     assert PLAIN not in done.out + done.err + shown.out + shown.err
     rows = [orjson.loads(line) for line in (tmp_path / "runs/r/responses.jsonl").read_bytes().splitlines()]
     assert sorted(row.get("key_masked", False) for row in rows) == [False, False, True, True]
+
+
+def test_an_answer_that_is_no_http_is_quoted_without_the_key() -> None:
+    with Hostile(lambda: [f"{PLAIN} is no status\r\n\r\n".encode()]) as server:
+        with pytest.raises(ServerError, match=r"\*\*\* is no status") as raised:
+            send_request("GET", server.url, key=PLAIN)
+        assert PLAIN not in str(raised.value)
