@@ -103,14 +103,13 @@ def _robust(tables: Tables) -> Card | None:
     told so, and its verdict is good only where it is significantly above the best rule on the false-belief subset."""
     if not has_rows(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
-    outcomes, met, grounds = set(), set(), []
+    outcomes, met, believed, grounds = set(), set(), set(), []
     shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
         control = _has_control(tables, row)
         outcomes.add(_outcome(row, below, undecided, control))
-        if row["subset"] == "all":
-            met.add(bool(row["ostensible"] and row["limited_robust"]))
+        (met if row["subset"] == "all" else believed).add(bool(row["ostensible"] and row["limited_robust"]))
         tested = int(str(row.get("classes_tested", len(PERTURBED))))
         text = f"More than half right in {row['classes_above']} of {tested} classes, "
         also = f"{'also' if row['ostensible'] else 'but not'} on unperturbed stories"
@@ -136,6 +135,7 @@ def _robust(tables: Tables) -> Card | None:
     elif shared:
         meets = "Criterion met" if met == {True} else "Criterion met in part"
         verdict = f"{meets}, but also by {count_noun(len(shared), 'shortcut baseline')}"
+        verdict += "; not met on false beliefs" if believed == {False} else ""
         tone = OPEN if tone == GOOD else tone
     whole = tables["accuracy"].filter(subset="all", perturbation=OVERALL) if "accuracy" in tables else None
     marks = () if whole is None else accuracy_marks(whole)
@@ -280,7 +280,7 @@ def _count_undecided(verdicts: pl.Series) -> str:
     """The verdicts of undecided classes as one, such as: cannot be decided with 3 to 6 stages (needs 57)."""
     units, needed = (verdicts.str.extract(pattern).cast(pl.Int64) for pattern in (r"with (\d+)", r"needs (\d+)"))
     stages = f"{_range(units)} stage{'s' * (units.max() != 1)}"
-    return f"{UNDECIDED} with {stages}" + (f" (needs {_range(needed)})" if needed.drop_nulls().len() else "")
+    return f"{UNDECIDED} with {stages}" + (f" (needs {_range(needed)})" if not needed.null_count() else "")
 
 
 def _range(numbers: pl.Series) -> str:

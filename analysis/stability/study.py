@@ -233,7 +233,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         means = [row for row in rows if _is_mean(row)]
         lines.append(f"{who}: {_lead(again, means or kinds)}")
         for row in means or kinds:
-            marks += mark_of(who, row, "s", ("s_low", "s_high"))
+            marks += mark_of(f"{who}, {row['variant']}", row, "s", ("s_low", "s_high"))
     verdict, tone = _whole(found)
     remark = (
         "Of each kind stand here S, the share of variants that got the same answer as their original, and S minus that "

@@ -211,6 +211,7 @@ BAD = {
     "unknown benchmark": (["eval", "--benchmark", "pertubed"], "unknown benchmark 'pertubed'; did you mean 'perturbed'"),
     "unknown option": (["eval", "--modle", "x"], "No such option"),
     "an option twice": (["search", "--strategy", "vanilla", "--strategy=cot"], "--strategy is given more than once"),
+    "argument as an option": (["analyze", "--run", "x"], "--run; write it alone, as in `tomserve analyze RUN`"),
     "unknown command": (["evall"], "No such command"),
     "bad number": (["eval", "--limit", "0"], "--limit"),
     "no such run": (["score", "nothing"], "no run there"),

@@ -21,6 +21,9 @@ from tomserve.engine.retry import MOST, ModelGuard
 from tomserve.engine.transport import Reply
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.conversations import Questions
+from tomserve.runs.evaluation import refuse_other_letters
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.open_again import OpenAgain, parse_statuses
 from tomserve.serving import provenance
@@ -449,3 +452,12 @@ def test_one_that_stops_sending_them_later_ends_the_run_and_keeps_what_came(endp
         weighed(endpoint, concurrency=1)
     rows = [row for _, row in read_rows(tomserve.Run.open("f").folder / "responses.jsonl")]
     assert len(rows) == 6
+
+
+def test_letters_that_would_be_misread_are_refused() -> None:
+    items = ItemStore([make_item(choices=["unknown", "tea", "salt"], gold=None)])
+    refuse_other_letters(Questions(items, [Strategy.load("letters"), Strategy.load("letters_cot")]))
+    with pytest.raises(
+        ConfigError, match="shows A for tea, B for salt, but replies are read as A for unknown, B for tea"
+    ):
+        refuse_other_letters(Questions(items, [Strategy.load("bigtom_0shot")]))

@@ -62,6 +62,12 @@ def test_a_letter_is_read_with_the_list_that_was_shown(more: dict[str, Any], rep
     assert read_response(ITEM, {"status": "ok", "text": reply, **more}, True).answer == answer
 
 
+@pytest.mark.parametrize(("benchmark", "second"), [("demo", "tea"), ("hitom", "salt")])
+def test_letters_count_every_choice_but_one_that_is_not_offered(benchmark: str, second: str) -> None:
+    item = make_item(choices=["unknown", "tea", "salt"], gold=None, benchmark=benchmark)
+    assert read_response(item, {"status": "ok", "text": "Answer: B"}, True).answer == second
+
+
 def test_the_authors_and_the_reader_are_told_the_order_too() -> None:
     rows = [{"status": "ok", "text": "[[B]]", **more} for more in ({}, {"asked": LISTED}, {"asked": "?"})]
     read = [official_columns(ITEM, read_response(ITEM, row, True)._replace(text="[[B]]")) for row in rows]

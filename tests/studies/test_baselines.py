@@ -131,7 +131,7 @@ def test_who_always_answers_reality_is_told_so_and_gets_no_good_verdict(items: l
     whole = found.tables["criteria"].filter(subset="all", rule="strict").select("robust", "rules_robust")
     assert whole.rows() == [(True, "always reality, keyword")]
     card = verdict.cards[0]
-    assert card.verdict == ("Criterion met, but also by 2 shortcut baselines")
+    assert card.verdict == "Criterion met, but also by 2 shortcut baselines; not met on false beliefs"
     assert card.tone != GOOD
     assert "982 of 1,088 correct (90%" in verdict.lead[0]
     assert 'no significant difference from the baseline "always reality" (90%; difference 0 [' in verdict.lead[0]

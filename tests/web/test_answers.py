@@ -14,12 +14,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import tomserve
-from tests.conftest import ROOT
+from tests.conftest import ROOT, make_item
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import hitom_run, talking_run, varied_run
 from tests.helpers.workbenches import made
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchAnswerError
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scores
 from tomserve.studies.comparison import compare as plain
 from tomserve.studies.comparison import comparison_verdicts
@@ -62,6 +63,12 @@ def test_an_answer_is_the_same_with_an_index_and_without(tmp_path: Path, monkeyp
 
 
 @pytest.mark.usefixtures("content")
+def test_letters_are_read_where_the_benchmark_shows_them() -> None:
+    item = make_item(benchmark="hitom", choices=["tea", "salt", "unknown"], gold=None)
+    row = {"strategy": "hitom_vanilla", "status": "ok", "text": "B"}
+    assert answers._score_of("r", Manifest.model_construct(strategies={}), item, row, "m")["answer"] == "salt"
+
+
 def test_the_prompt_is_proved_by_the_key_of_the_row(tmp_path: Path) -> None:
     folder = copied_example(tmp_path / "runs")
     made("answers", "example")

@@ -20,7 +20,7 @@ from tomserve.items import Item
 from tomserve.items.item import UNKNOWN
 from tomserve.items.rationale import Automaton
 from tomserve.scoring.answers import read_reply
-from tomserve.scoring.labels import LetteredChoices, find_mentions, match_label
+from tomserve.scoring.labels import find_mentions, lettered_choices, match_label
 from tomserve.scoring.thoughts import THINK, SplitReply, split_thoughts
 
 STARTS = 200
@@ -230,7 +230,7 @@ _WORD = re.compile(r"[^\W\d_]{2}")
 
 def offered_choices(item: Item, lettered: bool) -> Sequence[str]:
     """The choices as replies are read by them. lettered: whether they were offered by letter."""
-    return LetteredChoices(item.choices) if lettered else item.choices
+    return lettered_choices(item) if lettered else item.choices
 
 
 def labels_of(item: Item, text: str, *, lettered: bool = False) -> WrittenChain | str:

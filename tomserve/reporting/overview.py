@@ -168,14 +168,12 @@ def bar_lines(shares: pl.DataFrame, width: int) -> list[Text]:
             accuracy += f" [{100 * row['ci_low']:.0f}, {100 * row['ci_high']:.0f}]"
         best = finite_or_none(row.get("best_rule_accuracy"))
         baseline = "" if best is None else percent(best)
-        missing = [_missing(row, column) for column in ("unread", "failed")]
+        unread, lacking = row.get("unread"), row.get("failed")  # unread replies are among those that lack an answer
+        failed = lacking if lacking is None or unread is None else max(0, lacking - unread)
+        missing = [f"{count:,}" if count is not None else "" for count in (unread, failed)]
         beside = f"  {accuracy:14}  {baseline:>8}    {missing[0]:>6}  {missing[1]:>6}"
         lines.append(Text(f"{name:{wide}}  ") + accuracy_bar(row, bar) + Text(beside.rstrip()))
     return lines
-
-
-def _missing(row: Mapping[str, object], column: str) -> str:
-    return f"{row[column]:,}" if row.get(column) is not None else ""
 
 
 def accuracy_bar(row: Mapping[str, object], size: int) -> Text:

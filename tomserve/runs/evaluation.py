@@ -26,7 +26,8 @@ from tomserve.engine.adaptations import NO_SCHEMA, STRICT, SchemaPolicy, check_n
 from tomserve.engine.redact import LONGEST_ERROR, Redactor, clean_text
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import ModelGuard
-from tomserve.errors import RunMismatchError, ServerError
+from tomserve.errors import ConfigError, RunMismatchError, ServerError
+from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import planning, runfolder
@@ -47,6 +48,7 @@ from tomserve.runs.open_again import OpenAgain
 from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
 from tomserve.runs.scores import score_run
+from tomserve.scoring.labels import Order, find_prompt_order, lettered_choices
 from tomserve.serving import endpoint, install, keys, provenance
 from tomserve.serving.endpoint import ServerWatch, Target
 from tomserve.serving.preflight import learn_adaptations, list_turns
@@ -189,16 +191,38 @@ def _longest_prompts(questions: Questions) -> Iterator[Prompt]:
 TRIED = 4  # items, spread over all, whose turns are tried before the first question
 
 
+def _items_to_try(questions: Questions) -> list[Item]:
+    """Some items, spread over all."""
+    count = len(questions.items)
+    places = dict.fromkeys(step * (count - 1) // (TRIED - 1) for step in range(TRIED)) if count else ()
+    return [questions.items[place] for place in places]
+
+
 def _turns_ahead(questions: Questions) -> Iterator[tuple[str, Turn]]:
     """The turns of each strategy about some items, with the strategy's name; those after the first as they follow from
     made-up replies."""
-    count = len(questions.items)
-    places = dict.fromkeys(step * (count - 1) // (TRIED - 1) for step in range(TRIED)) if count else ()
-    items = [questions.items[place] for place in places]
     for strategy in questions.strategies:
-        for item in items:
+        for item in _items_to_try(questions):
             turns = list_turns(strategy, item) if strategy.is_multi_turn else [strategy.turn(item)]
             yield from ((strategy.name, turn) for turn in turns)
+
+
+def refuse_other_letters(questions: Questions) -> None:
+    """Raise ConfigError where a strategy shows choices by letter in another order than its replies are read by."""
+    for strategy in (one for one in questions.strategies if one.lettered):
+        for item in _items_to_try(questions):
+            turns = list_turns(strategy, item) if strategy.is_multi_turn else [strategy.turn(item)]
+            shown = find_prompt_order("\n".join(one["content"] for one in turns[0].messages), item.choices)
+            read = lettered_choices(item).offered
+            if shown != read and set(item.choices) - {UNKNOWN} <= set(shown):
+                raise ConfigError(
+                    f"strategy {strategy.name!r}: its prompt about {item.id} shows {_in_letters(shown)}, but replies "
+                    f"are read as {_in_letters(read)}; show all choices in their order, or leave out `lettered: true`"
+                )
+
+
+def _in_letters(order: Order) -> str:
+    return ", ".join(f"{chr(ord('A') + place)} for {choice}" for place, choice in enumerate(order))
 
 
 @dataclass
@@ -493,6 +517,7 @@ def open_evaluation(
         stop.check()
         try:
             if evaluation.anything_left():
+                refuse_other_letters(plan.questions)
                 evaluation.save()
                 _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
             yield evaluation

@@ -197,7 +197,18 @@ def choices_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Sequence[s
     """The choices of an item as a reply to it is read by them. lettered: whether a prompt of ours shows them by
     letter."""
     shown = find_shown_order(item, row)
-    return LetteredChoices(item.choices, shown) if lettered or shown else item.choices
+    return lettered_choices(item, shown) if lettered or shown else item.choices
+
+
+WITHOUT_UNKNOWN = frozenset({"hitom"})
+"""Benchmarks whose questions do not offer "unknown", which is a label of their chains alone."""
+
+
+def lettered_choices(item: Item, shown: Order | None = None) -> LetteredChoices:
+    """The choices of an item that were shown as A, B, C. shown: in which order, where that is not the item's own."""
+    if shown is None and item.benchmark not in WITHOUT_UNKNOWN:
+        shown = item.choices
+    return LetteredChoices(item.choices, shown)
 
 
 def find_shown_order(item: Item, row: Mapping[str, Any]) -> Order | None:

@@ -367,7 +367,8 @@ def _row_for_scoring(line: bytes, manifest: Manifest) -> dict[str, Any]:
 
 def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) -> dict[str, Any]:
     strategy = manifest.strategies.get(str(row["strategy"]))
-    rules = replace(benchmarks.scoring_of(item.benchmark), lettered=bool(strategy and strategy.lettered))
+    rules = benchmarks.scoring_of(item.benchmark)
+    rules = replace(rules, lettered=True) if strategy and strategy.lettered else rules
     found = score_row(run, model, item, row, bool(strategy and strategy.chain), (), rules)
     return {**found, "stated": found.get("chain"), "gold": item.answer}
 
