@@ -103,7 +103,9 @@ def _robust(tables: Tables) -> Card | None:
     told so, and its verdict is good only where it is significantly above the best rule on the false-belief subset."""
     if not has_rows(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
-    outcomes, met, believed, grounds = set(), set(), set(), []
+    outcomes, grounds = set(), []
+    met: set[bool] = set()
+    believed: set[bool] = set()  # whether the criterion is met on false beliefs
     shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)

@@ -205,7 +205,7 @@ def _of_the_line(error: BaseException) -> tuple[int, str] | None:
         return FAILED, ""
     if not hasattr(error, "format_message"):
         return None
-    context = getattr(error, "ctx", None)
+    context: Any = getattr(error, "ctx", None)
     hint = f" Try `{context.command_path} --help`." if context is not None else ""
     said = error.format_message().strip()
     option = str(getattr(error, "option_name", ""))
