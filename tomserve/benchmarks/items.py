@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from tomserve.benchmarks.base import NAME, Benchmark, Findings, Say
 from tomserve.benchmarks.counterfactuals import WANTED, Case, NoCase, read_cases
@@ -30,18 +30,17 @@ from tomserve.benchmarks.published.base import (
 )
 from tomserve.content import files
 from tomserve.content.rows import Sheet, json_rows
-from tomserve.content.validation import load_yaml, validate
+from tomserve.content.validation import Strict, load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, nearest
 from tomserve.items import Factor, Item, read_items
 from tomserve.items.draw import seeded_order
 
 
-class _Form(BaseModel):
+class _Form(Strict):
     """How a question is made of a row. Texts are templates, in which ``{name}`` is what the row's field of that name
     holds, ``{a.b}`` the field b of the object, or the place b of the list, in its field a, and ``{name~PATTERN}`` what
     the regular expression finds in it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     id: str | None = None
     story: str | list[str] = ""
     question: str = ""

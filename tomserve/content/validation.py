@@ -48,6 +48,12 @@ _PATTERNS = {
 """What a text has to look like, by the pattern that checks it."""
 
 
+class Strict(pydantic.BaseModel):
+    """A part of a file or record that refuses fields that it does not know, and does not change."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
 def check_part(data: Mapping[str, Any], model: type[pydantic.BaseModel]) -> None:
     """Check a part of a record that is held as plain values. For a validator of the record, which then names the field.
     Raises ValueError that says in words what of it does not fit the model."""

@@ -20,7 +20,7 @@ import pydantic
 
 from tomserve.content import digest_of, files
 from tomserve.content.paths import PARTS_ENDING, run_name
-from tomserve.content.validation import CODE, Name, RunName, check_part, read_record, strategy_name
+from tomserve.content.validation import CODE, Name, RunName, Strict, check_part, read_record, strategy_name
 from tomserve.errors import ConfigError, ContentError
 from tomserve.runs import progress, runfolder
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, check_strategy_names
@@ -87,11 +87,7 @@ WAY_OUT = "restore the file, or divide the evaluation again under another name"
 Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
 
 
-class _Part(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-
-class PartRecord(_Part):
+class PartRecord(Strict):
     """One part of an evaluation."""
 
     items: Count  # questions, variants included
@@ -108,7 +104,7 @@ class PartRecord(_Part):
         return self.prompt_tokens - self.shared_tokens + self.reply_tokens // EXPECTED
 
 
-class Shards(_Part):
+class Shards(Strict):
     """What an evaluation asks that is divided into parts."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)

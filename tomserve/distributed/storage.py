@@ -30,7 +30,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
-from tomserve.content.validation import RUN_PART
+from tomserve.content.validation import RUN_PART, Strict
 from tomserve.distributed.shards import FILE as SHARDS
 from tomserve.distributed.shards import MOST
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, TomserveError
@@ -107,18 +107,14 @@ COPIED = (
 """The files of a part that are copied, where it has them."""
 
 
-class _Copied(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class CopiedFile(_Copied):
+class CopiedFile(Strict, strict=True):
     """A file of a part in a store: its length, and its digest as ``sha256sum`` prints it."""
 
     bytes: Annotated[int, pydantic.Field(ge=0, lt=2**63)]
     digest: Annotated[str, pydantic.Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-class CopiedPart(_Copied):
+class CopiedPart(Strict, strict=True):
     """What ``copied.json`` holds: the files of a part by their names."""
 
     schema_: Annotated[Literal[1], pydantic.Field(alias="schema")] = 1

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, field_validator
 
 from tomserve.content import files, validation
 from tomserve.content.validation import show_value
@@ -50,12 +50,10 @@ def _plain(text: str) -> str:
 Detail = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_plain)]
 
 
-class Answer(BaseModel):
+class Answer(BaseModel, extra="forbid", strict=True):
     """One answer. answer: the choice, None where the question was left out. seconds: how long the question stood there.
     reading: how long each sentence was the last one shown, in ms. resumed: whether the page had been closed meanwhile,
     so that the times are those since it was opened again."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     answer: str | None
     seconds: Seconds | None = None
@@ -67,9 +65,7 @@ class _Numbered(Answer):
     question: Annotated[int, Field(ge=1)]
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _File(BaseModel, extra="forbid", strict=True):
     schema_: Literal[1] = Field(alias="schema")
     questionnaire: str
     code: Code

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from tomserve.content import digest, files
 from tomserve.content.validation import validate
@@ -44,8 +44,8 @@ Mode = Literal["whole", "sentences"]
 Code = Annotated[str, StringConstraints(pattern=CODE)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _Part(BaseModel, extra="forbid", strict=True):
+    """A part of the plan."""
 
 
 class FormQuestion(_Part):

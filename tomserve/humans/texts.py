@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from tomserve import content
 from tomserve.content import files
@@ -28,8 +28,8 @@ LONGEST = 100_000
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _Part(BaseModel, extra="forbid", strict=True):
+    """A part of the texts."""
 
 
 class Consent(_Part):

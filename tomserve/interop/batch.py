@@ -28,7 +28,7 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve.content import files, output_path
-from tomserve.content.validation import Name, is_own, note_own, read_record, strategy_name
+from tomserve.content.validation import Name, Strict, is_own, note_own, read_record, strategy_name
 from tomserve.distributed.shards import FILE, Shards
 from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.adaptations import SchemaPolicy
@@ -297,11 +297,7 @@ BATCH_FILE = "batch.json"
 WAY_OUT = "restore the file, or repeat `tomserve export batch` with the options of the run"
 
 
-class _Record(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-
-class BatchModel(_Record):
+class BatchModel(Strict):
     """The model that was to be asked."""
 
     name: str  # as the queue knows it
@@ -314,7 +310,7 @@ class BatchModel(_Record):
         return Target(self.name, self.revision, preset)
 
 
-class Export(_Record):
+class Export(Strict):
     """The options of `tomserve export batch` that shape the requests, by the names of EvalOptions, and the model."""
 
     benchmark: Name | None = None
@@ -356,7 +352,7 @@ class Export(_Record):
         return EvalOptions(path=path, model=self.model.name, run=str(folder.absolute()), **own)
 
 
-class Exports(_Record):
+class Exports(Strict):
     """All exports of a run that differ, in the order in which they were first made."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)

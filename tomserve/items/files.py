@@ -9,7 +9,7 @@ from typing import IO, Any, Literal, TypeVar
 
 import orjson
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tomserve.content import files
 from tomserve.content.validation import choose_error, explain, load_yaml, place_of, validate
@@ -51,10 +51,9 @@ def _json_lines(path: Path, read: Callable[[Path, int, bytes], T]) -> Iterator[t
                 yield number, read(path, number, line)
 
 
-class _ItemsFile(BaseModel):
+class _ItemsFile(BaseModel, extra="forbid", defer_build=True):
     """A YAML file of items."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
     schema_: Literal[1] = Field(alias="schema")
     items: list[Item]
 

@@ -15,9 +15,10 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from tomserve.content import digest
+from tomserve.content.validation import Strict
 from tomserve.errors import ConfigError, one_of
 from tomserve.items.rationale import Automaton, compile_chains, compile_sets
 
@@ -92,14 +93,13 @@ Label = Annotated[
 ]
 
 
-class Gold(BaseModel):
+class Gold(Strict):
     """The gold rationale: which labels are right after each sentence of the story, for what the question asks.
 
     Either `sets` (the admissible labels a sentence), with optional `edges` [t, from, to], t being the 0-based index of
     the target sentence, and `policy` for sentences without edges; or `chains` (all admissible ones).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     sets: tuple[tuple[Label, ...], ...] | None = None
     edges: tuple[tuple[int, Label, Label], ...] = ()
     policy: Literal["persist", "free"] = "persist"
@@ -135,7 +135,7 @@ def gold_layers(gold: Gold | None) -> list[tuple[str, ...]]:
     return [tuple(dict.fromkeys(layer)) for layer in zip(*gold.chains, strict=True)]
 
 
-class Item(BaseModel):
+class Item(Strict):
     """One question about one story; the fields are those of a line in a file of items.
 
     `id` is written by an author or derived from the content, and never changes. `answer` is one of the `choices`; an
@@ -147,7 +147,6 @@ class Item(BaseModel):
     None of these four goes into a prompt.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     id: Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]+$"), BeforeValidator(_nfc)]
     benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] = "items"
     story: tuple[Text, ...] = Field(min_length=1, description="a list of sentences")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
@@ -29,10 +29,9 @@ MOST_CALLS, MOST_TOKENS = 10_000, 2**31
 Mark = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, extra="forbid", allow_inf_nan=False):
     """How a reply is sampled, where that differs from the run; each is a field of the request."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = Field(default=None, ge=0, lt=2**31)  # further samples add to it, and servers take 32 bits
@@ -61,18 +60,16 @@ class TurnFile(Settings):
         return (self.shared_by,) if isinstance(self.shared_by, str) else tuple(self.shared_by)
 
 
-class Demonstration(BaseModel):
+class Demonstration(BaseModel, extra="forbid"):
     """Which item is shown as a demonstration."""
 
-    model_config = ConfigDict(extra="forbid")
     file: str  # relative to the strategy's folder
     item: str  # its id in that file
 
 
-class Reasoning(BaseModel):
+class Reasoning(BaseModel, extra="forbid"):
     """Where the replies of a strategy hold the reasoning that comes before the answer; one of three."""
 
-    model_config = ConfigDict(extra="forbid")
     turn: str | None = Field(default=None, min_length=1)  # it is the reply to that turn
     field: str | None = Field(default=None, min_length=1)  # it stands in that field of the JSON reply
     marks: tuple[Mark, Mark] | None = None  # it stands between these texts

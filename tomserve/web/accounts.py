@@ -24,7 +24,7 @@ import orjson
 import pydantic
 
 from tomserve.content import files
-from tomserve.content.validation import validation_error
+from tomserve.content.validation import Strict, validation_error
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 
@@ -116,10 +116,8 @@ WAY_OUT = "delete the file and add the users again"
 COST = {"n": 1 << 15, "r": 8, "p": 3}  # what scrypt is told for a new password: 32 MiB, and about a quarter of a second
 
 
-class Password(pydantic.BaseModel):
+class Password(Strict):
     """A password as it is kept. n, r, p: what scrypt was told, which decides how much memory and time it takes."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     salt: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{32}$")]
     hash: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
@@ -156,20 +154,16 @@ _ONE_BY_ONE = threading.Semaphore(2)
 """Each password that is tried takes 32 MiB for a quarter of a second; so many are tried at once."""
 
 
-class Token(pydantic.BaseModel):
+class Token(Strict):
     """A token by which programs of a user sign in."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     digest: str
     label: Annotated[str, pydantic.Field(max_length=100)] = ""  # what it is for, in the user's words
     made: str = ""
 
 
-class User(pydantic.BaseModel):
+class User(Strict):
     """What is kept of somebody."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     role: Role
     password: Password
@@ -178,9 +172,7 @@ class User(pydantic.BaseModel):
     tokens: tuple[Token, ...] = ()
 
 
-class _File(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
+class _File(Strict):
     schema_: Annotated[Literal[1], pydantic.Field(alias="schema")] = 1
     users: dict[str, User] = {}
 
@@ -307,10 +299,8 @@ HOURS = 12
 MOST = 1000  # sessions that are kept; where there are more, the oldest end
 
 
-class Session(pydantic.BaseModel):
+class Session(Strict):
     """Somebody who is signed in."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     name: str
     stamp: str  # that of their password when they signed in

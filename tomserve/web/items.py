@@ -11,13 +11,14 @@ from typing import Annotated, Any, NamedTuple
 
 import orjson
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve import benchmarks
 from tomserve.benchmarks import ANYBODYS
 from tomserve.benchmarks.items import tables_of
 from tomserve.content import files
 from tomserve.content.paths import names, roots
+from tomserve.content.validation import Strict
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.items import EVERY, Item, read_items
@@ -400,10 +401,8 @@ MODEL = "MODEL"  # what stands for the name of the model where neither a preset 
 Word = Annotated[str, Field(max_length=200)]
 
 
-class How(BaseModel):
+class How(Strict):
     """How an item is asked, by the options of `tomserve eval`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     strategy: Annotated[Word, Field(description="The benchmark's first where it is left out.")] = ""
     preset: Annotated[Word, Field(description="A preset of a model, by its name.")] = ""

@@ -21,7 +21,7 @@ import pydantic
 
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
-from tomserve.content.validation import validation_error
+from tomserve.content.validation import Strict, validation_error
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.journal import count_packed_lines
 from tomserve.runs.manifest import Manifest
@@ -57,14 +57,12 @@ class State(StrEnum):
 ENDED = (State.DONE, State.FAILED, State.CANCELLED)
 
 
-class Job(pydantic.BaseModel):
+class Job(Strict):
     """The place of an experiment in the queue.
 
     Experiments of one group run one after the other, as they share a server or the GPUs of this machine. Times are in
     UTC, ISO 8601.
     """
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     state: State = State.QUEUED
     order: float = 0.0  # the smallest is run first
@@ -100,10 +98,8 @@ class Job(pydantic.BaseModel):
         return self.model_copy(update={"state": state, "said": said, **changes})
 
 
-class Card(pydantic.BaseModel):
+class Card(Strict):
     """What ``workbench.json`` holds."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     schema_: Annotated[int, pydantic.Field(alias="schema")] = 1
     owner: Annotated[str, pydantic.Field(max_length=64)] = ""  # who started the run, "" for nobody in particular

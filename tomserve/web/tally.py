@@ -16,6 +16,7 @@ import pydantic
 from tomserve import benchmarks
 from tomserve.causal.settings import ITEMS
 from tomserve.content.text import sanitize
+from tomserve.content.validation import Strict
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scored_run
@@ -36,10 +37,8 @@ Interval = tuple[float | None, ...]  # a score with the ends of its interval; ()
 CLASSES = 24  # a profile has no more bars
 
 
-class Part(pydantic.BaseModel):
+class Part(Strict):
     """A part of a tally."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
 
 class Share(Part):

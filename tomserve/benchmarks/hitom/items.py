@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Generic, Literal, NoReturn, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Story, Tell, read_question, write_question
 from tomserve.benchmarks.hitom.tracker import OTHER_SEMANTICS, Semantics, Trace, find_mentioned
@@ -35,10 +35,9 @@ _SENTENCE = re.compile(r"(\d+) (.+)")
 _CHOICE = re.compile(r"([A-Z])\. ([\w'-]+)")
 
 
-class _Row(BaseModel):
+class _Row(BaseModel, extra="forbid", strict=True):
     """A record as the file has it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     prompting_type: Literal["CoTP", "VP"]
     deception: bool
     story_length: int = Field(ge=1)
@@ -50,8 +49,7 @@ class _Row(BaseModel):
     answer: str
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(strict=True)
+class _File(BaseModel, strict=True):
     data: list[_Row] = Field(min_length=1)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve import content
 from tomserve.content import validation
+from tomserve.content.validation import Strict
 
 _List = Annotated[tuple[str, ...], Field(min_length=8)]
 _Short = Literal["place", "stay", "exit", "claim", "tell"]
@@ -18,10 +19,9 @@ _Sort = _Short | Literal["enter", "move", "saw", "lost", "likes", "dislikes"]
 FILE = "dataset/hitom/words.yaml"
 
 
-class Words(BaseModel):
+class Words(Strict):
     """The words of generated stories and of variants, as ``dataset/hitom/words.yaml`` has them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     rooms: _List
     objects: _List
     containers: _List

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve import content
 from tomserve.benchmarks.counterfactuals import P_TWIN as LEARNED
@@ -27,7 +27,7 @@ from tomserve.benchmarks.perturbed.stages import (
     load_stages,
 )
 from tomserve.benchmarks.perturbed.variants import slots
-from tomserve.content.validation import load_model
+from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
 
@@ -36,18 +36,14 @@ TASK, TWIN_VERSION = "none", "informed_protagonist"
 UNTOLD = "no story of its stage is told to you"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class OwnStory(_Strict):
+class OwnStory(Strict):
     """Both stories of a stage, told to "you": texts by the names of sentences."""
 
     told: dict[str, str] = Field(min_length=1)  # the false-belief story
     learned: dict[str, str] = Field(min_length=1)  # what the other replaces or inserts
 
 
-class OwnFile(_Strict):
+class OwnFile(Strict):
     """The stories told to "you", by stage."""
 
     schema_: Literal[1] = Field(alias="schema")

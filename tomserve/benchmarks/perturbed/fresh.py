@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve import content
 from tomserve.benchmarks.perturbed.stages import (
@@ -26,7 +26,7 @@ from tomserve.benchmarks.perturbed.stages import (
     Task,
     Version,
 )
-from tomserve.content.validation import load_model
+from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.items.draw import seeded_order
@@ -36,8 +36,7 @@ NAMES = "dataset/perturbed-2/names.yaml"
 Option = TypeVar("Option", bound=str | int)
 
 
-class _Names(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+class _Names(Strict):
     schema_: Literal[1] = Field(alias="schema")
     she: list[Annotated[str, Field(min_length=2)]]
     he: list[Annotated[str, Field(min_length=2)]]

@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tomserve import content
 from tomserve.beliefs import Layer, Manner, Trace, Update, apart, together
-from tomserve.content.validation import YamlLines, load_yaml, validate
+from tomserve.content.validation import Strict, YamlLines, load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.rationale import compile_sets
@@ -83,10 +83,6 @@ def in_false_belief_subset(factors: Mapping[str, Factor]) -> bool:
 # The format
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
 class Slot(BaseModel):
     """A label and, as extra keys, its other forms. Prose uses them as ``{x}`` and ``{x.form}``."""
 
@@ -107,7 +103,7 @@ Labels = Annotated[
 ]
 
 
-class Sentence(_Strict):
+class Sentence(Strict):
     """One sentence: its wordings, of which the released stories have the first, and the events in it."""
 
     texts: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
@@ -135,14 +131,14 @@ Sentences = dict[str, Annotated[Sentence, BeforeValidator(_as_sentence)]]
 """Sentences by their names, in the order of the story."""
 
 
-class Questions(_Strict):
+class Questions(Strict):
     """The templates of the two questions, which may use {asked}, {x} and {y}."""
 
     belief: str
     reality: str
 
 
-class Version(_Strict):
+class Version(Strict):
     """One version of a task's story, made by edits of that story or of another version."""
 
     answers: str = Field(pattern=r"^\w+/\w+$")  # belief/reality, as symbols
@@ -169,7 +165,7 @@ class Version(_Strict):
         return self.answers.split("/")[1]
 
 
-class Task(_Strict):
+class Task(Strict):
     """One class of perturbation in one stage. Versions with the names of controls are these; all others, or the one
     that is called false_belief, are of the false-belief scenario."""
 
@@ -188,7 +184,7 @@ _Words = Annotated[str, Field(pattern=_SPACED)]
 _Name = Annotated[str, Field(min_length=2, pattern=_SPACED)]
 
 
-class StageFile(_Strict):
+class StageFile(Strict):
     """A stage file as it is written."""
 
     schema_: Literal[2] = Field(alias="schema")

@@ -12,7 +12,7 @@ from functools import cached_property
 from statistics import median
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve import content
 from tomserve.benchmarks.base import Findings, outcome
@@ -40,7 +40,7 @@ from tomserve.benchmarks.perturbed.stages import (
 )
 from tomserve.benchmarks.perturbed.variants import Retold, StageRewording, largest_reduction, retold_path, slots
 from tomserve.content.text import count_noun
-from tomserve.content.validation import load_model
+from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.scoring.baselines import list_mentions
@@ -56,18 +56,14 @@ INFERENCE = ("induction_from_baseline", "untrustworthy_testimony", "conclusion_f
 WORDS_ON_AVERAGE = 18.0
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Versions(_Strict):
+class Versions(Strict):
     """How many stories of the false-belief scenario a task has, at least and at most: of the class none, of others."""
 
     none: tuple[int, int]
     perturbed: tuple[int, int]
 
 
-class Pairs(_Strict):
+class Pairs(Strict):
     """What an edition with minimal pairs has to hold."""
 
     versions: Versions
@@ -77,7 +73,7 @@ class Pairs(_Strict):
     twin_words: int  # in which the stories of a minimal pair differ, at most
 
 
-class Design(_Strict):
+class Design(Strict):
     """What an edition has to hold."""
 
     schema_: Literal[1] = Field(alias="schema")

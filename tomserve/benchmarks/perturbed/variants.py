@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve.benchmarks.perturbed.fresh import (
     Names,
@@ -49,7 +49,7 @@ from tomserve.benchmarks.perturbed.stages import (
     load_stages,
     rationale,
 )
-from tomserve.content.validation import load_yaml, validate
+from tomserve.content.validation import Strict, load_yaml, validate
 from tomserve.errors import ContentError, InapplicableError, one_of
 from tomserve.items import Item
 from tomserve.variants import (
@@ -80,18 +80,14 @@ Key = tuple[str, str, str]
 """Which sentence it is: the task, STORY or the version that holds it, and its name."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RetoldSentence(_Strict):
+class RetoldSentence(Strict):
     """The other wordings of one sentence."""
 
     short: str  # in fewer words; "" where a condensed story leaves it out
     other: Annotated[str, Field(min_length=1)] | None = None  # in other words, if the stage file has no second wording
 
 
-class _Task(_Strict):
+class _Task(Strict):
     """The other wordings of the sentences of a task, and pairs of neighbours ("first second") that may change places:
     in the versions that are listed, or where none is listed in all in which the two are neighbours."""
 
@@ -100,7 +96,7 @@ class _Task(_Strict):
     exchange: dict[Annotated[str, Field(pattern=r"^\w+ \w+$")], list[str]] = {}
 
 
-class RetoldFile(_Strict):
+class RetoldFile(Strict):
     """A file as it is written: by task, by version and by name of the sentence, as they are named in the stage file."""
 
     schema_: Literal[1] = Field(alias="schema")

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 import zstandard
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tomserve import content
 from tomserve.benchmarks.base import Findings
@@ -29,6 +29,7 @@ from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, beli
 from tomserve.content import cache as cached
 from tomserve.content import output_path, validation
 from tomserve.content.output_path import parse_file
+from tomserve.content.validation import Strict
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import UNKNOWN, Gold, Item, write_chunks
 from tomserve.items.item import Factor
@@ -158,10 +159,9 @@ def _place_right_choices(world: World, counts: Counter[tuple[str, str, int]]) ->
     return world.model_copy(update={"questions": tuple(questions)})
 
 
-class Release(BaseModel):
+class Release(Strict):
     """A fixed release."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     name: str  # what publications call it
     worlds: int = Field(ge=1)
     seed: int = Field(ge=0)

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from tomserve import content
 from tomserve.benchmarks.worlds.record import PRONOUNS, Key, Person
 from tomserve.content import validation
+from tomserve.content.validation import Strict
 from tomserve.errors import ContentError
 
 _SLOT = re.compile(r"\{(\w+)(?:('s)|\.(\w+)|:([^{}|]*)\|([^{}|]*)(?:\|([^{}|]*))?)?\}")
@@ -139,11 +140,7 @@ Word = Annotated[str, StringConstraints(min_length=1, max_length=80)]
 Several = Annotated[list[Word], Field(min_length=1)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Names(_Part):
+class Names(Strict):
     """Given names of one culture, by the gender of whom they are usual for."""
 
     culture: Word
@@ -152,21 +149,21 @@ class Names(_Part):
     either: list[Word] = []
 
 
-class Surrounding(_Part):
+class Surrounding(Strict):
     """Somewhere indoors, and the places in which small things are kept there."""
 
     in_: Word = Field(alias="in")
     places: Annotated[list[Word], Field(min_length=3)]
 
 
-class Thing(_Part):
+class Thing(Strict):
     """A small thing, and what one may want it for."""
 
     name: Word
     for_: Several = Field(alias="for")
 
 
-class Theme(_Part):
+class Theme(Strict):
     """What goes together: containers, and contents that each of them may hold."""
 
     theme: Word
@@ -174,7 +171,7 @@ class Theme(_Part):
     contents: Annotated[list[Word], Field(min_length=3)]
 
 
-class Words(_Part):
+class Words(Strict):
     """The lists of words.yaml."""
 
     schema_: int = Field(alias="schema", default=1)

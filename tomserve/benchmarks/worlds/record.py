@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from tomserve.content.validation import Strict
 from tomserve.items import UNKNOWN
 
 Key = str
@@ -42,11 +43,7 @@ def refuse_others(keys: Iterable[Key], known: Container[Key], before: str, after
         raise ValueError(f"{before} {strange[0]!r}{after}".strip())
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Person(_Part):
+class Person(Strict):
     """Somebody in a world. culture: where the given name is used, as the list of names says."""
 
     name: str = Field(min_length=1, max_length=40)
@@ -59,7 +56,7 @@ class Person(_Part):
         return PRONOUNS[self.gender]
 
 
-class Scene(_Part):
+class Scene(Strict):
     """What will be one sentence."""
 
     role: str  # which phrasings say it
@@ -72,7 +69,7 @@ class Scene(_Part):
     told: Literal["full", "short"] = "full"  # "short" where the phrasing is one of the brief ones
 
 
-class Question(_Part):
+class Question(Strict):
     """What is asked about a world."""
 
     kind: str  # which rule answers it: a key of rules.KINDS
@@ -86,7 +83,7 @@ class Question(_Part):
     factors: dict[str, str | bool | int | None] = Field(default_factory=dict)  # beside those of the world
 
 
-class World(_Part):
+class World(Strict):
     """A world and its questions."""
 
     family: str

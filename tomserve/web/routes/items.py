@@ -169,10 +169,8 @@ Field = Annotated[str, StringConstraints(max_length=2000)]
 Long = Annotated[str, StringConstraints(max_length=200_000)]
 
 
-class TrialForm(How):
+class TrialForm(How, extra="ignore"):
     """What is to be tried, as the form or an address says it."""
-
-    model_config = pydantic.ConfigDict(extra="ignore")
 
     benchmark: Field = ""
     gold: Field = ""
