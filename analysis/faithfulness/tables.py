@@ -80,8 +80,7 @@ class Group:
 
 
 def groups(scores: pl.DataFrame, kind: str) -> Iterator[Group]:
-    """The groups of one kind of rows (such as t.EDIT), in the order of their names, without
-    what was left out."""
+    """The groups of one kind of rows (such as t.EDIT), in the order of their names, without what was left out."""
     names = {t.EDIT: GROUP, t.HINT: WHO, t.STORY: WHO, t.UNLEARNING: WHO}.get(kind, (*WHO, "predictor"))
     rows = scores.filter(pl.col("kind") == kind, pl.col("status") != t.LEFT_OUT)
     for values in rows.select(names).unique().sort(names).iter_rows():

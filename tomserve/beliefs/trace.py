@@ -126,10 +126,8 @@ class Trace:
         return cls(lines, bits, tuple(updates(bits)))
 
     def accept_updates(self, chain: Chain) -> list[Update]:
-        """The updates that the chain takes over; none where it has an agent whom the story does not know.
-
-        Raises ValueError for an agent who stands in the chain twice, because no audience says what that means.
-        """
+        """The updates that the chain takes over; none where it has an agent whom the story does not know. Raises
+        ValueError for an agent who stands in the chain twice, because no audience says what that means."""
         bit = self.bits.get
         agents = [bit(name, 0) for name in chain]
         everybody = sum(agents)

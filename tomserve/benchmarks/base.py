@@ -70,10 +70,8 @@ class Findings:
 def select_groups(
     groups: Mapping[tuple[str, ...], _Result], where: Sequence[str], kinds: Sequence[str]
 ) -> dict[tuple[str, ...], _Result]:
-    """The groups, by place (such as stage, class and version), whose places begin with these names.
-
-    kinds: what the parts of a place are called. Raises ConfigError for a name that is not there.
-    """
+    """The groups, by place (such as stage, class and version), whose places begin with these names. kinds: what the
+    parts of a place are called. Raises ConfigError for a name that is not there."""
     found = dict(groups)
     for depth, wanted in enumerate(where):
         known = list(dict.fromkeys(place[depth] for place in found))

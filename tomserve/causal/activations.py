@@ -65,16 +65,12 @@ class Backend(Protocol):
         """The data type of its weights, such as float32."""
 
     def run(self, prompts: Sequence[Prompt]) -> Readings:
-        """Run all prompts, in batches of the backend's choice.
-
-        Raises MachineError where the memory does not suffice for a single prompt.
-        """
+        """Run all prompts, in batches of the backend's choice. Raises MachineError where the memory does not suffice
+        for a single prompt."""
 
     def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
         """Answer one prompt again, m times, as full runs would in which only one state at the last token differs.
-
-        layers: int64 [m], after which block the state is replaced, from 1. states: float32 [m, width], by what.
-        """
+        layers: int64 [m], after which block the state is replaced, from 1. states: float32 [m, width], by what."""
 
 
 RECORD = "states.json"  # the file beside the states that says of which prompts and which model they are

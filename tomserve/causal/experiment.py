@@ -281,11 +281,8 @@ def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> tu
 
 
 def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -> list[Figure]:
-    """What the measurement takes and can find, without reading any weights.
-
-    gpus: for a machine with so many; None for this one. The length of a prompt is estimated from some of the cases.
-    Raises as `find_setup`.
-    """
+    """What the measurement takes and can find, without reading any weights. gpus: for a machine with so many; None for
+    this one. The length of a prompt is estimated from some of the cases. Raises as `find_setup`."""
     found = find_setup(settings, on)
     sample = [item for case in found.cases[:: max(1, len(found.cases) // 50)] for item in tellings(case)]
     tokens = measure_prompts(sample, Strategy.load(settings.strategy)).tokens / len(sample)

@@ -117,10 +117,8 @@ class Ridge:
         return np.geomspace(max(least * BELOW, top * FLOOR), top * ABOVE, PENALTIES)
 
     def errors(self, y: Floats, penalties: ArrayLike) -> Floats:
-        """For every penalty |Y - Y^|, each scenario predicted without itself [penalties].
-
-        y: [n, e], or anything with the same inner products of rows, such as the transpose of R of Y' = Q R.
-        """
+        """For every penalty |Y - Y^|, each scenario predicted without itself [penalties]. y: [n, e], or anything with
+        the same inner products of rows, such as the transpose of R of Y' = Q R."""
         rotated, rank = self._basis.T @ y, self.s.size
         rest = self._basis[:, rank:] @ rotated[rank:]  # what no penalty changes
         found = []

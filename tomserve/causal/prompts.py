@@ -94,10 +94,8 @@ def prompts_of(case: Case, strategy: Strategy, tokenizer: Tokenizer, context: in
 
 
 def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int = 0) -> Prompt | str:
-    """The prompt about an item up to the token before the answer, or why there is none (one of REASONS).
-
-    order: 0 shows the choices as the item lists them, 1 in reverse. Raises ConfigError as `prompts_of` does.
-    """
+    """The prompt about an item up to the token before the answer, or why there is none (one of REASONS). order: 0 shows
+    the choices as the item lists them, 1 in reverse. Raises ConfigError as `prompts_of` does."""
     _refuse_several(strategy)
     shown = item.model_copy(update={"choices": item.choices[::-1]}) if order else item
     turn = strategy.turn(shown)

@@ -294,10 +294,8 @@ def _control_steps(
 
 
 def scale_to_norms(displacements: Floats, norms: Floats) -> Floats:
-    """The displacements, each scaled to its norm; those that are zero stay zero.
-
-    displacements: [alphas or 1, n, d]. norms: [alphas, n].
-    """
+    """The displacements, each scaled to its norm; those that are zero stay zero. displacements: [alphas or 1, n, d].
+    norms: [alphas, n]."""
     sizes = displacement_norms(displacements)
     factors = np.divide(norms, sizes, out=np.zeros_like(norms), where=sizes > 0)
     return np.asarray(displacements * factors[:, :, None])

@@ -197,9 +197,7 @@ class NetEffects:
 
 def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:
     """What was measured, by model and benchmark in the order of their names; the order of the rows does not matter.
-
-    Raises ConfigError for a table that lacks columns or answers to false-belief items, or holds a move twice.
-    """
+    Raises ConfigError for a table that lacks columns or answers to false-belief items, or holds a move twice."""
     known = set(scores.collect_schema().names())
     scores = scores.with_columns(pl.lit(None, SCHEMA[name]).alias(name) for name in OPTIONAL if name not in known)
     if absent := [name for name in SCHEMA if name not in {*known, *OPTIONAL}]:
@@ -314,10 +312,8 @@ def _moves(scores: pl.LazyFrame) -> pl.DataFrame:
 def net_effects(
     found: Outcomes, name: str, reading: str = STRICT, fitted: str | None = None, *, items: pl.DataFrame
 ) -> NetEffects:
-    """The net effects of the map of that name on these items, rows of `found.items`.
-
-    reading: of READINGS. fitted: what the map was fitted on; None for any, which suits a map that is not fitted.
-    """
+    """The net effects of the map of that name on these items, rows of `found.items`. reading: of READINGS. fitted: what
+    the map was fitted on; None for any, which suits a map that is not fitted."""
     moves = found.moves.filter(pl.col("map") == name)
     if fitted is not None:
         moves = moves.filter(pl.col("fitted") == fitted)

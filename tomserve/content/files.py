@@ -74,9 +74,8 @@ def check_regular(path: Path, *, alone: bool = False) -> None:
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     """Open the regular file `path` and return its descriptor. flags: those of `os.open`, but not O_TRUNC. mode: the
-    permissions, before the umask, of a file that this creates. Raises
-    ConfigError for anything that is no regular file and, where it is to be written, has a second name; OSError where it
-    cannot be opened."""
+    permissions, before the umask, of a file that this creates. Raises ConfigError for anything that is no regular file
+    and, where it is to be written, has a second name; OSError where it cannot be opened."""
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
     check_regular(path, alone=writing)
     # Another process may have put something else there since: O_NOFOLLOW refuses a link, and O_NONBLOCK does not wait

@@ -75,11 +75,8 @@ class Nodes:
 
 
 def estimate_speed(load: Workload, nodes: Nodes, gpus: list[Gpu]) -> tuple[float, Figure]:
-    """Requests a second that one node answers, and the figure that explains it.
-
-    The speed is what the user has measured on a node, or else a rough rule that calls itself so: two operations a
-    parameter and token.
-    """
+    """Requests a second that one node answers, and the figure that explains it. The speed is what the user has measured
+    on a node, or else a rough rule that calls itself so: two operations a parameter and token."""
     if nodes.tokens_a_second is not None:
         rate = nodes.tokens_a_second / load.reply_tokens
         why = f"{nodes.tokens_a_second:,.0f} reply tokens a second, as given"

@@ -50,10 +50,8 @@ _NEVER = 1 << 62  # a moment, in milliseconds since 1970, that comes after all o
 
 
 class PaceReporter:
-    """Says now and then how far a long piece of work is, and how long it still takes.
-
-    what: what is done, in words. total: its bytes. check: raises where the work is to be stopped.
-    """
+    """Says now and then how far a long piece of work is, and how long it still takes. what: what is done, in words.
+    total: its bytes. check: raises where the work is to be stopped."""
 
     def __init__(
         self,
@@ -298,10 +296,8 @@ def _describe_journal(path: Path) -> PackedHeader:
 
 
 def _write(path: Path, out: IO[bytes], about: PackedHeader, pace: PaceReporter) -> None:
-    """Write the journal at `path` to a Parquet file, group by group. Raises ConfigError for a line that is no row.
-
-    out: the open file, not its path, by which Polars would make it anew where it fails after the file was removed.
-    """
+    """Write the journal at `path` to a Parquet file, group by group. Raises ConfigError for a line that is no row. out:
+    the open file, not its path, by which Polars would make it anew where it fails after the file was removed."""
     group = min(GROUP, max(GROUP_BYTES // max(about.bytes // max(about.lines, 1), 1), 1))
     failed: list[BaseException] = []
 
@@ -349,10 +345,8 @@ def _table(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
 
 
 def unpack(folder: Path, say: Callable[[str], None] = lambda text: None) -> Path:
-    """Unpack a run's journal in its place, and return its path. say: is told that it is done.
-
-    Raises ConflictError where it is not packed, MachineError where the run is in use, and as `restore_journal` does.
-    """
+    """Unpack a run's journal in its place, and return its path. say: is told that it is done. Raises ConflictError
+    where it is not packed, MachineError where the run is in use, and as `restore_journal` does."""
     with RunFolder(folder):
         if not restore_journal(folder, say):
             raise ConflictError(f"{folder}: is not packed, so there is nothing to unpack")

@@ -183,11 +183,8 @@ def _sessions(runs: Sequence[_Source]) -> list[Session]:
 
 
 def note_checks(manifest: Manifest, runs: Sequence[_Source], *, apart: bool, again: int) -> None:
-    """Note the noise check and the variants of all runs in the manifest of the merged one.
-
-    apart: whether no two of the runs, but the merged one, have an item in common. again: how many items have replies of
-    a noise check.
-    """
+    """Note the noise check and the variants of all runs in the manifest of the merged one. apart: whether no two of the
+    runs, but the merged one, have an item in common. again: how many items have replies of a noise check."""
     checks = [one.manifest.noise for one in runs if one.manifest.noise]
     if checks:
         best = max(checks, key=lambda one: one.items)
@@ -506,9 +503,7 @@ class _Work:
 
     def _install(self, manifest: Manifest) -> bool:
         """Put the files that were made in their places, those that are other ones than before. Returns whether any is.
-
-        Whenever this is ended, what is there is a run that the same command completes.
-        """
+        Whenever this is ended, what is there is a run that the same command completes."""
         for file, _ in self.made:
             file.flush()
         new = [

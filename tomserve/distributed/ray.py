@@ -142,11 +142,8 @@ def _ending(ref: Any) -> tuple[str, str]:
 
 
 def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
-    """Ask a part by `tomserve work` on this node; runs as a task of Ray. name: of the conductor.
-
-    Raises MachineError, after which Ray runs the task again, where the part is not complete afterwards, or this node
-    cannot ask it.
-    """
+    """Ask a part by `tomserve work` on this node; runs as a task of Ray. name: of the conductor. Raises MachineError,
+    after which Ray runs the task again, where the part is not complete afterwards, or this node cannot ask it."""
     import ray
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as where Ray was started in the background of a script
@@ -250,10 +247,8 @@ class Ray:
 
 
 def submit(folder: Path, run: str, parts: Sequence[int], demand: TaskDemand, address: str) -> Job:
-    """Hand parts to a Ray cluster, and write the record of the job beside them. run: the name of the evaluation.
-
-    Raises ConfigError for an address that is none, MachineError where Ray is not installed or no cluster answers there.
-    """
+    """Hand parts to a Ray cluster, and write the record of the job beside them. run: the name of the evaluation. Raises
+    ConfigError for an address that is none, MachineError where Ray is not installed or no cluster answers there."""
     import ray
 
     with _connect(address):

@@ -34,11 +34,8 @@ from tomserve.status import ANSWERS, known
 
 
 class ShardOptions(RecordedOptions):
-    """What the parts of an evaluation ask.
-
-    Files of items and folders of weights are given by their whole paths, so that a part can be asked from any folder;
-    programs and prompts by their names.
-    """
+    """What the parts of an evaluation ask. Files of items and folders of weights are given by their whole paths, so
+    that a part can be asked from any folder; programs and prompts by their names."""
 
     noise_check: Annotated[float, pydantic.Field(gt=0, le=1)] | None = None
 
@@ -173,10 +170,8 @@ def part_folder(folder: Path, number: int) -> Path:
 
 
 def find_folder(given: str) -> Path:
-    """The folder of the parts of an evaluation, by the name of its run, or by the folder's own name or path.
-
-    ``mine`` and ``mine.parts`` both mean ``runs/mine.parts``. Raises ConfigError for a name that no folder may have.
-    """
+    """The folder of the parts of an evaluation, by the name of its run, or by the folder's own name or path. ``mine``
+    and ``mine.parts`` both mean ``runs/mine.parts``. Raises ConfigError for a name that no folder may have."""
     path = run_path(given)
     path = path if path.name else path.resolve()  # as of ./
     if not path.name or path.name.endswith(PARTS_ENDING) or (path / FILE).exists():
@@ -375,9 +370,7 @@ def parts_folder(given: str) -> Path | None:
 
 def find_part_tables(folder: Path, numbers: Iterable[int]) -> Partitions:
     """The score tables of the parts of these numbers, which are scored; their rows count as those of the whole run.
-
-    Raises ConfigError where none of them holds an answer.
-    """
+    Raises ConfigError where none of them holds an answer."""
     shards = Shards.read(folder)
     there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / runfolder.TABLE))
     if not there:

@@ -48,11 +48,8 @@ def check_shell_text(text: str, what: str) -> str:
 
 
 def render_script(template: Path, **values: Any) -> str:
-    """The script that a template makes of these values; what it includes lies beside it.
-
-    Raises ContentError, by file and line, where it cannot be read or filled in, and ConfigError for a value that cannot
-    stand in a script.
-    """
+    """The script that a template makes of these values; what it includes lies beside it. Raises ContentError, by file
+    and line, where it cannot be read or filled in, and ConfigError for a value that cannot stand in a script."""
     environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FunctionLoader(lambda name: _source(template, name)),
         undefined=jinja2.StrictUndefined,

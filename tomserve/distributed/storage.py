@@ -64,10 +64,8 @@ def check_address(url: str) -> None:
 
 
 def open_store(url: str) -> tuple[Any, str]:
-    """What reaches the place that an address names, and its path there.
-
-    Raises ConfigError for an address that cannot be used, and MachineError where a package is missing that reaches it.
-    """
+    """What reaches the place that an address names, and its path there. Raises ConfigError for an address that cannot
+    be used, and MachineError where a package is missing that reaches it."""
     check_address(url)
     try:
         return fsspec.core.url_to_fs(url, skip_instance_cache=True)  # type: ignore[no-any-return]
@@ -282,11 +280,8 @@ def _describe_file(path: Path) -> CopiedFile:
 
 
 def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
-    """The addresses of all parts that were copied to a place whole, sorted.
-
-    url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `upload_part` does, and
-    ConfigError where no part is there.
-    """
+    """The addresses of all parts that were copied to a place whole, sorted. url: of a part, of the folder of parts, or
+    the latter followed by ``/*``. Raises as `upload_part` does, and ConfigError where no part is there."""
     root = _open_folder(url.rstrip("/").removesuffix("/*"), listener, stop)
     if root.read(FILE) is not None:
         return [root.url]

@@ -51,9 +51,7 @@ def ask_part(
     servers: Servers | None = None,
 ) -> EvalResult:
     """Ask what is left of the part of that number, from 0; parameters and errors as of `tomserve.runs.evaluation`.
-
-    Raises RunMismatchError where it would be asked in another way than the evaluation was divided for.
-    """
+    Raises RunMismatchError where it would be asked in another way than the evaluation was divided for."""
     return evaluate(part_options(folder, Shards.read(folder), number, how), listener, drive, stop, servers)
 
 
@@ -132,10 +130,8 @@ def _addresses(options: ShardOptions, how: Connection) -> tuple[str, ...]:
 
 
 def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:
-    """The first part that is not complete and that no process asks; None where there is none.
-
-    passed: numbers of parts that are left out. Raises ConfigError as `part_state` does.
-    """
+    """The first part that is not complete and that no process asks; None where there is none. passed: numbers of parts
+    that are left out. Raises ConfigError as `part_state` does."""
     for number, part in enumerate(Shards.read(folder).parts):
         if number not in passed and part_state(folder, number, part).state not in ("running", "complete"):
             return number

@@ -56,10 +56,8 @@ def is_this_machine(host: str) -> bool:
 
 
 def proxy_for(url: str) -> Proxy | None:
-    """The proxy through which requests to a URL go; None where they go there directly.
-
-    Raises ConfigError where the environment names one that is not spoken to by plain HTTP, or that is no address.
-    """
+    """The proxy through which requests to a URL go; None where they go there directly. Raises ConfigError where the
+    environment names one that is not spoken to by plain HTTP, or that is no address."""
     import urllib.request  # it takes longer than all of this module
 
     parts = urlsplit(url)

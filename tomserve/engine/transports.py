@@ -26,9 +26,7 @@ def make_transport(
     headers: Mapping[str, str] | None = None,
 ) -> Transport:
     """Make the transport of a name; the API key is sent as a bearer token, and further headers with every request.
-
-    Raises MachineError where the package openai is wanted and missing.
-    """
+    Raises MachineError where the package openai is wanted and missing."""
     if name == "openai":
         from tomserve.engine.openai_transport import OpenAITransport
 
@@ -58,10 +56,8 @@ SPARE = 128  # how many of the open files that the system allows are kept for ot
 
 
 def limit_in_flight(wanted: int, endpoints: int = 1) -> int:
-    """How many requests may be in flight at each of so many endpoints, at most `wanted` and at least 1.
-
-    Where it takes more open files than the process may have, its limit is raised as far as the system lets it.
-    """
+    """How many requests may be in flight at each of so many endpoints, at most `wanted` and at least 1. Where it takes
+    more open files than the process may have, its limit is raised as far as the system lets it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = endpoints * wanted + SPARE
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -306,10 +306,8 @@ class ModelAccess:
 
 
 def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy) -> Target:
-    """The server of the model that wrote the chains of the run; one without an address is to be started.
-
-    Raises ConfigError or ServerError where none can be used, RunMismatchError where another model is served.
-    """
+    """The server of the model that wrote the chains of the run; one without an address is to be started. Raises
+    ConfigError or ServerError where none can be used, RunMismatchError where another model is served."""
     manifest = source.manifest
     own = manifest.model if connection.base_urls else manifest.preset or manifest.model
     # The run may come from somebody else, who could name any folder of this machine: none is served on their word.
@@ -384,10 +382,8 @@ def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: 
 def find_ways(
     reached: ModelAccess, settings: Settings, listener: Listener, waiting: WaitPolicy
 ) -> Callable[[Chain], Sequence[str]]:
-    """In which ways the chains of each strategy are shown, as the settings want it and the server can.
-
-    Raises ServerError or ConfigError where they cannot be shown as wanted.
-    """
+    """In which ways the chains of each strategy are shown, as the settings want it and the server can. Raises
+    ServerError or ConfigError where they cannot be shown as wanted."""
     first: dict[str, Chain] = {}
     for chain in reached.source.chains:
         first.setdefault(chain.strategy.name, chain)

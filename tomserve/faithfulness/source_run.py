@@ -236,10 +236,8 @@ def last_row(strategy: Strategy, rows: Rows) -> Mapping[str, Any] | None:
 
 
 def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
-    """The chain of one answer; "" where the strategy marks none, else the reason why it cannot be edited.
-
-    item: as it was shown. rows: those of the conversation about it, by turn.
-    """
+    """The chain of one answer; "" where the strategy marks none, else the reason why it cannot be edited. item: as it
+    was shown. rows: those of the conversation about it, by turn."""
     thought = not marks_reasoning(strategy)
     row = last_row(strategy, rows)
     if row is None:

@@ -143,11 +143,8 @@ class Plan(_Part):
 
 
 def read_plan(folder: Path) -> tuple[Plan, dict[str, Item]]:
-    """The plan of a folder, and its items by id.
-
-    Raises ConfigError where the folder holds no plan, ContentError where a file of it is broken or the two do not
-    belong together.
-    """
+    """The plan of a folder, and its items by id. Raises ConfigError where the folder holds no plan, ContentError where
+    a file of it is broken or the two do not belong together."""
     path = folder / PLAN
     try:
         data = files.read_json(path, "restore the file")
@@ -173,10 +170,7 @@ def read_plan(folder: Path) -> tuple[Plan, dict[str, Item]]:
 
 def draw_codes(count: int, rng: random.Random) -> list[str]:
     """That many codes of four characters, of which any two differ in two places or more, so that one slip of the pen
-    makes no other participant's code.
-
-    Raises ConfigError for more than 2000, which are not to be had.
-    """
+    makes no other participant's code. Raises ConfigError for more than 2000, which are not to be had."""
     if count > 2000:
         raise ConfigError(f"--people {count}: expected at most 2000 forms; make several questionnaires")
     found: list[str] = []
@@ -193,11 +187,8 @@ def draw_codes(count: int, rng: random.Random) -> list[str]:
 
 
 def describe_balance(plan: Plan, items: dict[str, Item], factors: Sequence[str], total: int) -> list[str]:
-    """How even the plan is, in a sentence for how often each question is asked and one for each factor.
-
-    items: those that are asked, by id. factors: what is spread over each form. total: how many items there were to
-    choose from.
-    """
+    """How even the plan is, in a sentence for how often each question is asked and one for each factor. items: those
+    that are asked, by id. factors: what is spread over each form. total: how many items there were to choose from."""
     forms = [[q.item for q in form.questions if q.item is not None] for form in plan.forms]
     used = Counter(name for one in forms for name in one)
     times = _range(list(used.values()))

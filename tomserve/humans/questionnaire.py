@@ -61,10 +61,8 @@ class Unit:
 
 
 def make_units(items: Sequence[Item], together: bool = False) -> list[Unit]:
-    """The units of these items, in their order.
-
-    together: whether all questions about one story of one cluster are one unit; otherwise each question is one.
-    """
+    """The units of these items, in their order. together: whether all questions about one story of one cluster are one
+    unit; otherwise each question is one."""
     groups: dict[object, list[Item]] = defaultdict(list)
     for place, item in enumerate(items):
         groups[(item.cluster, item.story) if together else place].append(item)
@@ -215,10 +213,8 @@ ASSETS = Path(__file__).with_name("assets")
 
 
 def render_online(plan: Plan, form: Form, items: Mapping[str, Item], texts: FormTexts, consent: str) -> str:
-    """The form of a participant for the browser, as one HTML page.
-
-    plan, form: what is asked. items: by their ids. texts: the words of the form.
-    """
+    """The form of a participant for the browser, as one HTML page. plan, form: what is asked. items: by their ids.
+    texts: the words of the form."""
     data = {
         "schema": 1,
         "questionnaire": plan.questionnaire,

@@ -421,7 +421,6 @@ def collect_canaries(runs: Snapshot) -> list[str]:
 
 def _own_study(analysis: Analysis) -> Iterator[tuple[str, Path]]:
     """The files of a study that does not come with tomserve, each with its name in the artefact, the study's own first.
-
     Raises ConfigError where they are too large."""
     path = analysis.study.path
     shipped = [content.PACKAGE / "_content", *([here] if (here := content.checkout()) is not None else [])]

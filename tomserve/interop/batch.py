@@ -154,10 +154,8 @@ class RequestWriter:
         return len(self._keys)
 
     def add(self, request: Request) -> bool:
-        """Write a request, unless an equal one was written. Returns whether it was.
-
-        Raises ConfigError for one that is longer than a file may be, OSError where the file cannot be written.
-        """
+        """Write a request, unless an equal one was written. Returns whether it was. Raises ConfigError for one that is
+        longer than a file may be, OSError where the file cannot be written."""
         if request.key in self._keys:
             return False
         line = request_line(request)

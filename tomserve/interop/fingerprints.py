@@ -94,9 +94,7 @@ class KnownBenchmark:
 
     def find(self, asked: str, item: str | None = None) -> str | None:
         """The id of the item whose story and question the text holds, None where it holds none, or where several fit.
-
-        item: the id that the file names, which is chosen among several that fit.
-        """
+        item: the id that the file names, which is chosen among several that fit."""
         words = normal_words(asked)
         for place in range(len(words) - 1, -1, -1):
             begun = (self._beginnings.get(" ".join(words[place : place + length]), ()) for length in self._lengths)
@@ -159,11 +157,8 @@ class QuestionOrigin(NamedTuple):
 
 
 class BenchmarkFinder:
-    """The benchmarks whose questions may have been asked, each loaded when it is first looked at.
-
-    named: which one the user names, NONE for none, None to find out. path: its file. Raises ConfigError for a file
-    without a benchmark.
-    """
+    """The benchmarks whose questions may have been asked, each loaded when it is first looked at. named: which one the
+    user names, NONE for none, None to find out. path: its file. Raises ConfigError for a file without a benchmark."""
 
     def __init__(self, named: str | None, path: Path | None, listener: Listener) -> None:
         self._named, self._path, self._listener = named, path, listener

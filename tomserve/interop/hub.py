@@ -348,11 +348,8 @@ def describe_data(benchmarks: Sequence[str], runs: Sequence[str], others: Sequen
 
 
 def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -> list[Path]:
-    """Write the folder. inputs: what must not be overwritten. Returns the files.
-
-    Raises ConfigError where there are no questions, where the folder holds tables of another dataset, and where a file
-    cannot be written.
-    """
+    """Write the folder. inputs: what must not be overwritten. Returns the files. Raises ConfigError where there are no
+    questions, where the folder holds tables of another dataset, and where a file cannot be written."""
     _refuse_leftovers(dataset, folder)
     with files.refuse_os_errors(folder, "cannot be written", "choose another --out"), temporary_folder() as scratch:
         tables = {"items": items_table(dataset.items, scratch / "items.parquet", dataset.canary)}

@@ -57,11 +57,8 @@ Sample = dict[str, Any]
 
 
 class Samples:
-    """Makes samples of the replies to one way of asking.
-
-    run: the name of the run. model: what the log calls the model. transcripts: the conversations, for a strategy of
-    several turns; None for one that asks once.
-    """
+    """Makes samples of the replies to one way of asking. run: the name of the run. model: what the log calls the model.
+    transcripts: the conversations, for a strategy of several turns; None for one that asks once."""
 
     def __init__(self, run: str | None, model: str, transcripts: Transcripts | None) -> None:
         self._run, self._model, self._transcripts = run, model, transcripts
@@ -300,8 +297,7 @@ _PROVENANCE = ("run", "benchmark", "benchmark_digest", "benchmark_items", "revis
 
 def export_log(replies: ScoredReplies, strategy: str, path: Path, listener: Listener) -> int:
     """Write the log of one strategy. replies: of the run. path: the file to write. Returns how many samples it holds.
-    Raises ConfigError as `open_output` does and where there is no sample, OSError where the file cannot be
-    written."""
+    Raises ConfigError as `open_output` does and where there is no sample, OSError where the file cannot be written."""
     log = _Log(replies, strategy)
     with output_path.open_output(path, replies.folder) as file, files.temporary_folder() as scratch:
         log.write(file, scratch / "summaries", listener)

@@ -87,20 +87,16 @@ WholeSchema.model_rebuild(_types_namespace=globals())  # Inspect may load this f
 def load_task(
     name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
 ) -> HarnessTask:
-    """The questions and the strategy, as the arguments of a task name them.
-
-    where: conditions with ; between them. Inspect takes a comma for the end of a value, so that it may come as a list.
-    """
+    """The questions and the strategy, as the arguments of a task name them. where: conditions with ; between them.
+    Inspect takes a comma for the end of a value, so that it may come as a list."""
     text = ",".join(map(str, where)) if isinstance(where, list | tuple) else str(where or "")
     conditions = [one.strip() for one in text.split(";") if one.strip()]
     return HarnessTask.of(name, str(strategy), path=path, gold=gold, limit=limit, conditions=conditions)
 
 
 def evaluation(name: str, **given: Any) -> Task:
-    """The task of a benchmark. name, given: as for `load_task`.
-
-    Questions are samples, whose metadata hold factors, cluster and canary, and what an import by `tomserve import
-    inspect` needs to find them again."""
+    """The task of a benchmark. name, given: as for `load_task`. Questions are samples, whose metadata hold factors,
+    cluster and canary, and what an import by `tomserve import inspect` needs to find them again."""
     options = {"name": name, **{one: value for one, value in given.items() if value not in ("", None)}}
     loaded = load_task(**options)
     return Task(

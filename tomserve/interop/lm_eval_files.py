@@ -366,9 +366,8 @@ class _Task:
 
 
 def export_samples(replies: ScoredReplies, out: Path, listener: Listener) -> list[Path]:
-    """Write the run into a folder of its model's name, as lm-eval does by ``--output_path``.
-
-    Returns the files. Raises ConfigError and OSError where they cannot be written."""
+    """Write the run into a folder of its model's name, as lm-eval does by ``--output_path``. Returns the files. Raises
+    ConfigError and OSError where they cannot be written."""
     manifest = replies.manifest
     created = format_time(manifest.created)
     date = f"{(created or '1970-01-01T00:00:00')[:19].replace(':', '-')}.000000"

@@ -194,10 +194,8 @@ def _run(command: list[str]) -> None:
 
 
 def compute(python: list[str], root: Path, about: dict[str, Any], folder: Path) -> Path:
-    """Have tomserve compute the tables from copies of the runs; returns their folder. Raises CannotTryError.
-
-    python: how Python is called. folder: for what is made.
-    """
+    """Have tomserve compute the tables from copies of the runs; returns their folder. Raises CannotTryError. python:
+    how Python is called. folder: for what is made."""
     runs, out = folder / "runs", folder / "tables"
     for name in about["runs"]:
         copy(root / "runs" / name, runs / name)

@@ -364,11 +364,8 @@ class _Kept(NamedTuple):
 
 
 class ReplyBuffer:
-    """The replies of one task by one model, in the order in which they came. path: a file to write.
-
-    Of two replies to the same question, repeat and way of asking the later one counts; `repeated` says how many were
-    replaced.
-    """
+    """The replies of one task by one model, in the order in which they came. path: a file to write. Of two replies to
+    the same question, repeat and way of asking the later one counts; `repeated` says how many were replaced."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")

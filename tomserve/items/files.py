@@ -68,8 +68,7 @@ def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
 
 def read_ids(path: Path) -> Iterator[str]:
     """Yield the ids of a file of items that was checked when it was written. Raises ContentError for a line that is no
-    item, as `read_items` does.
-    """
+    item, as `read_items` does."""
     return (identifier for _, identifier in _json_lines(path, line_id))
 
 

@@ -87,9 +87,7 @@ class Conversation:
 
     def reply(self, number: int, reply: Reply) -> list[Turn]:
         """Take the reply to the turn with that number, of which the program sees what was said after any thoughts.
-
-        Returns the turns to ask next: none while others of the same list wait, or where the program has ended.
-        """
+        Returns the turns to ask next: none while others of the same list wait, or where the program has ended."""
         if self._single:
             self.open = []
             self._advance(reply.without_thoughts())

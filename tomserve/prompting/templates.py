@@ -135,10 +135,8 @@ class Template:
         return len(tests) == sum(node.name == variable for node in tree.find_all(jinja2.nodes.Name))
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """The text for these variables, without white space around it.
-
-        Raises ContentError by file and line where it cannot be rendered, such as for a variable that is not known.
-        """
+        """The text for these variables, without white space around it. Raises ContentError by file and line where it
+        cannot be rendered, such as for a variable that is not known."""
         context = self._context
         try:  # this is what Template.render does, but with one context for all items, which takes less time
             context.parent = {**self._globals, **variables}

@@ -141,10 +141,8 @@ def _without_constant(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def bar_lines(shares: pl.DataFrame, width: int) -> list[Text]:
-    """A line for each row of overall_accuracy, or of other shares, below a line with headings; none without rows.
-
-    A bar is filled up to the accuracy, its interval is shaded, and the tick is the best shortcut baseline.
-    """
+    """A line for each row of overall_accuracy, or of other shares, below a line with headings; none without rows. A bar
+    is filled up to the accuracy, its interval is shaded, and the tick is the best shortcut baseline."""
     if not shares.height:
         return []
     rows = shares.rows(named=True)

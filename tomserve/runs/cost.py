@@ -49,10 +49,8 @@ class PromptCost:
 def measure_prompts(
     items: ItemStore | Sequence[Item], strategy: Strategy, tell: Callable[[int], None] = lambda number: None
 ) -> PromptCost:
-    """Render and measure the first prompts. tell: called now and then with how many items were looked at.
-
-    Raises ContentError where a prompt cannot be rendered.
-    """
+    """Render and measure the first prompts. tell: called now and then with how many items were looked at. Raises
+    ContentError where a prompt cannot be rendered."""
     # Equal prompts stand in the order of their items' ids, so that the order of the items does not matter.
     order = sort_places(sort_key((*strategy.order(item), item.id)) for item in items)
     sizes, shared = array("Q", bytes(8 * len(items))), array("Q")

@@ -423,10 +423,8 @@ Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]
 
 
 class RecordedOptions(pydantic.BaseModel):
-    """What is to be asked of which model, and how, with the fields of `tomserve eval --config`, as files hold it.
-
-    key: the name of the variable that holds the API key, never the key.
-    """
+    """What is to be asked of which model, and how, with the fields of `tomserve eval --config`, as files hold it. key:
+    the name of the variable that holds the API key, never the key."""
 
     model_config = pydantic.ConfigDict(
         extra="forbid",

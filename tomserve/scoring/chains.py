@@ -272,9 +272,8 @@ def judge_sentences(
 def fill_forward(
     stated: Sequence[tuple[int, str | None]], length: int
 ) -> tuple[Sequence[Any], Sequence[str | None], list[str | None]]:
-    """What is said of each of `length` sentences, SKIPPED where nothing is; the same with the belief stated last
-    where nothing is said; and the beliefs beyond the last sentence. Raises ValueError for a sentence before the first.
-    """
+    """What is said of each of `length` sentences, SKIPPED where nothing is; the same with the belief stated last where
+    nothing is said; and the beliefs beyond the last sentence. Raises ValueError for a sentence before the first."""
     said: list[Any] = [SKIPPED] * length
     beyond: list[str | None] = []
     for number, belief in stated:

@@ -589,19 +589,15 @@ REFERENCE_FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokeni
 
 
 def reference_folder() -> Path:
-    """The folder of the checkpoint, once its files have been checked against their digest.
-
-    Raises MachineError where a file is missing or is not the one that was shipped.
-    """
+    """The folder of the checkpoint, once its files have been checked against their digest. Raises MachineError where a
+    file is missing or is not the one that was shipped."""
     reference_revision()
     return _folder()
 
 
 def reference_revision() -> str:
-    """The digest of weights, configuration, tokenizer and template, which serves as the model's revision.
-
-    Raises MachineError where a file is missing or is not the one that was shipped.
-    """
+    """The digest of weights, configuration, tokenizer and template, which serves as the model's revision. Raises
+    MachineError where a file is missing or is not the one that was shipped."""
     return _check_digest(_folder())
 
 

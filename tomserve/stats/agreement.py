@@ -33,9 +33,7 @@ def masi_distance(a: Labels, b: Labels) -> float:
 
 def krippendorff_alpha(pairs: Sequence[tuple[Labels, Labels]]) -> float:
     """1 - observed / expected disagreement of two annotators: 1 is perfect, 0 is chance; nan where all values are
-    equal.
-
-    pairs: one (first, second) a unit, without gaps."""
+    equal. pairs: one (first, second) a unit, without gaps."""
     pool = Counter(value for pair in pairs for value in pair)
     total = sum(pool.values())
     if len(pool) < 2:

@@ -227,9 +227,8 @@ NOTHING = 1e-12
 
 
 def correlations(x: Floats, y: Floats, group: Codes, stratum: Codes | None = None) -> Floats:
-    """Pearson's r of x and y without each group in turn; with strata that of the deviations from the stratum means.
-
-    x, y: floats [rows]. group, stratum: codes from 0 [rows]."""
+    """Pearson's r of x and y without each group in turn; with strata that of the deviations from the stratum means. x,
+    y: floats [rows]. group, stratum: codes from 0 [rows]."""
     groups = int(group.max()) + 1
     known = ~(np.isnan(x) | np.isnan(y))
     x, y, group = x[known], y[known], group[known]

@@ -216,10 +216,8 @@ Name = TypeVar("Name", str, tuple[str, str])
 
 
 class Comparable(NamedTuple, Generic[Name]):
-    """Which results are set side by side.
-
-    largest: the names of those that are. others: why not, by name. tied: whether another group is as large.
-    """
+    """Which results are set side by side. largest: the names of those that are. others: why not, by name. tied: whether
+    another group is as large."""
 
     largest: tuple[Name, ...]
     others: dict[Name, str]

@@ -102,11 +102,8 @@ class UnsafeWord(NamedTuple):
 
 
 class NounReplacer:
-    """Replaces nouns.
-
-    words: the new noun by the old one, both in the singular. Plurals, possessives and capital letters follow, and "a"
-    or "an" right before.
-    """
+    """Replaces nouns. words: the new noun by the old one, both in the singular. Plurals, possessives and capital
+    letters follow, and "a" or "an" right before."""
 
     def __init__(self, words: Mapping[str, str]) -> None:
         self.forms = {form: made for old, new in words.items() for form, made in _forms(old, new)}
@@ -133,10 +130,7 @@ def _forms(old: str, new: str) -> Iterator[tuple[str, str]]:
 
 class NameReplacer:
     """Replaces names of persons, which are written with capital letters; a possessive needs no rule of its own, but
-    "James'" becomes "Rahel's".
-
-    names: the new name by the old one.
-    """
+    "James'" becomes "Rahel's". names: the new name by the old one."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = dict(names)
@@ -165,10 +159,8 @@ _TOKEN = re.compile(r"\{[\w.]+\}|[\w'’]+|[.,;:!?\"“”]")
 
 
 def find_verb_uses(text: str, word: str, names: Iterable[str]) -> Iterator[UnsafeWord]:
-    """Places where a noun seems to be a verb instead ("watch" in "she watches him"), which must not be replaced.
-
-    text: a sentence. word: the noun in the singular. names: of persons, who may be the subject.
-    """
+    """Places where a noun seems to be a verb instead ("watch" in "she watches him"), which must not be replaced. text:
+    a sentence. word: the noun in the singular. names: of persons, who may be the subject."""
     subjects = {*(name.lower() for name in names), "{asked}"}
     forms = {word.lower(), plural(word.lower())}
     tokens = [token.lower() for token in _TOKEN.findall(text)]

@@ -52,11 +52,8 @@ class Caller:
 
 
 class Access:
-    """Decides who sends a request to a workbench.
-
-    token: of the printed address, "" where people sign in. users, sessions, tries: where they do. Raises ConfigError
-    and OSError where the files of these cannot be used.
-    """
+    """Decides who sends a request to a workbench. token: of the printed address, "" where people sign in. users,
+    sessions, tries: where they do. Raises ConfigError and OSError where the files of these cannot be used."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -291,9 +288,7 @@ def error_response(request: Request, status: int, sentence: str, headers: Mappin
 
 def crash_response(request: Request, error: Exception, secrets: tuple[str, ...]) -> Response:
     """The answer where something unexpected happened, of which nothing is told but to whoever keeps the workbench.
-
-    secrets: what is replaced by *** in the traceback, besides the keys of the environment.
-    """
+    secrets: what is replaced by *** in the traceback, besides the keys of the environment."""
     told = "".join(traceback.format_exception(error))
     say(
         Redactor(*keys.all_keys(), *secrets)(f"{request.method} {request.url.path}: an unexpected error\n{told}"),

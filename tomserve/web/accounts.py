@@ -99,10 +99,8 @@ class Person:
         return not private or not self.name or self.name == owner
 
     def may_change(self, owner: str) -> bool:
-        """Whether they may change a run of that owner: its notes, its place in the queue, whether it goes on.
-
-        A run without an owner, as one that was started in a terminal, belongs to every runner.
-        """
+        """Whether they may change a run of that owner: its notes, its place in the queue, whether it goes on. A run
+        without an owner, as one that was started in a terminal, belongs to every runner."""
         return self.may_run and (not self.name or owner in ("", self.name))
 
 
@@ -203,10 +201,7 @@ class Users:
 
     def put(self, name: str, role: str, password: str) -> bool:
         """Add somebody, or give them a new password and role, which ends their sessions and tokens; returns whether
-        they are new.
-
-        Raises ConfigError for a name, role or password that will not do.
-        """
+        they are new. Raises ConfigError for a name, role or password that will not do."""
         if not re.fullmatch(NAME, name):
             raise ConfigError(
                 f"the user name {name!r}: use small letters, digits, '.', '_' and '-', beginning with a letter"
@@ -311,10 +306,8 @@ _SESSIONS = pydantic.TypeAdapter(dict[Annotated[str, pydantic.Field(pattern=r"^[
 
 
 class Sessions:
-    """All sessions, by the digests of their secrets; they outlive a restart of the workbench.
-
-    clock: seconds since 1970. A file that is broken is forgotten: everybody signs in again.
-    """
+    """All sessions, by the digests of their secrets; they outlive a restart of the workbench. clock: seconds since
+    1970. A file that is broken is forgotten: everybody signs in again."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path, self._clock, self._lock = path, clock, threading.Lock()

@@ -30,10 +30,7 @@ SIZE = 10  # flips on a page
 
 def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Compare two runs, or two strategies of one. options: `strategies`, a pair of names or None; `common`; `margin`, a
-    share or None.
-
-    Returns what the page says besides its tables. Raises ConfigError where they cannot be compared.
-    """
+    share or None. Returns what the page says besides its tables. Raises ConfigError where they cannot be compared."""
     first, second = runs[0], runs[1] if len(runs) > 1 else None
     chosen = options.get("strategies")
     pair = (str(chosen[0]), str(chosen[1])) if chosen else None
@@ -152,10 +149,8 @@ TABLE_FORMS = {"latex": "tex", "csv": "csv", "md": "md"}  # the forms of the fil
 
 
 def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the panels of a run's report, and each of its tables in all forms. options: study, intervals, by.
-
-    Returns what the page shows besides. Raises what `report_panels` raises.
-    """
+    """Write the panels of a run's report, and each of its tables in all forms. options: study, intervals, by. Returns
+    what the page shows besides. Raises what `report_panels` raises."""
     made = reports.report_panels(
         runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ())
     )
@@ -184,10 +179,8 @@ REPORT = "report.html"
 
 
 def scores(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the score table of a run. options: form, one of FORMS. Returns the name of the file.
-
-    Raises ConfigError for another form, and where the run cannot be scored.
-    """
+    """Write the score table of a run. options: form, one of FORMS. Returns the name of the file. Raises ConfigError for
+    another form, and where the run cannot be scored."""
     if (form := str(options.get("form"))) not in SCORE_FORMS:
         raise ConfigError(one_of("form", form, SCORE_FORMS))
     folder = find_run(runs[0])
@@ -197,9 +190,7 @@ def scores(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
 
 def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Write the report of a run, one file that opens offline. options: study, intervals, by. Returns the file's name.
-
-    Raises what `report_html` raises.
-    """
+    Raises what `report_html` raises."""
     text = reports.report_html(
         (runs[0],), options.get("intervals"), (), options.get("study"), by=tuple(options.get("by") or ())
     )

@@ -45,10 +45,8 @@ _CHUNK = 20_000
 
 
 def answers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the index of a run's answers. Returns what the page says of them all. options: none.
-
-    Raises ConfigError where the run cannot be scored, and for a measured run, which has no answers.
-    """
+    """Write the index of a run's answers. Returns what the page says of them all. options: none. Raises ConfigError
+    where the run cannot be scored, and for a measured run, which has no answers."""
     del options
     folder = find_run(runs[0])
     refuse_measured(folder, "has no answers to page through", "its page shows what was measured")
@@ -288,10 +286,8 @@ def index_of(run: Path) -> Result | None:
 
 
 def page_of(run: Path, filters: Filters) -> Page | None:
-    """A page of the answers of a run; None while its index is made.
-
-    run: its folder, which the register has found. Raises ConfigError where the run has no answers to page through.
-    """
+    """A page of the answers of a run; None while its index is made. run: its folder, which the register has found.
+    Raises ConfigError where the run has no answers to page through."""
     if (index := index_of(run)) is None:
         return None
     if index.error:

@@ -47,10 +47,8 @@ class Prompt:
 
 
 def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[Prompt, ...], str]:
-    """The prompts of the rows of one conversation, and in words why they cannot be made, "" where they can.
-
-    rows: of one item, strategy and sample. Raises TomserveError where the strategy's program makes a mistake.
-    """
+    """The prompts of the rows of one conversation, and in words why they cannot be made, "" where they can. rows: of
+    one item, strategy and sample. Raises TomserveError where the strategy's program makes a mistake."""
     if not rows:
         return (), "Nothing was sent."
     name, sample = str(rows[0].get("strategy")), sample_of(rows[0])

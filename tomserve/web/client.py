@@ -161,11 +161,8 @@ class Workbench:
             time.sleep(1.0)
 
     def wait(self, name: str, told: Callable[[Facts], object] | None = None) -> Facts:
-        """Wait until a run has ended, and return what `run` tells of it then.
-
-        told: called with how far it is, whenever that changes. Raises what `follow` raises, and ServerError where the
-        run failed.
-        """
+        """Wait until a run has ended, and return what `run` tells of it then. told: called with how far it is, whenever
+        that changes. Raises what `follow` raises, and ServerError where the run failed."""
         for seen in self.follow(name):
             if told is not None:
                 told(seen)
@@ -176,10 +173,8 @@ class Workbench:
         return ended
 
     def scores(self, name: str) -> pl.DataFrame:
-        """The scores of a run, a row for each item and strategy, with the columns of `tomserve.load_scores`.
-
-        Waits while they are computed. Raises NoSuchRunError, and ConfigError for a run without answers.
-        """
+        """The scores of a run, a row for each item and strategy, with the columns of `tomserve.load_scores`. Waits
+        while they are computed. Raises NoSuchRunError, and ConfigError for a run without answers."""
         import polars as pl
 
         answer = self._answer_when_ready("GET", f"scores/{_path(name)}", params={"form": "parquet"})
@@ -187,9 +182,7 @@ class Workbench:
 
     def tables(self, name: str, study: str | None = None) -> dict[str, pl.DataFrame]:
         """The tables of a study of a run, by their names; study: that of the run's benchmark where it is left out.
-
-        Waits while they are computed. Raises NoSuchRunError, and ConfigError for an unknown study.
-        """
+        Waits while they are computed. Raises NoSuchRunError, and ConfigError for an unknown study."""
         import polars as pl
 
         asked = {"study": study} if study else {}

@@ -41,11 +41,8 @@ MOST = 5_000_000  # how many items are indexed at most
 
 
 def index_computation(benchmark: str, gold: str, file: Path | None) -> Computation:
-    """What makes the index of a benchmark's items, or of those in a file.
-
-    benchmark: its name, "" where only the file is read, which then holds items of any. The content of the files decides
-    that items may come from.
-    """
+    """What makes the index of a benchmark's items, or of those in a file. benchmark: its name, "" where only the file
+    is read, which then holds items of any. The content of the files decides that items may come from."""
     options = {"benchmark": benchmark, "gold": gold, "file": str(file or "")}
     return Computation("items", (), options, sources=tuple(_sources(benchmark, file)))
 
@@ -132,11 +129,8 @@ class ItemPlace:
 
 
 def find_index(source: Source, register: RunIndex, person: Person) -> Path | None:
-    """The index of the items of a source; None where it is being made.
-
-    Raises ConfigError where there is no such source, or its items cannot be read; NoSuchRunError for a run that the
-    person may not see.
-    """
+    """The index of the items of a source; None where it is being made. Raises ConfigError where there is no such
+    source, or its items cannot be read; NoSuchRunError for a run that the person may not see."""
     if source.run:
         file = register.line(source.run, person).folder / "items.jsonl"
         computation = index_computation("", "", file.absolute())

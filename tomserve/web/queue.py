@@ -44,10 +44,8 @@ LONGEST = 65_536  # bytes of an experiment's file
 
 
 def check_experiment(experiment: Experiment, person: Person, register: RunIndex, settings: Settings) -> Experiment:
-    """The experiment with its addresses in the form in which they are compared.
-
-    Raises ConfigError for what is wrong in it, and NotAllowedError for what nobody, or not this person, may name.
-    """
+    """The experiment with its addresses in the form in which they are compared. Raises ConfigError for what is wrong in
+    it, and NotAllowedError for what nobody, or not this person, may name."""
     if len(experiment.text().encode()) > LONGEST:
         raise ConfigError(f"the experiment has more than {LONGEST:,} bytes; name fewer conditions")
     _check_names(experiment)

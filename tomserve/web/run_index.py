@@ -58,11 +58,8 @@ ENDED = (State.DONE, State.FAILED, State.CANCELLED)
 
 
 class Job(Strict):
-    """The place of an experiment in the queue.
-
-    Experiments of one group run one after the other, as they share a server or the GPUs of this machine. Times are in
-    UTC, ISO 8601.
-    """
+    """The place of an experiment in the queue. Experiments of one group run one after the other, as they share a server
+    or the GPUs of this machine. Times are in UTC, ISO 8601."""
 
     state: State = State.QUEUED
     order: float = 0.0  # the smallest is run first

@@ -156,10 +156,8 @@ class KnownToken(ResponseModel):
 
 
 class NewExperiment(Experiment):
-    """An experiment that is to be started: the fields of `tomserve eval --config`, and who may see it.
-
-    `key` names the environment variable that holds the key of the endpoint, as far as this workbench permits it.
-    """
+    """An experiment that is to be started: the fields of `tomserve eval --config`, and who may see it. `key` names the
+    environment variable that holds the key of the endpoint, as far as this workbench permits it."""
 
     private: Annotated[bool, Field(description="Whether only you see it, where people sign in.")] = False
 

@@ -344,10 +344,8 @@ class RetoldStory:
 
 
 class StageRewording:
-    """Makes variants of the stories of one stage.
-
-    retold: the other wordings of its sentences, where somebody wrote them. names: to draw from.
-    """
+    """Makes variants of the stories of one stage. retold: the other wordings of its sentences, where somebody wrote
+    them. names: to draw from."""
 
     def __init__(self, stage: Stage, retold: Retold | None, names: Names) -> None:
         self.stage, self.retold, self.names = stage, retold, names
@@ -585,10 +583,8 @@ def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) 
 
 
 def tell_anew(stage: Stage, seed: int, names: Names, *, other: bool) -> tuple[Stage, VariantMaker]:
-    """The stage with other names, labels and things by the seed, and what makes variants of its items.
-
-    other: tell every sentence in another wording than the released one. Raises ContentError as `regenerate` does.
-    """
+    """The stage with other names, labels and things by the seed, and what makes variants of its items. other: tell
+    every sentence in another wording than the released one. Raises ContentError as `regenerate` does."""
     retold, file = read_retold(stage), stage.file.model_copy(deep=True)
     known = retold.sentences if retold is not None else {}
     worded = Stage(file, stage.path, stage.lines)

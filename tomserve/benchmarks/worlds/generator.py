@@ -219,10 +219,8 @@ def generate(
         list[str] | None, typer.Option(help="Family of worlds; repeat it. If left out: all families.")
     ] = None,
 ) -> Findings:
-    """Generate social stories about belief, desire, intention, emotion and action, with proven answers.
-
-    How many questions of each family were written is printed at the end.
-    """
+    """Generate social stories about belief, desire, intention, emotion and action, with proven answers. How many
+    questions of each family were written is printed at the end."""
     for name in family or ():
         if name not in BY_NAME:
             raise ConfigError(one_of("--family", name, BY_NAME))

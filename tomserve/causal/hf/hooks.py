@@ -90,9 +90,7 @@ class Blocks:
 
 def find_blocks(model: Any) -> nn.ModuleList:
     """The decoder blocks: the one list of modules that is as long as the configuration says, and lies in no other one.
-
-    Raises ConfigError where there is no such list, or several.
-    """
+    Raises ConfigError where there is no such list, or several."""
     number = int(model.config.get_text_config().num_hidden_layers)
     fitting = {
         name: module

@@ -111,9 +111,7 @@ TOKENS_CPU, TOKENS_GPU = 1 << 12, 1 << 16  # how many tokens a batch of whole pr
 
 class HfBackend:
     """A model of transformers that answers prompts, and answers them again with other states at their last token.
-
-    States and logits are float32 whatever the data type of the model, and the last matrix is multiplied in float32.
-    """
+    States and logits are float32 whatever the data type of the model, and the last matrix is multiplied in float32."""
 
     def __init__(
         self,
@@ -387,11 +385,10 @@ def load_checkpoint(
 ) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
-    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for what
-    `default_dtype` says. device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model.
-    batch: how many prompts run at a time. Under torchrun the model is split over all processes. Raises ConfigError
-    where the files cannot be loaded, MachineError where the device or accelerate is missing, or the memory does not
-    suffice.
+    device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for what `default_dtype` says.
+    device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model. batch: how many prompts
+    run at a time. Under torchrun the model is split over all processes. Raises ConfigError where the files cannot be
+    loaded, MachineError where the device or accelerate is missing, or the memory does not suffice.
     """
     device = _device(device)
     chosen = dtype or default_dtype(checkpoint, device)

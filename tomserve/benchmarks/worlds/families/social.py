@@ -37,8 +37,7 @@ def draw_appearance(draft: Draft, scenario: str) -> World:
 
     masked, sincere: P and Q want different things and hear both decisions. false_belief: P and Q want the same, and P
     misses the second decision; noticed: Q misses it, P does not. wrong_culprit: what P, Q and R made is spoilt on
-    purpose; Q sees who did it, P is told by the culprit that it was somebody else; right_culprit: P sees it, Q is
-    told.
+    purpose; Q sees who did it, P is told by the culprit that it was somebody else; right_culprit: P sees it, Q is told.
     """
     if scenario in ("wrong_culprit", "right_culprit"):
         return _spoilt(draft, scenario)
@@ -197,12 +196,11 @@ def constellation(scenario: str, both_lie: bool) -> Constellation:
 def draw_testimony(draft: Draft, scenario: str) -> World:
     """Testimony: two speakers say different things about one matter, and every listener trusts one of them, or neither.
 
-    Everybody knows the old value; while the listeners P, Q and R are away it may change twice, before the eyes of S
-    and T. Then S says one value, T another, and nobody says the old one. Who trusts S or T believes what that one
-    says, who trusts neither stays with the old value, and one listener may look for themselves. The constellations are
-    such that P, Q and R always believe three different things, each of the three values is true equally often, and
-    every value is named equally often; so nothing but following who trusts whom, and who saw, tells what somebody
-    believes.
+    Everybody knows the old value; while the listeners P, Q and R are away it may change twice, before the eyes of S and
+    T. Then S says one value, T another, and nobody says the old one. Who trusts S or T believes what that one says, who
+    trusts neither stays with the old value, and one listener may look for themselves. The constellations are such that
+    P, Q and R always believe three different things, each of the three values is true equally often, and every value is
+    named equally often; so nothing but following who trusts whom, and who saw, tells what somebody believes.
 
     trusted_false: P believes a speaker who says what is false, R looks. saw: P looks, R does not. distrusted_true: P
     stays with the old value, though somebody whom P distrusts says the truth, R looks. looked: P looks, R does not.
