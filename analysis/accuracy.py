@@ -7,8 +7,6 @@ and a failure counts as wrong; with effective ones an accuracy has the interval 
 cluster-robust error (tomserve.stats.clustered); with published ones every item counts as independent of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

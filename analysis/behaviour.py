@@ -7,8 +7,6 @@ Two ways to count, by `--intervals`: *recommended* (the default) corrects every 
 with intervals over clusters; *published* has raw shares as the framework's source prints them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -6,8 +6,6 @@ Two ways to count, by `--intervals`: *recommended* (the default) has intervals o
 wrong; *published* takes every question as independent of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -8,8 +8,6 @@ a question about reality and one about a belief. It counts only if all sixteen a
 for a word, an order or the truth can solve it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -11,8 +11,6 @@ official          the authors' reading of replies beside tomserve's, by what was
 published         figures that the authors' page prints, as quoted
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from tomserve.studies.study import study_in_parts

@@ -10,8 +10,6 @@ official                                  the authors' reading of replies beside
 Read `types` beside best_rule_accuracy: of 1.1, 1.2, 1.3 and 2.1 a rule that reads the options has every question right.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from tomserve.studies.study import study_in_parts

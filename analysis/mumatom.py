@@ -7,8 +7,6 @@ tasks                                     belief, social goal, and belief of the
 likely                                    the same, apart for the MOST and the LEAST likely statement
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from tomserve.studies.study import study_in_parts

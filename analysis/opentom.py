@@ -8,8 +8,6 @@ and intervals over narratives; *published* the authors' reading, which leaves ou
 each table means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

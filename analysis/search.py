@@ -4,8 +4,6 @@ tomserve search mymodel
 tomserve analyze search-worlds-mymodel --study search
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

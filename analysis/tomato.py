@@ -8,8 +8,6 @@ false_belief                              second-order questions about a false b
 official                                  the authors' reading of replies beside tomserve's, by mental state
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from tomserve.studies.study import study_in_parts

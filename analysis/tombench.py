@@ -8,8 +8,6 @@ intervals over stories; *published* takes what the official reader finds in ever
 independent. What the paper printed stands beside it in columns that end in _quoted_columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

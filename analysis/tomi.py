@@ -6,8 +6,6 @@
 Intervals are over stories.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial

@@ -15,8 +15,6 @@ In a notebook `ask` works as it stands, and `await tomserve.aask(...)` as well. 
 `import tomserve` and `tomserve --help` stay quick. Every error is a `TomserveError` of the module `tomserve.errors`.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING
 

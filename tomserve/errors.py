@@ -3,8 +3,6 @@
 The command line prints ``str(error)`` on one line and exits with ``error.exit_code``. A traceback means a bug.
 """
 
-from __future__ import annotations
-
 import difflib
 import signal
 from collections.abc import Iterable

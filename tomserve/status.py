@@ -17,8 +17,6 @@
 row with such a status counts as a failure, so that every row is counted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

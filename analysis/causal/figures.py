@@ -1,7 +1,5 @@
 """The report's figures of interventions: net effects by layer and cell, displacement, fit, and probes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial

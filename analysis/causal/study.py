@@ -8,8 +8,6 @@ net effect of the map minus that of the largest control in the same cell, at a l
 chose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl

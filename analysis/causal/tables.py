@@ -6,8 +6,6 @@ al., "Functional Theory of Mind Evaluation in Large Language Models: A Behaviora
 (layer 2 and table 4), after Aoki and Kawahara 2025.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What the estimates of edited chains decide, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tomserve.faithfulness import table as t

@@ -1,7 +1,5 @@
 """The report's figures of faithfulness: effects between two references, the dose, edits, hints, predictions, cases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,8 +1,6 @@
 """The tables of faithfulness beside those of edited chains: hints, what a second model reads of them, chains about two
 versions of a story, steps that are unlearned, and what a second model predicts from a chain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

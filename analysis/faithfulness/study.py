@@ -7,8 +7,6 @@ with one strategy, whose chains were shown in one way. There is no single number
 own, with what an inert chain and one that decides alone would give beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl

@@ -3,8 +3,6 @@
 An outcome is 1 or 0, or nan where the reply held no answer; what was left out was never asked, and is no outcome.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

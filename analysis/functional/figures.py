@@ -1,7 +1,5 @@
 """The report's figures: the layers side by side, by dimension, variant and layer of the network, and the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ Only models that were asked the same, in the same way, are ranked. The source is
 Mind Evaluation in Large Language Models: A Behavioral and Causal Stability Framework".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

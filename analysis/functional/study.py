@@ -6,8 +6,6 @@ It reads runs of answers (with variants, for S) and measured runs (for C) of one
 missing stays empty. `ftom-1` is .5 B + .3 C + .2 S; see tomserve.stats.functional.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import polars as pl

@@ -8,8 +8,6 @@ strategies and twins compared on the same questions; a failure is a wrong answer
 length and order without intervals, as in the paper's Table 5. The notes say what each table means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -6,8 +6,6 @@ error may have several explanations: each is counted wherever it holds, and wher
 from its story only in lines that lie, tell the truth, or say nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ Items on which any strategy of the model failed are left out, every question cou
 the intervals are the paper's own (see tomserve.stats.paper_formulas).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

@@ -4,8 +4,6 @@ reasoning help, and is it honest?
 A verdict never says more than its table: what is undefined, or was not asked, is said to be so.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

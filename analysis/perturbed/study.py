@@ -9,8 +9,6 @@ of the model was faulty (`dropped`), and every question counts as independent, w
 one half as exact fractions in both. The notes say what each table means, and for whom its intervals speak.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

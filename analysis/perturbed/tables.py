@@ -5,8 +5,6 @@ Intervals and tests count tasks or stages rather than questions, and a failure i
 docs/explanation/statistics.md). All functions take rows as study_rows makes them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple

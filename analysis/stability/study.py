@@ -8,8 +8,6 @@ Where a run holds variants these tables stand beside those of its benchmark's ow
 intervals over clusters; *published* counts as the framework's source does, and repeats its printed table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

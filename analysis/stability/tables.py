@@ -4,8 +4,6 @@ they flip.
 Of the published table 5 (tomserve.studies.published_tables) only the average can be computed again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal

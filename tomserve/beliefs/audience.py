@@ -10,8 +10,6 @@ every agent concerned leads to the way in which it looks to that agent. What Ann
 arrows. One form serves for seeing, secret looks, and both readings of tellings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -8,8 +8,6 @@ tomserve.benchmarks.Benchmark say what a benchmark may offer besides its items.
     (('stage', 'perturbation'), ('corrected', 'tracked', 'released'))
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,6 @@ the two labels exchanged, each with a question about what is so and one about wh
 sixteen are right. ``--where perturbation=none`` asks the unchanged stories alone, as in the paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -14,8 +14,6 @@ surface cue parts from the belief (PARTED).
     ['jar']
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The file holds items (JSONL or YAML); or it is a *mapping*, YAML that names a ta
 beside it (CSV, JSON lines, JSON) and says what its fields mean.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

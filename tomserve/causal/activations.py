@@ -3,8 +3,6 @@
 Layers are numbered from 1, the residual stream after the first block; arrays of all layers hold layer l at index l - 1.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

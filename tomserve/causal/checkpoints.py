@@ -7,8 +7,6 @@ Nothing here needs torch: an estimate of time, memory and disk comes before anyt
 (5, 128, 2560)
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ model that is asked for words has no need of the place.) Its items are the false
 in both orders, so that neither what is really so nor where a choice stands tells what the protagonist believes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass

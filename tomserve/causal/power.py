@@ -5,8 +5,6 @@ noise is small and the gain is, too, going straight to the target is as short a 
 1, gain g and noise v about sqrt(1 + g^2 + 2 v^2) against sqrt(2)), so that no number of items tells the two apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ every state the label of a state of another scenario of its fold: what a probe s
 each label is right, and not read out of the states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What somebody may choose of a measurement, and what is recorded of it in the run's manifest."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

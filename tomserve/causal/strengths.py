@@ -7,8 +7,6 @@ cases towards y~, and the strengths are put between the first that flips somethi
 many as any. What controls do takes no part in the choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

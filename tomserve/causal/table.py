@@ -7,8 +7,6 @@ where the likeliest token of the whole vocabulary begins one of the choices; rea
 choice does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line: one module for each group of commands, thin users of the functions a Python script would call."""
 
-from __future__ import annotations
-
 from tomserve.cli import exit_codes
 
 __all__ = ["main"]

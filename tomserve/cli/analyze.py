@@ -1,7 +1,5 @@
 """The commands that need no server: `score`, `analyze`, `figures`, `report` and `compare`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -5,8 +5,6 @@ It starts quickly because only the module of the command that is run is imported
     tomserve eval --base-url http://localhost:8000/v1 --limit 16
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command `causal`: is there a perspective-taking map inside of a model, and does it cause the answer?"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -7,8 +7,6 @@ tomserve.benchmarks.Benchmark. The benchmarks are imported only when somebody as
     tomserve generate hitom --stories 600 --seed 1 --out hitom.jsonl
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast

@@ -7,8 +7,6 @@ on after a warning. A stream that was closed before the command began (``>&-``) 
 next file that is opened would get its number, and what is printed would stand in the middle of that file.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -2,8 +2,6 @@
 are sound.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

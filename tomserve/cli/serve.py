@@ -1,7 +1,5 @@
 """The commands about this machine and its servers: `tomserve serve`, `tomserve setup` and `tomserve doctor`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

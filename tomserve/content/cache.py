@@ -4,8 +4,6 @@ Nobody else can write there, so that what it holds is believed. A copy in a run'
 is an export and is never read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

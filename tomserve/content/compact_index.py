@@ -6,8 +6,6 @@
 (True, [100], [])
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence

@@ -8,8 +8,6 @@ everything is there. Refused are files of runs, what the command reads itself, f
 ...     file.write(b"a,b")
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

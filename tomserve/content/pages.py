@@ -4,8 +4,6 @@ A page (the report, a form for people) is one file that opens offline. Its conte
 styles and scripts that we put into it, by their digests.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from functools import cache

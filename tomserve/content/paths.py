@@ -6,8 +6,6 @@ path that the user gives explicitly is opened as it is and not searched for. The
 study is code, and no code is to be run merely because of the folder in which one stands.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

@@ -4,8 +4,6 @@ Such a file is code. It is run because the user named it or put it among the con
 it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import sys

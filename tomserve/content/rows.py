@@ -1,7 +1,5 @@
 """Rows of foreign tables, each with the line where it begins: spreadsheets (CSV) with a head, and JSON lines."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import re

@@ -1,7 +1,5 @@
 """Signatures of a text by OpenSSH (`ssh-keygen -Y`), which prove who has sealed a run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

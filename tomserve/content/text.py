@@ -4,8 +4,6 @@ All that tomserve prints passes through `sanitize`, whether by `say` or by the c
 tables and pages pass through `mark_hidden` or `escape_hidden`.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 

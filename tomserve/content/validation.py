@@ -4,8 +4,6 @@ A name in a record that may come from a stranger is never a path: such a field i
 ModelName and RunName.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -7,5 +7,3 @@ an evaluation lie in one folder, ``runs/NAME.parts/``, with the record ``shards.
 asks. Nothing here schedules anything: Slurm and Ray do, and tomserve tells them what a shard needs, and reads back
 how far each is.
 """
-
-from __future__ import annotations

@@ -7,8 +7,6 @@ Files and memory are reckoned as in docs/explanation/scale.md.
 ['6 h 10 min']
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ Rows are copied as they stand, at about 180 bytes of memory a conversation. Unpa
 8.2
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

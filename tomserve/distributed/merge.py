@@ -7,8 +7,6 @@ and what is there already counts as one more source, so that nothing of it is lo
 True
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import heapq

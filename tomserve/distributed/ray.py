@@ -5,8 +5,6 @@ conductor is a detached actor: it outlives the command that started it. A task r
 its own, on the GPUs that Ray has given it by CUDA_VISIBLE_DEVICES. Ray is imported only when a cluster is talked to.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -8,8 +8,6 @@ can end a word or begin a command. Nothing needs more than sbatch, squeue, scanc
 "--mem 'a; rm b'"
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

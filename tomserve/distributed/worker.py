@@ -5,8 +5,6 @@ the shards and from its own items; what is found here, such as the prompts of a 
 offers, is compared with that record before anything is asked.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace

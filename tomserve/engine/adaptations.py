@@ -5,8 +5,6 @@ question, from the server's own refusal (see tomserve.serving.preflight), is app
 stands in the manifest by its name.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 'http://***@host:99999/v1'
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import parse_qsl, quote, urljoin, urlsplit
 

@@ -1,8 +1,6 @@
 """The adaptive concurrency limit: how many requests may be in flight at one endpoint, found out during the run from
 throughput, refusals (HTTP 429 and 503) and, of vLLM, the load that its /metrics reports."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

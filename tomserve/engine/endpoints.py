@@ -1,7 +1,5 @@
 """The endpoints of a run: load balancing by prefix cache, which endpoints are down, outages, and hedged requests."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence

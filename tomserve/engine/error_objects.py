@@ -5,8 +5,6 @@ Servers send the same failure by different statuses: an account without credit b
 status does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,8 +1,6 @@
 """The way to a server: through which proxy of the environment (never for this machine), and trusting which certificates
 (those of the system, or of SSL_CERT_FILE and SSL_CERT_DIR)."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools

@@ -1,8 +1,6 @@
 """A transport that sends requests by the openai SDK (`--transport openai`), for hosted providers that expect its
 client; its own retries are off, since the runner decides when to ask again."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 from collections.abc import Mapping

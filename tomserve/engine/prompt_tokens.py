@@ -4,8 +4,6 @@ Requests come in the order of a depth-first walk of the radix tree of their prom
 memory, or one for each turn, tells how much a cache that forgets nothing could save: the radix-tree bound.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

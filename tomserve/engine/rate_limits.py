@@ -1,8 +1,6 @@
 """Rate limits as servers announce them in headers: how long to wait after a refusal, and how many requests are taken
 until when."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

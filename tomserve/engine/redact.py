@@ -8,8 +8,6 @@ text such as ``Bearer KEY``. A server that disguises it in other ways, or sends 
 ('you sent Bearer ***', 'the EMPTY jar')
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import re

@@ -7,8 +7,6 @@ refused alike, one that was answered before is asked again: if it is refused, to
 open.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

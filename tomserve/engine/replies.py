@@ -1,7 +1,5 @@
 """Reads the body of a response to a chat completion, whatever a server sends, as a Reply."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import json

@@ -1,7 +1,5 @@
 """Retries of failed requests and pauses between them, and the end of a run whose replies name another model."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable

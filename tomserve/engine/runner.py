@@ -4,8 +4,6 @@ Equal requests are sent once, and each is made when a worker is free for it. A s
 in flight some seconds to complete; everything that has completed is in the journal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

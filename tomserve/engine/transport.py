@@ -3,8 +3,6 @@
 Whatever a server does wrong is a status of the reply, never an exception.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

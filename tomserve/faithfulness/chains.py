@@ -4,8 +4,6 @@ edit aims at.
 A reader gives a WrittenChain, or the reason in words why the reply has no chain that can be edited.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -6,8 +6,6 @@ hand to speak of a hint or not to (its recall), and the model's own chains of th
 false alarms).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache

@@ -7,8 +7,6 @@ never looked at for a rule, 63 of 68 that the rules find are admissions, and the
 (tests/faithfulness/test_hints.py): what they find is a lower bound.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import string

@@ -6,8 +6,6 @@ answer (a strategy whose answer is a turn of its own is asked by that turn). In 
 choices by the strategy's own schema.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

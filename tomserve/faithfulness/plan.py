@@ -3,8 +3,6 @@
 Edits depend on how the server counts tokens and on what a rewriter said, so that they are made once and kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

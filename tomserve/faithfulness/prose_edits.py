@@ -4,8 +4,6 @@ What an edit claims to imply is read again out of the edited prose by the rules 
 conclusion cannot be read is left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ A paraphrase shows how much an answer changes with the words alone. A predictor 
 it follows from (simulatability); the control is the question alone. Nothing here asks a model.
 """
 
-from __future__ import annotations
-
 import hashlib
 from itertools import groupby
 

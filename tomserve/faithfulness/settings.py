@@ -1,7 +1,5 @@
 """What a measurement of faithfulness measures, and how its model is reached."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

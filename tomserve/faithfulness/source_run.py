@@ -1,7 +1,5 @@
 """The finished run whose chains of thought are edited, with its strategies exactly as they asked for them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import defaultdict

@@ -6,8 +6,6 @@ has asked both, nothing needs to be asked again. That a chain stays while its an
 moved it (the counterfactual test of Atanasova et al. 2023, there of explanations).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ The study `faithfulness` reads it; tomserve.faithfulness.measurement makes it.
 ['truncated_0', 'truncated_25', 'truncated_50', 'truncated_75']
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import polars as pl

@@ -4,8 +4,6 @@ Each file comes from outside and is checked field by field against the plan; wha
 line with file, line and field, so that nobody's answers are silently taken for somebody else's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -7,8 +7,6 @@ are spread over the units. A form is one HTML file: it keeps the answers in the 
 nothing anywhere, or a page to print; it holds no right answers and no names of items.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ attention checks is left out as declared when the forms were made; the answers a
 everybody stands in ``people.csv``.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ files that make up a run: never logs, what a server printed, who the people of a
 folders of this machine are replaced by short words.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

@@ -8,8 +8,6 @@ Columns that are called like a field (see FIELDS) are that field and need no map
 0.5
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math

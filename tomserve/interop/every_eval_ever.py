@@ -6,8 +6,6 @@ Variants of the questions are results of their own. What failed has no text, an 
 gives the same bytes: the time of a record is that of the newest reply, or of the import.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

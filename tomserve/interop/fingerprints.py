@@ -10,8 +10,6 @@ count. Where several items stand there, as in a prompt with demonstrations, it i
 'q'
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ written some thousand at a time. Questions that come with tomserve are under CC 
 them can say the licence. Croissant 1.0: http://mlcommons.org/croissant/1.0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

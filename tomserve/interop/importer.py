@@ -11,8 +11,6 @@ nothing.
 (PosixPath('runs/gsm8k-openai-gpt-4o'), 1319)
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

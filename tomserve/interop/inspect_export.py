@@ -6,8 +6,6 @@ or none that can be read) is a sample with the score I, wrong, as it is in all t
 would leave out what failed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import shutil

@@ -8,8 +8,6 @@ null. Nothing is written to disk, so that the names of members can lead nowhere.
 {'value': None, 'text': 'NaN'}
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

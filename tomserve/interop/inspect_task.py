@@ -11,8 +11,6 @@ tomserve: strategies of several turns, what presets say of a model, the noise ch
 other kinds than its own standard error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 

@@ -7,8 +7,6 @@ metrics of the others stand beside, as ``metric,filter``. Writing (version 0.4.1
 same run gives the same bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

@@ -9,8 +9,6 @@ packages that this tomserve was tested with, by their digests. The files of the 
 installed. The exit code is 0 where all is the same, 1 where anything differs, 2 where it could not be tried.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

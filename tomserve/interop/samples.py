@@ -14,8 +14,6 @@ True
 (True, 0.5)
 """
 
-from __future__ import annotations
-
 import abc
 import hashlib
 import json

@@ -4,8 +4,6 @@ Every sample of a question is a reply of its own, with its own score. What was a
 of the same digest; where there is none, the question as it stands is in its place.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

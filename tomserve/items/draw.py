@@ -15,8 +15,6 @@ many: a `Draw` says what is drawn whole and over what it is spread.
 '10 of 20 questions: 2 stories'
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Files of items: read with errors that name file, line and field, and replaced in one step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -12,8 +12,6 @@ belief of the new set may follow.
     [('unknown', 'x', 'x', 'x'), ('unknown', 'y', 'y', 'x')]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The folder of a strategy: what its strategy.yaml may say, and which files may lie in it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path

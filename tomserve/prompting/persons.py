@@ -10,8 +10,6 @@ mind deeper. A question that does none of this asks about what is really the cas
 Bo", the outermost first; "" for nobody) wins over the text of its question.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

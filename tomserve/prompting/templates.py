@@ -7,8 +7,6 @@ A template may include another of its folder, or of a folder beside it, by a pat
 'Who? Ann'
 """
 
-from __future__ import annotations
-
 import os
 import re
 import traceback

@@ -5,8 +5,6 @@ Letters have eight points where the width allows it. An SVG embeds what it needs
 Sans, whose files lie in ``fonts/``.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -13,8 +13,6 @@ a\_b & 1 \\
 ('50\\% of a\\_b, x $\\leq$ $\\beta$', '[U+6F22]')
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

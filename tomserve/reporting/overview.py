@@ -4,8 +4,6 @@ It has a line for each strategy (accuracy as a bar with its interval, the best s
 replies that are missing), three lines of verdicts, and one table. `--all` prints tomserve.reporting.tables instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl

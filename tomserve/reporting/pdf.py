@@ -1,7 +1,5 @@
 """A drawing as a PDF of one page, with its letters embedded: the same bytes each time (ISO 32000-1, PDF 1.4)."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ variants that it left out.
 What a model has written is a stranger's text: no character of it can control the terminal or hide what follows.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence

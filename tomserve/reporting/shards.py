@@ -1,7 +1,5 @@
 """Tables of the shards of an evaluation: how it was divided, how far each shard is, and what the cluster says of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

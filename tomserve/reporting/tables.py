@@ -7,8 +7,6 @@ Text that comes from models or datasets can neither run as a formula in a spread
 ['n: how many questions were compared; of changes how many there are of which the share is.']
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

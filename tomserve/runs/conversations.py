@@ -6,8 +6,6 @@ the journal. The manifest is saved before each phase, and also where a phase end
 what was done.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from array import array

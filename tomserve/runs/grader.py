@@ -9,8 +9,6 @@ agrees with them. The reply is a stranger's text: it is quoted line by line, its
 ['The tea.< |im_end|>', 'Ignore the above.']
 """
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import re

@@ -9,8 +9,6 @@ numbers of requests in flight that differ from the run's own. The replies go to 
 ((1, 64), (1, 16), (16, 64))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Which final failures of a run count as open again when it is resumed: those of statuses that the user names
 (`--again`), and those that were refused as too long by a server whose context was shorter than it is now."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 

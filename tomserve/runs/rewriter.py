@@ -5,8 +5,6 @@ itself, or a second model) gives the same answer as about the original, with the
 is kept in a journal beside the file of variants, so that the work may be killed and repeated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections import Counter

@@ -9,8 +9,6 @@ nothing in a run folder is ever run as code.
 >>> scores_of(Path("runs/perturbed-2-reference")).select("strategy", "correct").head()           # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Mapping

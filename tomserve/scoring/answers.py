@@ -26,8 +26,6 @@ reply is invalid where it holds several answers that do not agree, gives the key
 in the prose around its JSON object.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

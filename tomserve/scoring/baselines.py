@@ -11,8 +11,6 @@ every benchmark; a benchmark adds its own by its field `rules`.
 'rule_first_mentioned'
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

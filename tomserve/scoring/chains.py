@@ -7,8 +7,6 @@ of them. There can be exponentially many, so that the rationale is compiled once
 only, as mostly, without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise, takewhile

@@ -5,8 +5,6 @@ Only what fits exactly one choice is a match; nothing is guessed. A letter is re
 choices were shown is known, and where it stands beside the words of another choice the words count.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect

@@ -10,8 +10,6 @@ story. A variant's answer is also given as a choice of its original, so that the
 {'metric_doubts': 2}
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ that a single process would meet first. It is a new interpreter, as a fork could
 files, so that it reads what the first one reads even where a file was replaced since.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

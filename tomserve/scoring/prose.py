@@ -20,8 +20,6 @@ beginning is read, and whole sentences. What a text denies is not its answer. Ot
 "unknown".
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ order of their items and written in parts, so that a million of them need no mor
 benchmark adds is handed in as rules (see tomserve.scoring.metrics); tomserve.runs.scores knows the files of a run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path

@@ -10,8 +10,6 @@ many templates put that into the prompt.
 (True, False)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The version of the scoring code (its digest and those of its libraries), by which an outdated score is known."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Derives a preset for a model that has none, from the model's own files, and writes it to launch/models/."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Set

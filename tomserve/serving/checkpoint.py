@@ -4,8 +4,6 @@ They are data of others: a value of the wrong kind counts as missing, no code is
 downloaded, never weights or code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

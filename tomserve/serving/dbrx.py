@@ -6,8 +6,6 @@ still builds the old name and ends with a KeyError. vLLM calls `register` in eac
 its version.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """vLLM's DBRX model with its weights loaded through `tomserve.serving.dbrx.load`; only vLLM imports this module."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from tomserve.serving import dbrx

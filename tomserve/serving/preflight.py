@@ -1,8 +1,6 @@
 """The preflight: before the first question each server is sent small requests that hold all that the real ones will
 hold, and what it refuses is asked otherwise, if that is known to help (see tomserve.engine.adaptations)."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

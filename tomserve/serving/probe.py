@@ -1,8 +1,6 @@
 """Probes a server before any question is sent: what it serves, and whether it can do the job; one that is busy or still
 loads is waited for."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import threading

@@ -7,8 +7,6 @@ that decides and not the path.
 [{'what': 'root', 'before': '/a', 'now': '/b'}]
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -4,8 +4,6 @@ An API key is sent only to an address that the user gave, or to a server that th
 record says so is no proof, since ``runs/`` may have been downloaded, or be shared: see `judge_record`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import ipaddress

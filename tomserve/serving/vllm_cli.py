@@ -5,8 +5,6 @@ again, so that is done on import. Where ``TOMSERVE_PARENT_FD`` names the read en
 parent, even one that was killed. And flags cannot be shortened, so that tomserve finds those that it looks for.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import os

@@ -5,8 +5,6 @@ its numbers, once, into a folder of the user's cache in the format in which the 
 hub rounded to four or five bits, so that the run's revision says which of the two answered.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

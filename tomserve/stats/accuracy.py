@@ -1,7 +1,5 @@
 """Accuracy corrected for chance and macro-averaged F1, with intervals over clusters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

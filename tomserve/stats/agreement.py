@@ -4,8 +4,6 @@ MASI: Passonneau, "Measuring Agreement on Set-valued Items (MASI) for Semantic a
 Alpha: Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), which allows any distance.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

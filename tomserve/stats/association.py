@@ -2,8 +2,6 @@
 and the placebo split. All are associations, not effects: chain and answer come from one reply. Columns are parallel
 [items]; rows with a nan are left out. nan means undefined, as where a column is constant."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

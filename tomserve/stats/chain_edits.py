@@ -2,8 +2,6 @@
 difference of two outcomes of the same items (1 or 0), averaged within units (stages), then over them, for further
 units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ probability. What takes a stratum speaks for new strata; what takes none, and `t
 clusters of these strata. One mean a cluster is analysed (Hayes and Moulton, "Cluster Randomised Trials", 2009, ch. 10).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ Columns are parallel [answers]. tests/stats/test_crossed_random.py measures how 
 (0.667, 0.074, 0.981)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """Quantiles and tails of distributions, and where a function is zero, by the compiled functions of scipy.special, which
 are loaded when first used. tests/stats compares them with scipy.stats, which takes a hundred times as long a value."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading

@@ -2,8 +2,6 @@
 is at most .05 exactly when the 95% interval of the difference excludes 0, and exactly then that of the ratio excludes
 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

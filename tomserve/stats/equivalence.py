@@ -10,8 +10,6 @@ read off the intervals of an effect at several levels, so that they agree with t
 ('equivalent', True)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 t on the arcsine scale, moderated over classes, sees this in seven tasks, where an exact test hardly can
 (bench/coverage.py)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

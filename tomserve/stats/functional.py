@@ -6,8 +6,6 @@ strength are chosen on other scenarios. S is the mean over the kinds of variants
 original. FToM = .5 B + .3 C + .2 S where all are defined; FToM_BS = (.5 B + .2 S)/.7 also where C is not. Definitions
 follow Mohanty et al.; docs/explanation/functional.md gives the corrections."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,6 @@
 """Tests of paired differences: sign flips, McNemar, Cochran's Q, t and moderated t tests (limma; Smyth, Stat Appl Genet
 Mol Biol 3:3, 2004, sections 3 to 6), with corrections for several tests. One value is one independent unit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 score. They treat all questions as independent, so that their intervals are too narrow, and stand beside better ones.
 Counts are of questions; probabilities lie in [0, 1]."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 """Power analysis: the smallest effect that a design can detect, and how many units or people a study needs. For
 planning only: observed power says nothing that the p does not (Hoenig and Heisey, Am Stat 55:19, 2001)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

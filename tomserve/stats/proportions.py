@@ -1,8 +1,6 @@
 """Confidence intervals of one proportion, and of the difference and the ratio of two. Each assumes independent units;
 for answers about one story pass clusters, whose successes may be fractions, which scipy's do not take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 holds. Weights are not negative and sum to 1: a triangle, which a line divides into where either of two entries is
 ahead. Shares of areas are exact, by clipping polygons (Sutherland and Hodgman, Commun ACM 17:32, 1974)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Inference for the best of many cells: the maximum statistic, and what the best cell does on items that did not choose
 it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

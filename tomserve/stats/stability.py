@@ -7,8 +7,6 @@ cluster.
 (0.75, 0.5, 0.5)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ answer (`correct` false, `faulty` true); only a question that a person left open
 (['vanilla'], ['letters'], [])
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

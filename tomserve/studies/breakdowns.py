@@ -1,8 +1,6 @@
 """Breakdowns of accuracy and effects by factors of the design, or by task and dimension of mind, counted file by file:
 a counter looks at the rows of every file twice, once to know what there is, and once to count."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

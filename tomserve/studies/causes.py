@@ -7,8 +7,6 @@ often it did, the server's own words, and a way out.
 the address of the server itself']
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple

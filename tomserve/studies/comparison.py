@@ -2,8 +2,6 @@
 and what else differs. A positive difference means that B is right more often. Items made of others, such as a fresh
 edition's, are compared with these."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Further tables of a comparison: equivalence to a margin, differences of grades, effects by factor, flips."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -8,8 +8,6 @@ a number is given as bounds. A number that is undefined is nan.
 (0.667, 3, True)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

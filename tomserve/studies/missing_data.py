@@ -7,8 +7,6 @@ counts as wrong, so that whoever reads a number has to know it first.
 'runs/mine: 1 of 2 replies could not be read; first: b by vanilla; see `tomserve runs runs/mine --unread`'
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

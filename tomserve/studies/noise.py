@@ -14,8 +14,6 @@ tomserve.scoring.score), which are missing or empty in other tables.
     [{'model': 'm', 'strategy': 'cot', 'risk_difference': 0.1, 'noise': 1.0, 'noise_high': 1.0}]
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

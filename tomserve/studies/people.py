@@ -1,8 +1,6 @@
 """What single people get right, beside the tables that every study makes of what most of them answered: every person's
 answer counts, and intervals speak for further people and further stories (tomserve.stats.crossed_random)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Power and cost of a study before it is run, of models or of people: requests, tokens, and the smallest true
 difference of shares that a t test over independent units (stages, tasks or stories) finds with the given power."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

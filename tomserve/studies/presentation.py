@@ -5,8 +5,6 @@ into sentences. The terminal and the report show these values, and know nothing 
 '−5 [−12, +2] points'
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Causal Stability Framework", as they are printed.
 Their items and answers are not public, so that no cell can be computed again. Studies quote them beside their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import polars as pl

@@ -15,8 +15,6 @@ and others that the study alone reads.
 A place {name} for which there is no phrase is filled by the study, as in ``texts["lost"].format(share=...)``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property

@@ -21,8 +21,6 @@ verified. A variant that cannot be made is left out, and counted with the reason
     ('q/paraphrase', ('tea', 'salt'), 'What the box holds is tea.')
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, wraps

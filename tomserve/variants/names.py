@@ -8,8 +8,6 @@
 ('Akan', 'Japanese')
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache

@@ -15,8 +15,6 @@ doubt, and the text has no such version.
     ['I believe that my jug is full.']
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache

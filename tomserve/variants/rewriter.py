@@ -12,8 +12,6 @@ Nothing here asks a model: tomserve.runs.rewriter does. A rewriting that fails o
 >>> find_fault(job, ("Ann owns 2 caps.", "They are not seen by Ben."))
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -14,8 +14,6 @@ question.
     (0,)
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@
 "Rahel's cap is Anna's, says Rahel."
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache

@@ -1,7 +1,5 @@
 """What a search has found: each cell on fresh questions, with intervals that hold for all reported cells at once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ model, is the lowest (Thompson sampling), one in four still at random. In the la
 about by fresh stories, beside as many questions drawn at random, and the twins of those in the cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice

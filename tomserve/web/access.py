@@ -5,8 +5,6 @@ In this order: our name in `Host`; an address and a body of bounded length; who 
 things; whether a page of ours sent the form. A route need not do anything for this, so that none can forget it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import ipaddress

@@ -1,7 +1,5 @@
 """Analyses of runs that are computed beside the server: the panels of a report, files to download, and comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 until a signal ends it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -6,8 +6,6 @@ a Redis cannot say what is computed. A result is known by a digest of the code, 
 from, and of what was wanted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib

@@ -1,8 +1,6 @@
 """Items to look at: an index of those of a benchmark, file or run, belief timelines, variants, and the prompts that
 would be sent, byte for byte as an evaluation sends them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

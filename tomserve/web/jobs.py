@@ -5,8 +5,6 @@ Everything that it knows stands in the cards of the runs and in the locks of ``r
 adopts the processes that a killed one leaves.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -4,8 +4,6 @@ The board is put together from the tallies of runs each time somebody looks. Wha
 table of layers, tomserve.studies.comparability decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Renders pages from templates, and parts of pages for htmx, with filters for times, sizes and rates."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What an experiment would cost and what it could show, while somebody still chooses it; nothing is asked of any
 server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -6,8 +6,6 @@ tomserve.web.playground`, as it alone is told the key of its address, and ends a
 The last tries are kept, so that a result can be looked at again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

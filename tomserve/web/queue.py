@@ -4,8 +4,6 @@ It stands in the cards of the run folders, sealed so that a stranger's experimen
 its own, reads them and acts on them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

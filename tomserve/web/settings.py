@@ -1,7 +1,5 @@
 """What the workbench is told when it starts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 It is computed beside the server once for each state of the run, and kept with its other results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

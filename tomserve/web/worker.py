@@ -5,8 +5,6 @@ with keep_workers(settings):
     ...                                     # the workbench is served
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -2,8 +2,6 @@
 wants to be asked, whether it keeps to schemas, its context, its speed on some real questions, and what asking the whole
 benchmark would take."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ experiment are called as the options of `tomserve eval`; what the command line n
     faithfulness: true
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ Each part is a run of its own below one folder, `<run>/<benchmark>` and `<run>/i
 the same plan is carried out again. `tomserve functional` and `tomserve.functional` both use it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -7,8 +7,6 @@ reason. Names of models and
 messages of errors come from strangers: they are escaped in the page, and inert elsewhere.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Loading items, scoring answers, analyzing and comparing scores in Python. No function here needs a model server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The search for where a model breaks, from Python (`tomserve.search`) and for the command: an ordinary run whose
 questions follow from its answers, its study, and the questions that it found as a frozen benchmark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

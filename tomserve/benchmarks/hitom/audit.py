@@ -7,8 +7,6 @@ Baselines are scored against the corrected half: copying what the innermost agen
 that all asked agents saw together, and a uniform guess among the containers that the story mentions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby

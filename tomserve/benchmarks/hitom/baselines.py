@@ -10,8 +10,6 @@ of the score table; `who_knows_what` shows in the report what the tracker derive
     ('unknown', 'red_box', 'red_box')
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 

@@ -8,8 +8,6 @@ generated from seed 0 when they are asked for (generator.py), with gold chains; 
 that `tomserve generate hitom` wrote, or the official one; which of them, its content tells.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

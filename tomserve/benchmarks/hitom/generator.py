@@ -16,8 +16,6 @@ together last.
     [0, 1, 2, 3, 4]
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add

@@ -19,8 +19,6 @@ holds no more than decides that, and what it looks like is worked out when it is
     ([837, 492, 687], ['d', 'f', 'a'])
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from bisect import bisect_left

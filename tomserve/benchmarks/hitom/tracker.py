@@ -12,8 +12,6 @@ An agent who never entered believes "unknown", and so does everybody about an ob
 refused: "Ann thinks Ann thinks" is no question of the benchmark, and the two semantics say nothing of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ What goes where a story is condensed, one after the other until it is short enou
 somebody stays, then the longer of two wordings, at last that somebody moves another object than the one asked about.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The words of Hi-ToM stories, and the words and wordings of their variants: ``dataset/hitom/words.yaml``."""
 
-from __future__ import annotations
-
 from functools import cache, cached_property
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The audit of an edition: what rules that only look at words have right, by class."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ reading would answer), the opposite, or unknown. The learned ones are fitted to 
 others; `write_answers` writes what they answer to the files beside this module, where scoring finds it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

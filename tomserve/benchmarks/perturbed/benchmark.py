@@ -5,8 +5,6 @@ belief, each in an original version and in one with the two labels exchanged. On
 stories of the false-belief scenario, among them a minimal pair in one of which the surface cue counts again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -6,8 +6,6 @@ are written by hand (``dataset/perturbed-2/own.yaml``), as rules make few of the
 them follows from the events of their sentences, which stand in the stage file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal

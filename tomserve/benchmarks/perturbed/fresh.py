@@ -6,8 +6,6 @@ and their order stay, and answers and gold are derived from them again. Every dr
 what is drawn alone, so that the same seed gives the same bytes everywhere.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

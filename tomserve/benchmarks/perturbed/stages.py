@@ -6,8 +6,6 @@ of named sentences, and versions that edit the story or another version, so that
 and what is believed after each sentence follows from its events. The guide is dataset/perturbed-2/WRITING.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence

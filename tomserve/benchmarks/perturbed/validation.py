@@ -2,8 +2,6 @@
 editions need. What an edition has to hold stands in the ``design.yaml`` of its folder.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

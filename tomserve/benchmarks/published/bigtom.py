@@ -9,8 +9,6 @@ backward from what she does, each with a true and a false belief, without the se
 (the factor `headline`: six questions a template). `--where` chooses others, or `all`.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

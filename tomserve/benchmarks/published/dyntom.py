@@ -9,8 +9,6 @@ answers, and question_new.json, because in question.json the right answer is alw
     'understanding'
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter, defaultdict

@@ -15,8 +15,6 @@ official order of the options is drawn for each run; here it follows from the qu
     [0, 0, 1]
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter, defaultdict

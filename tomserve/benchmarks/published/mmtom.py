@@ -6,8 +6,6 @@
 ask what the person believes, 2.1 to 2.4 what the person wants. The videos of the benchmark are not asked here.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -8,8 +8,6 @@ questions ask which statement is LEAST likely. Scenes have videos; here the whol
 `description`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

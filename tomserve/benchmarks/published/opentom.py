@@ -14,8 +14,6 @@ what the same person is said to believe. The labels are asked as they are: which
     ('original', 'neither')
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

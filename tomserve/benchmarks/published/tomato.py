@@ -9,8 +9,6 @@ are the mental state (`task`), and five traits of the person asked about, high o
 persons about the same matter are one cluster.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -10,8 +10,6 @@ tomserve. Every question is an item in either language. The English ones are ask
     'tea'
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict

@@ -9,8 +9,6 @@ and little of an accuracy. The right answer always stands third in the file; her
 drawn for each item by its id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path

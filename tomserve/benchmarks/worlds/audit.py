@@ -3,8 +3,6 @@
 Their names stand in the tables of ``tomserve dataset audit worlds``, and the rules of RULES beside every accuracy.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

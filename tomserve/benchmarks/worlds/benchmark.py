@@ -1,7 +1,5 @@
 """The benchmark of generated worlds: its fixed release, files of fresh ones, and its stories as a reader sees them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The type of a family of worlds, and the draft that it fills with people, words, scenes and questions."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

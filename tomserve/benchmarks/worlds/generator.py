@@ -4,8 +4,6 @@
 'worlds-1'
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections import Counter

@@ -11,8 +11,6 @@ where the next word wants it, and a slot that begins a sentence begins with a ca
     'You put your key away, and you are glad of your drawer.'
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

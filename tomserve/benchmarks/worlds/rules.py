@@ -45,8 +45,6 @@ such as the belief:
     ['action', 'belief', 'belief_cause', 'belief_course']
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

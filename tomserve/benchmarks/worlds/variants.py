@@ -20,8 +20,6 @@ order also after every line, has no variant of that kind.
     ('transfer-1-0007/false_belief/00/object', False, True)
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re

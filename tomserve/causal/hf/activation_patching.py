@@ -12,8 +12,6 @@ A causal model's keys and values of earlier tokens do not depend on later ones, 
 (unlike in Meng et al. 2022, section 2).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

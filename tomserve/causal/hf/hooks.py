@@ -4,8 +4,6 @@ A block hands on the residual stream, as a bare tensor (transformers 5) or first
 4.57). transformers' own `hidden_states` cannot be used for this: its last entry lies after the final norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any

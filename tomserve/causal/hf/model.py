@@ -8,8 +8,6 @@ On GPUs torch may multiply matrices in TF32, which keeps 10 bits of each number,
 `torch.set_float32_matmul_precision` or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE; so that is switched off meanwhile.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import os

@@ -6,8 +6,6 @@ on other passages, which is to keep them. Only weights of the decoder blocks mov
 embedding alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -16,8 +16,6 @@ whose number of tokens ``--gen_kwargs max_gen_toks=N`` says.
 True
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent

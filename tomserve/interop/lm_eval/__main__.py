@@ -1,7 +1,5 @@
 """Prints the folder that lm-eval is given by ``--include_path``."""
 
-from __future__ import annotations
-
 from tomserve.interop.lm_eval import FOLDER
 
 if __name__ == "__main__":

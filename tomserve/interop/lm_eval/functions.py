@@ -4,8 +4,6 @@ lm-eval does not tell how a reply ended, so that a reply that was cut off is rea
 without an end. Nothing of lm-eval is imported here; what it needs to send a chat is in task.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ only models behind an OpenAI-compatible chat endpoint take (``--model local-chat
 asked and how replies are read is the same as in `tomserve eval`. It needs lm_eval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

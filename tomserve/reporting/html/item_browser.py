@@ -4,8 +4,6 @@ Each text is kept once, in a pool, and named by its place there. Of a run too la
 by a fixed seed, half of them among those of which an answer failed.
 """
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 A measurement (see tomserve.runs.measurement) has no replies to browse, no failures, no strategies and no chance level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

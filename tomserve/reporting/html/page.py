@@ -3,8 +3,6 @@
 All text is escaped, and the page forbids the browser to run any script but its own (by a content security policy).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

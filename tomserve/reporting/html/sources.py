@@ -5,8 +5,6 @@ A report is believed by content alone: the user's cache says that this page was 
 from these scores and this manifest.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

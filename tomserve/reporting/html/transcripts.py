@@ -8,8 +8,6 @@ several times. A reader who wants to know how an answer came about needs all of 
 ['Ada saw the tea.', '{"answer": "tea"}']
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path

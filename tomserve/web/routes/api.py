@@ -3,8 +3,6 @@
 What they take and give is described in tomserve.web.schemas, and as an OpenAPI document at ``/api/openapi.json``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any

@@ -2,8 +2,6 @@
 leaderboard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self

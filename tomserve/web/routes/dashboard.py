@@ -1,7 +1,5 @@
 """Pages to begin with: signing in and out, the list of all runs, and the queue."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from typing import Annotated, Any, cast, get_args
 

@@ -4,8 +4,6 @@ could show.
 The sentences beside the fields are those of the command line, since the same functions check both.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pages of items: a list of them, one of them with what would be sent, and the playground that asks one of a model."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 from urllib.parse import urlencode

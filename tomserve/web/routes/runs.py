@@ -2,8 +2,6 @@
 events.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any

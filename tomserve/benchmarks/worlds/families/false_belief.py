@@ -1,7 +1,5 @@
 """Families about false beliefs: unexpected contents, unexpected transfer, and second-order belief."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tomserve.benchmarks.worlds.draft import Draft, Family, by_slot

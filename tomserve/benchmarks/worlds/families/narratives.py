@@ -1,7 +1,5 @@
 """Families in the manner of published benchmarks: causal stories (BigToM) and the valley of five scenes (DynToM)."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Families about what others show or say: appearance (felt and shown emotion) and testimony (whom to trust)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tomserve.benchmarks.worlds.draft import Draft, Family, by_slot
