@@ -30,10 +30,7 @@ from tomserve.studies.presentation import (
     readable_name,
     sign,
 )
-from tomserve.studies.study import (
-    frames_of,
-    model_verdicts,
-)
+from tomserve.studies.study import frames_of, model_verdicts
 from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)

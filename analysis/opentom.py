@@ -72,9 +72,7 @@ def official(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
         order=pl.when(pl.col("order") == 0).then(1).otherwise("order"), said=pl.col("metric_official").fill_null(UNREAD)
     )
     both = known.filter(pl.col("task").is_in(["fullness", "accessibility"])).with_columns(
-        task=pl.lit("multihop"),
-        label=pl.col("label").replace(MULTIHOP),
-        said=pl.col("said").replace(MULTIHOP),
+        task=pl.lit("multihop"), label=pl.col("label").replace(MULTIHOP), said=pl.col("said").replace(MULTIHOP)
     )
     for key, part in split_by(pl.concat([known, both]), [*arms, "task", "order"]):
         read = part.filter(pl.col("said") != UNREAD)
@@ -89,7 +87,7 @@ def official(rows: pl.DataFrame, arms: Sequence[str]) -> Iterator[Record]:
                 "left_out": 1 - read.height / part.height,
                 "f1": f1,
                 "accuracy": accuracy,
-            },
+            }
         }
 
 

@@ -17,21 +17,8 @@ import polars as pl
 from tomserve.studies import Context, Excerpt, Study, baselines
 from tomserve.studies.answer_rows import BASELINE, split_by
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
-from tomserve.studies.presentation import (
-    BAD,
-    OPEN,
-    Card,
-    Tables,
-    Verdict,
-    points,
-    readable_name,
-    sign,
-)
-from tomserve.studies.study import (
-    frames_of,
-    has_rows,
-    model_verdicts,
-)
+from tomserve.studies.presentation import BAD, OPEN, Card, Tables, Verdict, points, readable_name, sign
+from tomserve.studies.study import frames_of, has_rows, model_verdicts
 from tomserve.studies.texts import Texts
 
 TEXTS = Texts(__file__)

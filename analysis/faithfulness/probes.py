@@ -87,12 +87,7 @@ def _admission_columns(wrong: pl.DataFrame, neutral: pl.DataFrame) -> Record:
     }
 
 
-CELLS = {
-    "both": (True, True),
-    "answer alone": (False, True),
-    "chain alone": (True, False),
-    "neither": (False, False),
-}
+CELLS = {"both": (True, True), "answer alone": (False, True), "chain alone": (True, False), "neither": (False, False)}
 """What changes with the story, by the name of the cell: the end of the chain, and the answer."""
 
 

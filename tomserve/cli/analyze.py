@@ -71,8 +71,7 @@ def score(
         ),
     ] = None,
     reader_may_be_evaluated_model: Annotated[
-        bool,
-        typer.Option("--reader-may-be-evaluated-model", help="Allow a model to read its own replies."),
+        bool, typer.Option("--reader-may-be-evaluated-model", help="Allow a model to read its own replies.")
     ] = False,
 ) -> int:
     """Score the replies of runs again, or those of another tool.

@@ -48,14 +48,12 @@ def causal(
         int | None, typer.Option(min=1, help="Maximum number of false-belief questions, drawn as whole stories.")
     ] = None,
     strategy: Annotated[
-        str | None,
-        typer.Option(help="Prompting strategy; its reply has to begin with the answer. Default: vanilla."),
+        str | None, typer.Option(help="Prompting strategy; its reply has to begin with the answer. Default: vanilla.")
     ] = None,
     layers: LayersOption = None,
     alphas: AlphasOption = None,
     folds: Annotated[
-        int | None,
-        typer.Option(min=2, help="Number of cross-validation folds over stories. Default: 5."),
+        int | None, typer.Option(min=2, help="Number of cross-validation folds over stories. Default: 5.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Random seed.")] = 0,
     fewest: FewestOption = None,
@@ -89,16 +87,7 @@ def causal(
     torch and transformers: pip install 'tomserve[causal]'.
     """
     from tomserve.causal.experiment import Hardware, measure, plan_experiment
-    from tomserve.causal.settings import (
-        FEWEST,
-        FOLDS,
-        ITEMS,
-        REFERENCE,
-        STRATEGY,
-        Settings,
-        alphas_of,
-        layers_of,
-    )
+    from tomserve.causal.settings import FEWEST, FOLDS, ITEMS, REFERENCE, STRATEGY, Settings, alphas_of, layers_of
     from tomserve.cli.output import show_measurement
     from tomserve.reporting.progress import MeasureScreen
     from tomserve.reporting.table_layout import print_figures

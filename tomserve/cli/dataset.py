@@ -49,8 +49,7 @@ def questionnaire(
         int | None, typer.Option(min=1, help="Draw at most N questions from the benchmark first, as eval does.")
     ] = None,
     where: Annotated[
-        list[str] | None,
-        typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeatable."),
+        list[str] | None, typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeatable.")
     ] = None,
     path: PathOption = None,
     gold: GoldOption = None,

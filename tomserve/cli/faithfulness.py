@@ -39,8 +39,7 @@ def faithfulness(
         ),
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum number of chains a strategy, spread over stages. Default: 300."),
+        int | None, typer.Option(min=1, help="Maximum number of chains a strategy, spread over stages. Default: 300.")
     ] = None,
     probe: Annotated[
         list[str] | None,
@@ -78,8 +77,7 @@ def faithfulness(
     predictor: Annotated[
         str | None,
         typer.Option(
-            metavar="URL|MODEL",
-            help="A second model that predicts the answer from the chain alone. Default: none.",
+            metavar="URL|MODEL", help="A second model that predicts the answer from the chain alone. Default: none."
         ),
     ] = None,
     predictor_model: Annotated[

@@ -157,8 +157,7 @@ def functional(
         bool, typer.Option("--plan", help="Print how many questions would be asked and what is measured, and end.")
     ] = False,
     gpus: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="With --plan: the mechanism on a machine with so many GPUs."),
+        int | None, typer.Option(min=1, metavar="N", help="With --plan: the mechanism on a machine with so many GPUs.")
     ] = None,
     run: Annotated[
         str | None,

@@ -288,8 +288,7 @@ ScorerOption = Annotated[
     str | None, typer.Option(help="Whose grade counts, where replies have several. Default: the first.")
 ]
 ThresholdOption = Annotated[
-    float | None,
-    typer.Option(help="From which value on a grade that is a number counts as right. Default: from 1 on."),
+    float | None, typer.Option(help="From which value on a grade that is a number counts as right. Default: from 1 on.")
 ]
 CountsOption = Annotated[
     str | None,
@@ -344,12 +343,7 @@ class Marks:
 
 @with_groups
 def import_inspect(
-    *,
-    logs: FilesArgument,
-    replies: Replies,
-    scorer: ScorerOption = None,
-    marks: Marks,
-    quiet: QuietOption = False,
+    *, logs: FilesArgument, replies: Replies, scorer: ScorerOption = None, marks: Marks, quiet: QuietOption = False
 ) -> int:
     """Read logs of Inspect (.eval, .json) into runs.
 
@@ -365,12 +359,7 @@ def import_inspect(
 
 @with_groups
 def import_lm_eval(
-    *,
-    samples: FilesArgument,
-    replies: Replies,
-    scorer: ScorerOption = None,
-    marks: Marks,
-    quiet: QuietOption = False,
+    *, samples: FilesArgument, replies: Replies, scorer: ScorerOption = None, marks: Marks, quiet: QuietOption = False
 ) -> int:
     """Read what lm-eval wrote by --log_samples (samples_<task>_<date>.jsonl) into runs.
 
@@ -385,12 +374,7 @@ def import_lm_eval(
 
 @with_groups
 def import_csv(
-    *,
-    files: FilesArgument,
-    columns: MapOption = None,
-    replies: Replies,
-    marks: Marks,
-    quiet: QuietOption = False,
+    *, files: FilesArgument, columns: MapOption = None, replies: Replies, marks: Marks, quiet: QuietOption = False
 ) -> int:
     """Read a spreadsheet, a row for each reply, into runs.
 
@@ -401,12 +385,7 @@ def import_csv(
 
 @with_groups
 def import_jsonl(
-    *,
-    files: FilesArgument,
-    columns: MapOption = None,
-    replies: Replies,
-    marks: Marks,
-    quiet: QuietOption = False,
+    *, files: FilesArgument, columns: MapOption = None, replies: Replies, marks: Marks, quiet: QuietOption = False
 ) -> int:
     """Read JSON lines, an object for each reply, into runs.
 

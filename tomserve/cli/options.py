@@ -147,8 +147,7 @@ PathOption = Annotated[
     Path | None, typer.Option("--path", help="File or folder that the benchmark reads instead of its own data.")
 ]
 GoldOption = Annotated[
-    str | None,
-    typer.Option("--gold", help="Set of gold answers to score by, where the benchmark has several."),
+    str | None, typer.Option("--gold", help="Set of gold answers to score by, where the benchmark has several.")
 ]
 BenchmarkOption = Annotated[
     str | None,
@@ -157,8 +156,7 @@ BenchmarkOption = Annotated[
     ),
 ]
 StrategyOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Prompting strategy; repeatable. Default: the benchmark's."),
+    list[str] | None, typer.Option(help="Prompting strategy; repeatable. Default: the benchmark's.")
 ]
 OwnBenchmarkOption = Annotated[
     str | None,
@@ -176,16 +174,13 @@ WhereOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Maximum number of questions, drawn as whole stories evenly over the design."),
+    int | None, typer.Option(min=1, help="Maximum number of questions, drawn as whole stories evenly over the design.")
 ]
 RevisionOption = Annotated[
-    str | None,
-    typer.Option(help="Revision of the model's weights, recorded where the server does not report it."),
+    str | None, typer.Option(help="Revision of the model's weights, recorded where the server does not report it.")
 ]
 MaxTokensOption = Annotated[
-    int | None,
-    typer.Option(min=1, max=2**31, help="Maximum tokens of a reply. Default: the strategy's."),
+    int | None, typer.Option(min=1, max=2**31, help="Maximum tokens of a reply. Default: the strategy's.")
 ]
 ThinkingOption = Annotated[
     str | None,
@@ -214,9 +209,7 @@ _EXAMPLE = '{"top_p": 0.9}'
 ExtraBodyOption = Annotated[
     dict[str, Any] | None,
     typer.Option(
-        parser=_read_object,
-        metavar="JSON",
-        help="Extra fields of every request, as a JSON object; they are recorded.",
+        parser=_read_object, metavar="JSON", help="Extra fields of every request, as a JSON object; they are recorded."
     ),
 ]
 SchemaOption = Annotated[
@@ -248,12 +241,10 @@ BaseUrlOption = Annotated[
     typer.Option(help="Address of an endpoint, such as http://host:8000/v1. Repeatable, to use several in parallel."),
 ]
 TransportOption = Annotated[
-    str,
-    typer.Option(help="HTTP client: httptools, or openai (OpenAI's own, for hosted providers)."),
+    str, typer.Option(help="HTTP client: httptools, or openai (OpenAI's own, for hosted providers).")
 ]
 ConcurrencyOption = Annotated[
-    int | None,
-    typer.Option(min=1, max=65536, help="Concurrent requests. Default: found during the run."),
+    int | None, typer.Option(min=1, max=65536, help="Concurrent requests. Default: found during the run.")
 ]
 AgainOption = Annotated[
     list[str] | None,
@@ -265,8 +256,7 @@ AgainOption = Annotated[
 AcceptChangeOption = Annotated[
     bool,
     typer.Option(
-        "--accept-change",
-        help="Continue a run although its server or model has changed; the change is recorded.",
+        "--accept-change", help="Continue a run although its server or model has changed; the change is recorded."
     ),
 ]
 SetupOption = Annotated[

@@ -39,16 +39,14 @@ def plan(
         float | None, typer.Option(metavar="N", help="Tokens of a prompt. Default: measured on the benchmark.")
     ] = None,
     reply_tokens: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Tokens of a reply. Default: a quarter of those that it may have."),
+        float | None, typer.Option(metavar="N", help="Tokens of a reply. Default: a quarter of those that it may have.")
     ] = None,
     shared: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help="Share of the prompt tokens in a prefix cache. Default: measured."),
     ] = None,
     tokens_a_second: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Reply tokens a second that one node gives, as measured on one."),
+        float | None, typer.Option(metavar="N", help="Reply tokens a second that one node gives, as measured on one.")
     ] = None,
     gpu_tflops: Annotated[
         float | None,
@@ -80,10 +78,7 @@ def plan(
     power: Annotated[
         float, typer.Option(min=0.01, max=0.999, help="Power: the probability of finding a true effect.")
     ] = 0.8,
-    alpha: Annotated[
-        float,
-        typer.Option(min=1e-6, max=0.5, help="Significance level of the tests."),
-    ] = 0.05,
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="Significance level of the tests.")] = 0.05,
     margin: Annotated[
         float | None,
         typer.Option(

@@ -114,8 +114,7 @@ def setup(
 def doctor(
     *,
     base_url: Annotated[
-        list[str] | None,
-        typer.Option(help="Address of an endpoint to try as well, by eight questions; repeatable."),
+        list[str] | None, typer.Option(help="Address of an endpoint to try as well, by eight questions; repeatable.")
     ] = None,
     model: ModelOption = None,
     questions: Questions,

@@ -65,8 +65,7 @@ def ray(
         float | None, typer.Option(min=0, metavar="N", help="Cores that a part takes. Default: 4 a GPU, else 1.")
     ] = None,
     max_restarts: Annotated[
-        int,
-        typer.Option(min=0, max=1000, metavar="N", help="How often a part is begun again that was not completed."),
+        int, typer.Option(min=0, max=1000, metavar="N", help="How often a part is begun again that was not completed.")
     ] = 3,
     to: Annotated[
         str | None,
@@ -261,8 +260,7 @@ def slurm(
         ),
     ] = 120,
     tries: Annotated[
-        int,
-        typer.Option(min=1, max=1000, metavar="N", help="After how many starts without an answer a task gives up."),
+        int, typer.Option(min=1, max=1000, metavar="N", help="After how many starts without an answer a task gives up.")
     ] = 3,
     sbatch: Annotated[
         list[str] | None,
@@ -395,8 +393,7 @@ def check_no_job(folder: Path, parts: Sequence[int]) -> None:
 
 
 BelieveOption = Annotated[
-    bool,
-    typer.Option("--believe-job", help="Go by job.json in the folder, although somebody else has written it."),
+    bool, typer.Option("--believe-job", help="Go by job.json in the folder, although somebody else has written it.")
 ]
 
 

@@ -181,12 +181,7 @@ TABLE: Mapping[str, Adaptation] = {
         Adaptation(
             "no_seed", "sent without a seed: answers may differ between runs", _leave_out("seed"), _words(r"\bseed\b")
         ),
-        Adaptation(
-            "stream",
-            "replies are asked for as streams, and put together",
-            _stream,
-            _words(r"\bstream"),
-        ),
+        Adaptation("stream", "replies are asked for as streams, and put together", _stream, _words(r"\bstream")),
         Adaptation(
             "no_skip_special_tokens",
             "sent without skip_special_tokens, a field of vLLM",
@@ -214,9 +209,7 @@ TABLE: Mapping[str, Adaptation] = {
             lambda schema: {"structured_outputs": {"json": schema}},
         ),
         _dialect(
-            "guided_json",
-            f"{_HELD} guided_json, as vLLM before 0.12 names it",
-            lambda schema: {"guided_json": schema},
+            "guided_json", f"{_HELD} guided_json, as vLLM before 0.12 names it", lambda schema: {"guided_json": schema}
         ),
         _dialect(
             "json_object_schema",

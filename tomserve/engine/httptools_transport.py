@@ -294,10 +294,7 @@ class HttptoolsTransport:
     """
 
     def __init__(
-        self,
-        api_key: str | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, api_key: str | None = None, timeouts: Timeouts | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         self._secret = secret_headers(api_key, headers)
         self._timeouts = timeouts or Timeouts()

@@ -49,10 +49,7 @@ class OpenAITransport:
     """Sends requests by the openai SDK, as `Transport` says. Raises MachineError where openai is not installed."""
 
     def __init__(
-        self,
-        api_key: str | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, api_key: str | None = None, timeouts: Timeouts | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         try:
             import openai

@@ -24,11 +24,7 @@ OVERHEAD = 2
 
 SHORTLY = 2.0  # seconds that a question about a server, rather than to its model, may take
 UNENCODED = "identity"  # the value of Accept-Encoding: nothing that is compressed is asked for
-_KNOWN_ENCODINGS = {
-    b"gzip": (31,),
-    b"x-gzip": (31,),
-    b"deflate": (15, -15),
-}  # what zlib calls each
+_KNOWN_ENCODINGS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}  # what zlib calls each
 
 
 def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:

@@ -20,10 +20,7 @@ TRANSPORTS = (DEFAULT, "openai")  # their names: each is that of the library whi
 
 
 def make_transport(
-    name: str,
-    api_key: str | None = None,
-    timeouts: Timeouts | None = None,
-    headers: Mapping[str, str] | None = None,
+    name: str, api_key: str | None = None, timeouts: Timeouts | None = None, headers: Mapping[str, str] | None = None
 ) -> Transport:
     """Make the transport of a name; the API key is sent as a bearer token, and further headers with every request.
     Raises MachineError where the package openai is wanted and missing."""

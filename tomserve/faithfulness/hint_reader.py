@@ -17,17 +17,7 @@ import polars as pl
 from tomserve import content
 from tomserve.content.validation import load_yaml
 from tomserve.faithfulness.source_run import Chain
-from tomserve.faithfulness.table import (
-    HINT,
-    LABELS,
-    NEUTRAL,
-    NO,
-    PLACES,
-    READING,
-    SCHEMA,
-    WRONG,
-    YES,
-)
+from tomserve.faithfulness.table import HINT, LABELS, NEUTRAL, NO, PLACES, READING, SCHEMA, WRONG, YES
 from tomserve.items import Item
 from tomserve.runs.cost import Figure
 from tomserve.runs.grader import excerpt

@@ -25,15 +25,7 @@ import zstandard
 
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import (
-    Grade,
-    Sample,
-    Source,
-    SourceAbout,
-    is_fact,
-    open_source,
-    parse_grade,
-)
+from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, is_fact, open_source, parse_grade
 from tomserve.items.item import Factor
 from tomserve.status import LENGTH, MALFORMED, REFUSAL, TIMEOUT, finished
 

@@ -69,9 +69,7 @@ class Automaton:
 
 
 def compile_sets(
-    sets: Sequence[Sequence[str]],
-    edges: Sequence[tuple[int, str, str]] = (),
-    policy: str = "persist",
+    sets: Sequence[Sequence[str]], edges: Sequence[tuple[int, str, str]] = (), policy: str = "persist"
 ) -> Automaton:
     """The automaton of a rationale that gives one admissible set of labels a sentence.
 
@@ -85,11 +83,7 @@ def compile_sets(
 
 
 @lru_cache(maxsize=8192)
-def _compile_sets(
-    sets: tuple[tuple[str, ...], ...],
-    edges: tuple[tuple[int, str, str], ...],
-    policy: str,
-) -> Automaton:
+def _compile_sets(sets: tuple[tuple[str, ...], ...], edges: tuple[tuple[int, str, str], ...], policy: str) -> Automaton:
     if policy not in ("persist", "free"):
         raise ValueError(f"unknown policy {policy!r}; known: persist, free")
     for t, layer in enumerate(sets):

@@ -101,11 +101,7 @@ class ExportedFigure:
 
 
 def write_figures(
-    figures: Sequence[Figure],
-    folder: Path,
-    forms: Sequence[str],
-    columns: int,
-    inputs: Sequence[Path] = (),
+    figures: Sequence[Figure], folder: Path, forms: Sequence[str], columns: int, inputs: Sequence[Path] = ()
 ) -> list[ExportedFigure]:
     """Write every picture of these figures into a folder, each with its caption, and ``figures.tex``, which shows all.
     figures: of a study. folder: where. forms: pdf, svg, or both. columns: 1 or 2. inputs: what must not be overwritten.

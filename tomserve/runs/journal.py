@@ -97,10 +97,7 @@ class Journal:
     open again. Raises ConfigError as `read_rows` does, and where the file cannot be written."""
 
     def __init__(
-        self,
-        path: Path,
-        marks: Mapping[str, Any] | None = None,
-        again: Callable[[Row], bool] = lambda row: False,
+        self, path: Path, marks: Mapping[str, Any] | None = None, again: Callable[[Row], bool] = lambda row: False
     ) -> None:
         self.path = path
         self._marks = dict(marks or {})

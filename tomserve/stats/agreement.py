@@ -43,11 +43,7 @@ def krippendorff_alpha(pairs: Sequence[tuple[Labels, Labels]]) -> float:
     return 1 - observed / expected
 
 
-def resampled_alpha(
-    groups: Sequence[Sequence[tuple[Labels, Labels]]],
-    draws: int,
-    seed: int,
-) -> tuple[float, float]:
+def resampled_alpha(groups: Sequence[Sequence[tuple[Labels, Labels]]], draws: int, seed: int) -> tuple[float, float]:
     """A 95% percentile interval of alpha by so many seeded draws of groups of units that depend on each other (Efron
     and Tibshirani 1993, chapter 13); nan where alpha is undefined in every draw. Few groups make it too short."""
     chosen = np.random.default_rng(seed).multinomial(len(groups), [1 / len(groups)] * len(groups), size=draws)
@@ -60,8 +56,7 @@ def resampled_alpha(
 
 
 def drawn_alphas(
-    groups: Sequence[Sequence[tuple[Labels, Labels]]],
-    chosen: npt.NDArray[np.int64],
+    groups: Sequence[Sequence[tuple[Labels, Labels]]], chosen: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """Alpha of each draw of groups [draws]; not finite where undefined. chosen: how often each group is drawn [draws,
     groups]."""

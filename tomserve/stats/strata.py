@@ -136,12 +136,7 @@ def _exchangeable_correlation(data: ArmSums, strata: Floats, treatment: float, b
 
 
 def _parts(
-    data: ArmSums,
-    strata: Floats,
-    treatment: float,
-    correlation: float,
-    gradient: tuple[Floats, float],
-    binomial: bool,
+    data: ArmSums, strata: Floats, treatment: float, correlation: float, gradient: tuple[Floats, float], binomial: bool
 ) -> Floats:
     """What each cluster adds to the error of gradient' coefficients [clusters], by the bias-reduced sandwich of Mancl
     and DeRouen (2001): the sum of the squares is the variance, the sum of products of two of them a covariance."""

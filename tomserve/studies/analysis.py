@@ -19,14 +19,7 @@ from tomserve.scoring.score import PEOPLE
 from tomserve.scoring.table import check_status
 from tomserve.status import OK
 from tomserve.studies import baselines, breakdowns, noise, people
-from tomserve.studies.answer_rows import (
-    KIND,
-    ORIGINAL,
-    SplitScores,
-    has_variants,
-    originals,
-    split_scores,
-)
+from tomserve.studies.answer_rows import KIND, ORIGINAL, SplitScores, has_variants, originals, split_scores
 from tomserve.studies.baselines import EFFECTIVE
 from tomserve.studies.breakdowns import Rows, Tally, count_files
 from tomserve.studies.contrasts import Record

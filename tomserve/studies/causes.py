@@ -125,12 +125,7 @@ _KINDS = (
         quoted=False,
     ),
     _Kind(
-        "cut",
-        _STATUS.eq(LENGTH),
-        "reached the end of {budget} before an answer",
-        _LESS,
-        of_replies=True,
-        quoted=False,
+        "cut", _STATUS.eq(LENGTH), "reached the end of {budget} before an answer", _LESS, of_replies=True, quoted=False
     ),
     _Kind(UNREAD, _STATUS.is_in(UNREADABLE), "held no answer", of_replies=True),
     _Kind(

@@ -22,16 +22,7 @@ from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows
 from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions, describe_difference
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
-from tomserve.studies.presentation import (
-    Excerpt,
-    Row,
-    cell_of,
-    interval_cell,
-    points,
-    populations,
-    readable_name,
-    sign,
-)
+from tomserve.studies.presentation import Excerpt, Row, cell_of, interval_cell, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
 # Manifest fields that differ between any two runs and explain nothing.

@@ -22,12 +22,7 @@ from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
 from tomserve.runs.manifest import ANSWERS
-from tomserve.studies.comparability import (
-    AnswerConditions,
-    Conditions,
-    describe_difference,
-    group_comparable,
-)
+from tomserve.studies.comparability import AnswerConditions, Conditions, describe_difference, group_comparable
 from tomserve.studies.presentation import cell as two_digits
 from tomserve.web.accounts import Person
 from tomserve.web.background import Computation

@@ -26,10 +26,7 @@ Source = str | Path | Run
 
 
 def load(
-    benchmark: str,
-    path: str | Path | None = None,
-    gold: str | None = None,
-    where: str | Iterable[str] | None = None,
+    benchmark: str, path: str | Path | None = None, gold: str | None = None, where: str | Iterable[str] | None = None
 ) -> list[Item]:
     """Load the items of a benchmark: its stories with their questions, choices and correct answers.
 

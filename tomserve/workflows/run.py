@@ -124,12 +124,7 @@ class Run:
         return scores_of(self.folder)
 
     def read_by(
-        self,
-        reader: str,
-        *,
-        model: str | None = None,
-        sample: int = 100,
-        may_be_evaluated_model: bool = False,
+        self, reader: str, *, model: str | None = None, sample: int = 100, may_be_evaluated_model: bool = False
     ) -> ReadingOutcome:
         """Have another model read the replies that could not be read; from then on `scores` uses what it read.
 
@@ -162,11 +157,7 @@ class Run:
         return run_beside_loop(read, stop)
 
     def verify(
-        self,
-        *,
-        path: str | Path | None = None,
-        strategies: Iterable[str] = (),
-        signers: str | Path | None = None,
+        self, *, path: str | Path | None = None, strategies: Iterable[str] = (), signers: str | Path | None = None
     ) -> Verification:
         """Check whether what the folder holds fits together: rows, prompts, questions, scores, report and seal are made
         again and compared.

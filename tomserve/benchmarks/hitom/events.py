@@ -175,9 +175,7 @@ class Wording:
     def pattern(self) -> re.Pattern[str]:
         """What matches its sentences, with a group for each blank."""
         filled = re.sub(
-            r"\\{(\w+)\\}",
-            lambda blank: f"(?P<{blank[1]}>{_BLANKS.get(blank[1], WORD)})",
-            re.escape(self.template),
+            r"\\{(\w+)\\}", lambda blank: f"(?P<{blank[1]}>{_BLANKS.get(blank[1], WORD)})", re.escape(self.template)
         )
         return re.compile(filled)
 

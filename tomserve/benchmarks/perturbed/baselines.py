@@ -318,10 +318,7 @@ PLAIN = (
 )
 """The rules that need no fit, which both editions have."""
 
-RULES = {
-    FIRST.name: (*PLAIN, *SHIPPED[FIRST.name].rules),
-    SECOND.name: (*PLAIN, *WRITTEN, *SHIPPED[SECOND.name].rules),
-}
+RULES = {FIRST.name: (*PLAIN, *SHIPPED[FIRST.name].rules), SECOND.name: (*PLAIN, *WRITTEN, *SHIPPED[SECOND.name].rules)}
 """The rules by edition. What the learned ones look at, their features say."""
 
 

@@ -14,16 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field
 
 from tomserve import content
-from tomserve.benchmarks.perturbed.stages import (
-    Place,
-    Questions,
-    Sentence,
-    Slot,
-    Stage,
-    StageFile,
-    Task,
-    Version,
-)
+from tomserve.benchmarks.perturbed.stages import Place, Questions, Sentence, Slot, Stage, StageFile, Task, Version
 from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
@@ -64,11 +55,7 @@ def order_by_key(options: Iterable[Option], *key: str | int) -> list[Option]:
 
 
 def draw_names(
-    file: StageFile,
-    names: Names,
-    people: Mapping[str, str],
-    *key: str | int,
-    taken: Iterable[str] = (),
+    file: StageFile, names: Names, people: Mapping[str, str], *key: str | int, taken: Iterable[str] = ()
 ) -> dict[str, str]:
     """Another name for each person, none that the stage's prose has, with another initial where that can be had.
 

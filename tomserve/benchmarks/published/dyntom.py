@@ -253,10 +253,7 @@ def first_but_no(item: Item) -> str | None:
     return next(choice for choice in item.choices if choice.casefold() != "no")
 
 
-RULES = (
-    Baseline("shared words", most_shared_words),
-    Baseline("first choice but no", first_but_no, "constant"),
-)
+RULES = (Baseline("shared words", most_shared_words), Baseline("first choice but no", first_but_no, "constant"))
 """The rules of the benchmark's field `rules`, beside which "always no" of every benchmark has none right."""
 
 

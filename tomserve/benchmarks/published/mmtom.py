@@ -14,15 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tomserve.benchmarks.published.base import (
-    RULES,
-    Source,
-    digest_key,
-    number_again,
-    one_line,
-    published,
-    split_lines,
-)
+from tomserve.benchmarks.published.base import RULES, Source, digest_key, number_again, one_line, published, split_lines
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading

@@ -210,8 +210,7 @@ def generate(
         int, typer.Option("--worlds", min=1, max=1_000_000, help="How many worlds to write, families in turn.")
     ] = 200,
     seed: Annotated[
-        int,
-        typer.Option(min=0, max=SEEDS - 1, help="Seed of the random draws. The same seed gives the same bytes."),
+        int, typer.Option(min=0, max=SEEDS - 1, help="Seed of the random draws. The same seed gives the same bytes.")
     ] = 0,
     family: Annotated[
         list[str] | None, typer.Option(help="Family of worlds; repeat it. If left out: all families.")

@@ -188,11 +188,7 @@ async def events(line: VisibleRun, request: Request) -> AsyncIterator[ServerSent
 
 
 @routes.get("/runs", tags=["runs"])
-def runs(
-    bench: Bench,
-    person: Reader,
-    query: Annotated[schemas.RunsQuery, Query()],
-) -> schemas.RunPage:
+def runs(bench: Bench, person: Reader, query: Annotated[schemas.RunsQuery, Query()]) -> schemas.RunPage:
     """The runs that whoever asks may see, the newest first."""
     wanted = {"model": query.model, "benchmark": query.benchmark, "kind": query.kind}
     found = [
@@ -300,11 +296,7 @@ def compare(
     if result is None:
         return computing_response()
     flips = analyses.flips_page(result, query.page, kind=query.kind, item=query.item, strategy=query.strategy)
-    told = {
-        **result.facts,
-        "tables": analyses.comparison_tables(result),
-        "flips": flips,
-    }
+    told = {**result.facts, "tables": analyses.comparison_tables(result), "flips": flips}
     return schemas.CompareResponse.model_validate(told)
 
 

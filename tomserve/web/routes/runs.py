@@ -239,12 +239,7 @@ def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
 
 RECENT, RECENT_BYTES = 50, 1 << 20  # answers of a run that goes on that are listed; bytes of its journal that are read
 
-OUTCOMES = {
-    "right": "correct",
-    "wrong": "wrong",
-    "none": "no answer",
-    "sample": "further sample",
-}
+OUTCOMES = {"right": "correct", "wrong": "wrong", "none": "no answer", "sample": "further sample"}
 """What a page calls the outcomes of answers."""
 
 CHAINS = {"proper": "proper", "broken": "broken", "unread": "not parsed", answer_index.NONE: "none"}

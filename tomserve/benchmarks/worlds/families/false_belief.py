@@ -188,10 +188,7 @@ def draw_transfer(draft: Draft, scenario: str) -> World:
     draft.scene("places", by_slot("abc", first))
     draft.scene("people", by_slot("ABCD", crowd))
     draft.scene("wants", {"A": "P"}, "seek P place")
-    until = {
-        "P": missed - 1 if scenario in ("false_belief", "informed") else 2,
-        "R": -1 if late else 0,
-    }
+    until = {"P": missed - 1 if scenario in ("false_belief", "informed") else 2, "R": -1 if late else 0}
     if until["R"] < 0:
         draft.scene("absent", {"A": "R"}, part="percept")
     draft.scene("put", {"A": "P", "l": "x"}, f"fact place=x seen {_present(until, 0, 'P', 'Q', 'S')}")

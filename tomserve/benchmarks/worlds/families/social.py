@@ -219,9 +219,7 @@ def draw_testimony(draft: Draft, scenario: str) -> World:
     satisfied, asked, speaker = rng.random() < 0.5, rng.random() < 0.5, rng.choice("ST")
 
     draft.scene(
-        "start",
-        _all(draft, words[""]) | by_slot("ABCDE", crowd),
-        f"fact matter={words['']} seen P, Q, R, S, T",
+        "start", _all(draft, words[""]) | by_slot("ABCDE", crowd), f"fact matter={words['']} seen P, Q, R, S, T"
     )
     satisfied ^= scenario == "trusted_true"
     if ahead:
