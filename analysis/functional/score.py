@@ -194,7 +194,8 @@ def layers(found: ModelLayers) -> Iterator[Record]:
             key = {"layer": study, "model": row["model"], "benchmark": row["benchmark"]}
             strategy = {"strategy": row.get("strategy"), "of": row.get("variant")}
             for figure in figures:
-                low, high = _ends(figure, row)
+                stem = _ENDS.get(figure, figure)
+                low, high = row.get(f"{stem}_low"), row.get(f"{stem}_high")
                 if row.get(figure) is not None:
                     yield {**key, **strategy, "figure": figure, "value": float(row[figure]), "low": low, "high": high}
     for model, own in found.models.items():
@@ -212,11 +213,6 @@ def _guesser_scores(found: ModelLayers, model: str) -> Iterator[tuple[tuple[str,
 
 
 _ENDS = {"over_rule": "over", "minus_floor": "minus", "accuracy": "ci"}
-
-
-def _ends(figure: str, row: Record) -> tuple[float | None, float | None]:
-    stem = _ENDS.get(figure, figure)
-    return row.get(f"{stem}_low"), row.get(f"{stem}_high")
 
 
 def _compare_group(group: Group, name: str) -> ScoreComparison:

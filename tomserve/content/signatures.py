@@ -50,7 +50,8 @@ def check_signature(text: str, signature: str, signers: Path | None = None) -> S
         by_anybody = _run_keygen(["check-novalidate", "-n", NAMESPACE, "-s", str(file)], text)
         if by_anybody.returncode != 0:
             return SignatureCheck(False, f"does not fit ({_reason(by_anybody)})")
-        key = _key_in(by_anybody.stdout)
+        found = re.search(r"with ([\w-]+ key SHA256:[A-Za-z0-9+/=]+)", by_anybody.stdout)
+        key = found[1] if found else "a key that ssh-keygen does not name"
         if signers is None:
             return SignatureCheck(True, f"by {key}; give --signers FILE to check whose key that is")
         allowed = scratch / "allowed"
@@ -113,12 +114,6 @@ def _run_keygen(arguments: list[str], text: str) -> subprocess.CompletedProcess[
 def _is_signature(signature: str) -> bool:
     text = signature.strip()
     return len(text) <= LONGEST_SIGNATURE and text.startswith(_BEGIN) and text.endswith(_END)
-
-
-def _key_in(output: str) -> str:
-    """The words of ssh-keygen that name the key, such as "ED25519 key SHA256:8nkm..."."""
-    found = re.search(r"with ([\w-]+ key SHA256:[A-Za-z0-9+/=]+)", output)
-    return found[1] if found else "a key that ssh-keygen does not name"
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

@@ -239,7 +239,11 @@ class MappedFile(Source):
     def _repeat(self, given: str | None, question: tuple[str | None, ...], named: bool) -> int:
         """Which of several replies to a question a row is: as it says, else how many came before."""
         if given is not None:
-            return _count(given)
+            with contextlib.suppress(ValueError, OverflowError):
+                value = float(given)
+                if 0 <= value < MOST_REPEATS and value == int(value):
+                    return int(value)
+            raise ValueError(f"has a repeat that is no whole number from 0 to {MOST_REPEATS - 1:,}")
         if named:
             return 0
         self._counts[question] += 1
@@ -257,15 +261,6 @@ class MappedFile(Source):
                 yield from sheet.rows()
             else:
                 yield from json_rows(self.path, lines, self._leave_row)
-
-
-def _count(text: str) -> int:
-    """The number of a repeat. Raises ValueError for what is none."""
-    with contextlib.suppress(ValueError, OverflowError):
-        value = float(text)
-        if 0 <= value < MOST_REPEATS and value == int(value):
-            return int(value)
-    raise ValueError(f"has a repeat that is no whole number from 0 to {MOST_REPEATS - 1:,}")
 
 
 def _parse_choices(text: str | None) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ class Swap:
 def order_share(first: Sequence[float], second: Sequence[float]) -> float:
     """The share of all weights for which the first has the larger weighted sum; one half for equal parts [2 or 3].
     Raises ValueError for other shapes and parts that are not finite."""
-    gap = _gap(first, second)
+    pair = _parts([list(first), list(second)])
+    gap = np.asarray(pair[0] - pair[1], dtype=np.float64)
     return _area(_clip_polygon(_simplex(gap.size), gap)) if np.abs(gap).max() > SMALL else 0.5
 
 
@@ -91,11 +92,6 @@ def _parts(parts: npt.ArrayLike) -> Floats:
     if values.ndim != 2 or values.shape[1] not in (2, 3) or not np.isfinite(values).all():
         raise ValueError(f"parts of shape {values.shape}: expected finite numbers [entries, 2 or 3]")
     return values
-
-
-def _gap(first: Sequence[float], second: Sequence[float]) -> Floats:
-    pair = _parts([list(first), list(second)])
-    return np.asarray(pair[0] - pair[1], dtype=np.float64)
 
 
 def _simplex(width: int) -> list[Floats]:

@@ -53,13 +53,6 @@ Leads = list[int]
 Classes = list[tuple[Leads, int]]  # for each trait of a question its classes, and which of them it is in
 
 
-def _count(leads: Leads, at: int) -> None:
-    """Count one more item of a class."""
-    leads[at] += 1
-    if 0 not in leads:
-        leads[:] = [lead - 1 for lead in leads]
-
-
 class _Traits(NamedTuple):
     """What is kept level for one order, with or without tells; None where the plan or the order has no such trait."""
 
@@ -129,7 +122,9 @@ class Balance:
             found[order] = best[0]
             counted += best[1]
         for leads, at in counted:
-            _count(leads, at)
+            leads[at] += 1
+            if 0 not in leads:
+                leads[:] = [lead - 1 for lead in leads]
         return [found[order] for order in self.plan.orders]
 
     def _best(
