@@ -19,6 +19,7 @@ import hashlib
 import io
 import json
 import re
+import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from tomserve.benchmarks.base import Benchmark, Findings, Load, Say, outcome
 from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError, nearest
 from tomserve.items import Item
+from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
 
 NOTES = {
@@ -363,16 +365,16 @@ def published(
     load: Load,
     differences: Differences,
     parts: Sequence[str],
-    remarks: Callable[[Path | None, Sequence[Item]], Iterable[str]],
     rules: Sequence[Baseline],
     *,
+    remarks: Callable[[Path | None, Sequence[Item]], Iterable[str]] = lambda path, items: (),
     tables: Callable[[Sequence[Item]], Mapping[str, pl.DataFrame]] = lambda items: {},
     notes: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Benchmark:
     """The benchmark of a source, with the checks that all published ones share. load: as of every benchmark. parts: the
-    factors by which the audit counts. remarks: lines on what is known to be wrong with the items at a path; an empty
-    line is none. rules: those of the benchmark. tables, notes: further ones of the audit. fields: the other fields of
+    factors by which the audit counts. rules: those of the benchmark. remarks: lines on what is known to be wrong with
+    the items at a path; an empty line is none. tables, notes: further ones of the audit. fields: the other fields of
     the benchmark."""
 
     def validate(path: Path | None, say: Say) -> Findings:
@@ -393,6 +395,20 @@ def published(
     given: dict[str, Any] = {"validate": validate, "audit": audit, "rules": tuple(rules), "terms": source.words}
     benchmark = Benchmark(source.benchmark, load, **(given | fields))
     return benchmark
+
+
+def by_letter(is_right: Callable[[str, str], bool]) -> Callable[[Item, Reading], dict[str, bool | None]]:
+    """The metric `metric_official` of questions whose options have letters: whether the authors' program, `is_right`,
+    counts a reply in free text as right, of which it is given the text and the small letter of the right option."""
+
+    def official(item: Item, reading: Reading) -> dict[str, bool | None]:
+        if reading.text.strip().startswith("{"):
+            return {}  # the authors ask for no form
+        if item.answer not in (offered := reading.choice_order(item.choices)):
+            return {}  # nothing says what the letters stood for
+        return {"metric_official": is_right(reading.text, string.ascii_lowercase[offered.index(item.answer)])}
+
+    return official
 
 
 def count_wrong_labels(items: Iterable[Item], kinds: Sequence[str]) -> dict[str, pl.DataFrame]:

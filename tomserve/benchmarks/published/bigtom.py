@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from tomserve.benchmarks.base import Findings, Say, outcome
+from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.counterfactuals import Case, NoCase, add_factors
-from tomserve.benchmarks.published.base import Record, Source, audit_items, published, read_digests, row_digest
+from tomserve.benchmarks.published.base import Record, Source, audit_items, read_digests, row_digest
 from tomserve.content import files
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -478,13 +478,11 @@ def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
         yield f"names: somebody else acts than is asked about in template {', '.join(map(str, strange))}."
 
 
-BENCHMARK = published(
-    SOURCE,
+BENCHMARK = Benchmark(
+    SOURCE.benchmark,
     load,
-    differences,
-    (),
-    lambda path, items: (),
-    RULES,
+    rules=RULES,
+    terms=SOURCE.words,
     papers=("Understanding Social Reasoning in Language Models with Language Models (arXiv:2306.15448)",),
     study="bigtom",
     draw=Draw(unit=("template", "templates")),

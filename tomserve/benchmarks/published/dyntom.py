@@ -19,13 +19,12 @@ from pathlib import Path
 
 import polars as pl
 
-from tomserve.benchmarks.base import Findings, Say
+from tomserve.benchmarks.base import Benchmark, Findings, Say
 from tomserve.benchmarks.published.base import (
     Record,
     Source,
     audit_items,
     one_line,
-    published,
     read_digests,
     row_digest,
 )
@@ -360,13 +359,11 @@ def audit(path: Path | None, say: Say) -> Findings:
     )
 
 
-BENCHMARK = published(
-    SOURCE,
+BENCHMARK = Benchmark(
+    SOURCE.benchmark,
     load,
-    differences,
-    (),
-    lambda path, items: (),
-    RULES,
+    rules=RULES,
+    terms=SOURCE.words,
     papers=(
         "Towards Dynamic Theory of Mind: Evaluating LLM Adaptation to Temporal Evolution of Human States "
         "(arXiv:2505.17663)",

@@ -16,7 +16,6 @@ official order of the options is drawn for each run; here it follows from the qu
 """
 
 import re
-import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from tomserve.benchmarks.published.base import (
     Place,
     Record,
     Source,
+    by_letter,
     digest_key,
     git_blob_name,
     is_negated,
@@ -45,7 +45,6 @@ from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric
 
@@ -262,21 +261,19 @@ def _conversations(asked: Sequence[BeliefQuestion], parts: Mapping[str, str]) ->
     return found
 
 
-def official(item: Item, reading: Reading) -> dict[str, bool | None]:
-    """Whether the authors' program counts a reply in free text as right: it begins with the letter of the right option,
-    or holds that letter in brackets anywhere."""
-    text = reading.text.strip()
-    if text.startswith("{"):
-        return {}  # the authors ask for no form
+def _is_right(text: str, letter: str) -> bool:
+    """Whether a reply begins with the letter of the right option, or holds that letter in brackets anywhere."""
+    text = text.strip()
     for cue in ("Answer:", "Choose an answer from above:"):
         if cue in text:
             text = text.split(cue)[-1].strip()
             break
-    if item.answer not in (offered := reading.choice_order(item.choices)):
-        return {}  # nothing says what the letters stood for
-    text, letter = text.lower(), string.ascii_lowercase[offered.index(item.answer)]
+    text = text.lower()
     begins = text.startswith((f"({letter})", *(f"{letter}{mark}" for mark in ").:,")))
-    return {"metric_official": begins or f"({letter})" in text or text == letter}
+    return begins or f"({letter})" in text or text == letter
+
+
+official = by_letter(_is_right)
 
 
 def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
@@ -330,8 +327,8 @@ BENCHMARK = published(
     load,
     _compare_files,
     ("context", "accessible", "order"),
-    _remarks,
     (*RULES, *OWN),
+    remarks=_remarks,
     papers=("FANToM: A Benchmark for Stress-testing Machine Theory of Mind in Interactions (arXiv:2310.15421)",),
     study="fantom",
     strategies=("letters", "letters_cot"),

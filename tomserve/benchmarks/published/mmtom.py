@@ -7,17 +7,24 @@ ask what the person believes, 2.1 to 2.4 what the person wants. The videos of th
 """
 
 import re
-import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from tomserve.benchmarks.published.base import RULES, Source, digest_key, number_again, one_line, published, split_lines
+from tomserve.benchmarks.published.base import (
+    RULES,
+    Source,
+    by_letter,
+    digest_key,
+    number_again,
+    one_line,
+    published,
+    split_lines,
+)
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.answers import Reading
 from tomserve.scoring.metrics import Metric
 
 SOURCE = Source("mmtom", "chuanyangjin/MMToM-QA", "Benchmark/questions.json", "MIT", "cba94f3")
@@ -67,14 +74,8 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         )
 
 
-def official(item: Item, reading: Reading) -> dict[str, bool | None]:
-    """Whether the first character of a reply in free text is the letter of the right option, as the authors read it."""
-    text = reading.text.strip("\n").strip(" ").lower()
-    if text.startswith("{"):
-        return {}  # the authors ask for no form
-    if item.answer not in (offered := reading.choice_order(item.choices)):
-        return {}  # nothing says what the letters stood for
-    return {"metric_official": text[:1] == string.ascii_lowercase[offered.index(item.answer)]}
+official = by_letter(lambda text, letter: text.strip("\n").strip(" ").lower()[:1] == letter)
+"""Whether the first character of a reply in free text is the letter of the right option, as the authors read it."""
 
 
 def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
@@ -92,8 +93,8 @@ BENCHMARK = published(
     load,
     lambda path: SOURCE.differences(line.encode() for _, line in SOURCE.lines(path)),
     ("task", "type"),
-    _remarks,
     RULES,
+    remarks=_remarks,
     papers=("MMToM-QA: Multimodal Theory of Mind Question Answering (arXiv:2401.08743)",),
     study="mmtom",
     strategies=("letters", "letters_cot"),

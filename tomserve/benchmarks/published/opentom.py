@@ -399,8 +399,8 @@ BENCHMARK = published(
     load,
     lambda path: SOURCE.differences(told.row for told in read_narratives(path)),
     ("length", "task", "order"),
-    _remarks,
     RULES,
+    remarks=_remarks,
     tables=lambda items: count_wrong_labels(items, ("length", "task", "order", "perspective", "observed", "label")),
     notes={
         "labels": "Labels that contradict the plot, or what the same person is said to believe in the coarse questions."

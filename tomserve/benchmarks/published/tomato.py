@@ -19,6 +19,7 @@ from tomserve.benchmarks.published.base import (
     RULES,
     Record,
     Source,
+    by_letter,
     git_blob_name,
     published,
     read_digests,
@@ -26,7 +27,6 @@ from tomserve.benchmarks.published.base import (
 )
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.answers import Reading
 from tomserve.scoring.metrics import Metric
 
 SOURCE = Source(
@@ -80,15 +80,14 @@ def _differences(path: Path | None) -> list[str]:
     return [f"this is none of the files of commit {SOURCE.commit} of {SOURCE.repository}."]
 
 
-def official(item: Item, reading: Reading) -> dict[str, bool | None]:
-    """Whether the first letter in brackets of a reply in free text is that of the right option, as the authors read it
-    (a comma in brackets, which their pattern takes too, is no option)."""
-    if reading.text.strip().startswith("{"):
-        return {}  # the authors ask for no form
-    if item.answer not in (offered := reading.choice_order(item.choices)):
-        return {}  # nothing says what the letters stood for
-    found = _LETTER.search(reading.text)
-    return {"metric_official": found is not None and found[1] == "ABCD"[offered.index(item.answer)]}
+def _has_in_brackets(text: str, letter: str) -> bool:
+    """Whether the first letter in brackets is this one, as the authors read it (a comma in brackets, which their
+    pattern takes too, is no option)."""
+    found = _LETTER.search(text)
+    return found is not None and found[1].lower() == letter
+
+
+official = by_letter(_has_in_brackets)
 
 
 BENCHMARK = published(
@@ -96,7 +95,6 @@ BENCHMARK = published(
     load,
     _differences,
     ("order", "false_belief", "task"),
-    lambda path, items: (),
     RULES,
     papers=(
         "ToMATO: Verbalizing the Mental States of Role-Playing LLMs for Benchmarking Theory of Mind (arXiv:2501.08838)",

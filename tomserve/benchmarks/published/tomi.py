@@ -412,8 +412,8 @@ BENCHMARK = published(
     load,
     differences,
     ("version", "task", "condition"),
-    _remarks,
     RULES,
+    remarks=_remarks,
     tables=lambda items: count_wrong_labels(items, ("version", "question_type", "story_type")),
     notes={
         "labels": "Labels of the file that do not follow from the story, by the file's own types of question and story."

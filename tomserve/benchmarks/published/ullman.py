@@ -78,7 +78,7 @@ BENCHMARK = published(
     load,
     lambda path: SOURCE.differences(row.csv_bytes() for row in SOURCE.csv(path, COLUMNS, ";")),
     ("task",),
-    lambda path, items: (ORDER,),
     RULES,
+    remarks=lambda path, items: (ORDER,),
     papers=("Large Language Models Fail on Trivial Alterations to Theory-of-Mind Tasks (arXiv:2302.08399)",),
 )
