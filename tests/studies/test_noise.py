@@ -126,7 +126,7 @@ def test_a_larger_share_asks_only_what_is_new(endpoint, cli, asking, tmp_path: P
     assert max(Counter((row["item"], row["strategy"], row["concurrency"]) for row in rows(tmp_path)).values()) == 1
     assert len(rows(tmp_path)) == 20
     asked = len(endpoint.requests)
-    done = cli(*asking, "--noise-check", 0.1, "--concurrency", 16)
+    done = cli(*asking[:-1], 16, "--noise-check", 0.1)
     assert "nothing left to ask" in done.out
     assert "noise floor: 10 answers" in done.out
     assert len(endpoint.requests) == asked
