@@ -19,14 +19,13 @@ import typer
 
 import tomserve
 from tests.conftest import ROOT, Outcome
+from tests.helpers.golden_tables import shorten_numbers
 from tests.helpers.strategies import READERS, items, scripted, talk
 from tomserve.cli.app import build_app
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.prompting.strategy import Strategy, list_strategies
 
 FOLDER = ROOT / "tests/data/golden/pins"
-NUMBER = re.compile(r"-?\d+(?:\.\d{7,}(?:e-?\d+)?|(?:\.\d+)?e-\d+)")
-"""Numbers whose last digits follow from the CPU, for which libraries have functions of their own."""
 
 
 def check(name: str, texts: Mapping[str, str | bytes]) -> None:
@@ -96,11 +95,6 @@ def test_the_keys_of_all_requests() -> None:
     check("keys", keys)
 
 
-def _shorten(number: float) -> str:
-    """A number by six digits; one that lies between two of these goes up on every machine."""
-    return f"{round(number * (1 + 1e-8), 9):.6g}"
-
-
 COMMANDS = {
     "example": [
         ("analyze", "example"),
@@ -128,5 +122,5 @@ def test_tables_and_reports_of_the_examples(name: str, tmp_path: Path, cli: Call
             text = path.read_text().replace(str(tmp_path), "").replace(tomserve.__version__, "V")
             text = re.sub('(?<= id="data">)[^<]+', lambda match: gzip.decompress(b64decode(match[0])).decode(), text)
             text = re.sub("sha256:[0-9a-f]{64}", "DIGEST", text)  # of the code that scored
-            texts[f"{number} {path.name}"] = NUMBER.sub(lambda match: _shorten(float(match[0])), text)
+            texts[f"{number} {path.name}"] = shorten_numbers(text)
     check(name, texts)
