@@ -94,6 +94,15 @@ def pictures(page: str) -> list[str]:
     return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
 
 
+def put(words: list[str], *options: str) -> None:
+    """Give these options and their values in a command, in place of those that it has."""
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        if option in words:
+            words[words.index(option) + 1] = value
+        else:
+            words += [option, value]
+
+
 @dataclass
 class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
@@ -210,13 +219,16 @@ class Reader:
             if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
                 words.append(f"LIMIT={ENOUGH}")
         elif words[1] == "causal" and "--plan" not in words:
-            words += ["--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03"]
+            put(words, "--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03")
         elif words[1] == "functional":
             words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"]
-            words += ["--limit", "24"] * ("--plan" not in words)
-            words += ["--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24"] * ("--weights" in words)
+            if "--plan" not in words:
+                put(words, "--limit", "24")
+            if "--weights" in words:
+                put(words, "--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24")
         elif words[1] == "search":
-            words += ["--no-report", "--budget", "200", "my-model"]
+            put(words, "--budget", "200")
+            words += ["--no-report", "my-model"]
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:

@@ -214,7 +214,8 @@ def refuse_other_letters(questions: Questions) -> None:
             turns = list_turns(strategy, item) if strategy.is_multi_turn else [strategy.turn(item)]
             shown = find_prompt_order("\n".join(one["content"] for one in turns[0].messages), item.choices)
             read = lettered_choices(item).offered
-            if shown != read[: len(shown)] and set(item.choices) - {UNKNOWN} <= set(shown):
+            differs = any(one != other for one, other in zip(shown, read, strict=False))
+            if differs and set(item.choices) - {UNKNOWN} <= set(shown):
                 raise ConfigError(
                     f"strategy {strategy.name!r}: its prompt about {item.id} shows {_in_letters(shown)}, but replies "
                     f"are read as {_in_letters(read)}; show all choices in their order, or leave out `lettered: true`"
