@@ -207,8 +207,9 @@ def _of_the_line(error: BaseException) -> tuple[int, str] | None:
     hint = f" Try `{context.command_path} --help`." if context is not None else ""
     said = error.format_message().strip()
     option = str(getattr(error, "option_name", ""))
-    for argument in (one for one in context.command.params if one.param_type_name == "argument") if context else ():
-        if option.strip("-") in (argument.name, name := str(argument.metavar or argument.name).strip("[]").lower()):
+    for argument in context.command.params if context is not None else ():
+        name = str(argument.metavar or argument.name).strip("[]")
+        if argument.param_type_name == "argument" and option.strip("-") in (argument.name, name.lower()):
             said = f"No such option: {option}; write it alone, as in `{context.command_path} {name.upper()}`"
     end = "" if said.endswith((".", "?", "!")) else "."  # some end with a full stop, and some do not
     return FAILED, f"{said}{end}{hint}"

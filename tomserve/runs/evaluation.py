@@ -211,8 +211,8 @@ def refuse_other_letters(questions: Questions) -> None:
     """Raise ConfigError where a strategy shows choices by letter in another order than its replies are read by."""
     for strategy in (one for one in questions.strategies if one.lettered):
         for item in _items_to_try(questions):
-            turns = list_turns(strategy, item) if strategy.is_multi_turn else [strategy.turn(item)]
-            shown = find_prompt_order("\n".join(one["content"] for one in turns[0].messages), item.choices)
+            first = strategy.conversation(item).open[0]
+            shown = find_prompt_order("\n".join(one["content"] for one in first.messages), item.choices)
             read = lettered_choices(item).offered
             differs = any(one != other for one, other in zip(shown, read, strict=False))
             if differs and set(item.choices) - {UNKNOWN} <= set(shown):
