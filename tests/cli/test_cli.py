@@ -210,6 +210,7 @@ BAD = {
     "unknown preset to serve": (["serve", "lama3-70b", "--dry-run"], "did you mean 'llama3-70b'"),
     "unknown benchmark": (["eval", "--benchmark", "pertubed"], "unknown benchmark 'pertubed'; did you mean 'perturbed'"),
     "unknown option": (["eval", "--modle", "x"], "No such option"),
+    "an option of a group twice": (["generate", "worlds", "--seed", "1", "--seed", "2"], "--seed is given more than once"),
     "an option twice": (["search", "--strategy", "vanilla", "--strategy=cot"], "--strategy is given more than once"),
     "argument as an option": (["analyze", "--run", "x"], "--run; write it alone, as in `tomserve analyze RUN`"),
     "unknown command": (["evall"], "No such command"),

@@ -11,10 +11,10 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperGroup
 
 from tomserve import __version__
-from tomserve.cli.options import ContentOption, lasting, with_content
+from tomserve.cli.options import App, ContentOption, lasting, with_content
 from tomserve.errors import ConfigError, one_of
 
 # Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
@@ -163,18 +163,6 @@ LASTING = {
 _PLACES = {name: place for commands in SECTIONS.values() for name, place in commands.items()}
 
 
-class _Command(TyperCommand):
-    """A command that refuses an option given twice where it takes one value, the first of which would not count."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _, _, order = self.make_parser(ctx).parse_args(args=[*args])
-        single = [one for one in order if isinstance(one, TyperOption) and not (one.multiple or one.is_flag)]
-        for option in single:
-            if single.count(option) > 1:
-                raise ConfigError(f"{option.opts[0]} is given more than once; expected one")
-        return super().parse_args(ctx, args)
-
-
 class _Sections(TyperGroup):
     """The help of `tomserve`, which lists its commands by what they are for and fits a screen of 24 lines."""
 
@@ -199,7 +187,7 @@ def build_app(*names: str) -> typer.Typer:
     Only the modules of these commands are imported, as declaring the options of all of them takes longer than many a
     command needs.
     """
-    app = typer.Typer(
+    app = App(
         cls=_Sections,
         add_completion=False,
         no_args_is_help=True,
@@ -215,7 +203,7 @@ def build_app(*names: str) -> typer.Typer:
         elif isinstance(found := _load(place), typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name, cls=_Command)(with_content(lasting(found) if name in LASTING else found))
+            app.command(name)(with_content(lasting(found) if name in LASTING else found))
     return app
 
 
@@ -229,7 +217,7 @@ def _interop_group(name: str) -> typer.Typer:
     """The group `export` or `import`, whose commands are the functions of tomserve.cli.interop that begin with it."""
     verb = {"export": "Write", "import": "Read"}[name]
     about, members = _INTEROP[name]
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=f"{verb} {about}")
+    group = App(no_args_is_help=True, rich_markup_mode=None, help=f"{verb} {about}")
 
     @group.callback()
     def _group(content: ContentOption = None) -> None:
@@ -237,5 +225,5 @@ def _interop_group(name: str) -> typer.Typer:
 
     for member in members:
         command = _load(f"interop.{name}_{member.replace('-', '_')}")
-        group.command(member, cls=_Command)(with_content(lasting(command)))
+        group.command(member)(with_content(lasting(command)))
     return group

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from tomserve.cli.options import ContentOption, GoldOption, PathOption, with_content
+from tomserve.cli.options import App, ContentOption, GoldOption, PathOption, with_content
 from tomserve.content.output_path import parse_folder
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
@@ -149,7 +149,7 @@ def answers(
     return 0
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or read the dataset of a benchmark.")
+app = App(no_args_is_help=True, rich_markup_mode=None, help="Check or read the dataset of a benchmark.")
 
 NameArgument = Annotated[
     str | None,
@@ -238,7 +238,7 @@ class _Generators(TyperGroup):
         return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
 
-generators = typer.Typer(
+generators = App(
     cls=_Generators, no_args_is_help=True, rich_markup_mode=None, help="Generate new items of a benchmark."
 )
 
@@ -261,6 +261,6 @@ def _command(name: str) -> Any:
     def shown(**options: Any) -> int:
         return show_findings(made(**options))
 
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone = App(add_completion=False, rich_markup_mode=None)
     alone.command(name)(with_content(shown))
     return typer.main.get_command(alone)

@@ -11,9 +11,10 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from tomserve import content as contents
 from tomserve.cli import exit_codes
@@ -22,6 +23,28 @@ from tomserve.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Command(TyperCommand):
+    """A command that refuses an option given twice where it takes one value, the first of which would not count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+        single = [one for one in order if isinstance(one, TyperOption) and not (one.multiple or one.is_flag)]
+        for option in single:
+            if single.count(option) > 1:
+                raise ConfigError(f"{option.opts[0]} is given more than once; expected one")
+        return super().parse_args(ctx, args)
+
+
+class App(typer.Typer):
+    """A group of such commands."""
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[Function], Function]:
+        return super().command(name, cls=_Command, **more)
 
 
 def _use(context: typer.Context, content: Path | None) -> Path | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tomserve.cli import evaluate, shard
-from tomserve.cli.options import ContentOption, console, lasting, with_content
+from tomserve.cli.options import App, ContentOption, console, lasting, with_content
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
@@ -196,7 +196,7 @@ def _wait_for_parts(folder: Path, job: Job) -> int:
     return 1 if any(one.state == "failures" for one in ended) else 3
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = App(no_args_is_help=True, rich_markup_mode=None)
 
 TEMPLATE = "launch/slurm/array.sh.jinja"
 """The template of the batch script, where the user names no other."""
