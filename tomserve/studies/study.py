@@ -140,13 +140,11 @@ def model_verdicts(
 
 
 def accuracy_marks(frame: pl.DataFrame) -> tuple[Mark, ...]:
-    """The share right of each strategy beside the best rule's. frame: as for accuracy_lines."""
+    """The share right of each strategy beside the best rule's, as terminal and lines say it. frame: as for
+    accuracy_lines."""
     marks: list[Mark] = []
     for row in overall_accuracy({"accuracy": frame}).iter_rows(named=True):
-        value, beside = ("accuracy", "best_rule_accuracy")
-        if finite_or_none(row.get("estimate")) is not None:  # what the interval is about
-            value, beside = ("estimate", "best_rule_estimate")
-        marks += mark_of(row["strategy"], row, value, ("ci_low", "ci_high"), beside)
+        marks += mark_of(row["strategy"], row, "accuracy", ("ci_low", "ci_high"), "best_rule_accuracy")
     return tuple(marks)
 
 
