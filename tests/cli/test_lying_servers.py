@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "search": (("search", "--budget", "200", "--no-report", "--base-url", "LIAR"), "failures: "),
     "faithfulness": ((*EDITED, "LIAR"), "failures: "),
     "predictor": ((*EDITED, "HONEST", "--predictor", "LIAR"), "failures: "),
-    "reader": (("score", "mine", "--reader-may-be-evaluated-model", "--reader", "LIAR"), "found an answer in 0, none in 0"),
+    "reader": (("score", "mine", "--reader-may-be-evaluated-model", "--reader", "LIAR"), "found an answer in 0, "),
     "rewriter": ((*RETOLD, "--out", "told.jsonl", "--rewriter", "LIAR"), "requests had no reply ("),
 }
 """Commands, and how they say what they got. `eval` and `functional` ask as stability does; `doctor` has its own table."""
