@@ -83,8 +83,10 @@ def test_a_measurement_that_fails_takes_nothing_from_the_other_layers_and_nothin
 
 
 def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
-    cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path
+    cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOMSERVE_RUNS", "runs")
     done = passes(
         cli(
             *("functional", "--base-url", endpoint.url, "--benchmark", worlds, *LIMIT, "--no-report", "--quiet"),
@@ -94,7 +96,7 @@ def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
     assert "no mechanism was measured" in done.err
     way = ("part 1 of 1", "limit ", "rows in", "answers to", "noise check", "left to ask")
     assert not [line for line in done.out.splitlines() if line.startswith(way) or " rows in " in line]
-    assert "run: " in done.out
+    assert "run: runs/functional-tiny/worlds\n" in done.out
     runs = tmp_path / "runs"
     assert {path.name for path in (runs / "functional-tiny").iterdir()}.isdisjoint({"inside", "report.html"})
     assert "FToM_BS" in done.out

@@ -451,7 +451,7 @@ def measure(
     for reason, count in found.left_out.most_common():
         listener.note(f"{count:,} false-belief question{'s make' if count > 1 else ' makes'} no case: {reason}")
     own = default_name(f"{STUDY}-{found.benchmark}", found.checkpoint.name)
-    folder = run_path(str(place)) if place is not None else runs_root() / own
+    folder = runs_root() / own if place is None else run_path(place) if isinstance(place, str) else place
     with MeasuredRun.open(
         folder,
         study=STUDY,

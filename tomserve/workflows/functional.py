@@ -6,6 +6,7 @@ the same plan is carried out again. `tomserve functional` and `tomserve.function
 """
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -87,7 +88,7 @@ class FunctionalPlan:
     def options_for(self, name: str, path: Path | None, folder: Path | None) -> EvalOptions:
         """The options by which one benchmark is asked. folder: of its run."""
         strategies = self.evaluation.strategies or (STRATEGIES if name == ITEMS else ())
-        run = None if folder is None else str(folder.absolute())
+        run = None if folder is None else os.path.join(".", folder)  # so that it is not taken for a name
         where = self.evaluation.where if name == ITEMS else ()  # other benchmarks have other factors
         again = self.evaluation.noise_check or min(1.0, AGAIN / (self.evaluation.limit or LIMIT))
         return replace(
@@ -228,7 +229,7 @@ def _measure_inside(plan: FunctionalPlan, weights: str, folder: Path, runner: Pa
     """Measure in the first of the folders `inside`, `inside-2` and so on that holds no other measurement, and return
     it: what was measured with other settings is kept, and stops nobody."""
     for number in itertools.count(1):
-        path = (folder / (INSIDE if number == 1 else f"{INSIDE}-{number}")).absolute()
+        path = folder / (INSIDE if number == 1 else f"{INSIDE}-{number}")
         try:
             return runner.measure(plan.settings_for(weights), path, plan.hardware).folder
         except RunMismatchError as error:
@@ -254,7 +255,7 @@ def _report_layers(
     if not report:
         return told
     try:
-        named = [f"{run.absolute()}/" for run in runs]
+        named = [os.path.join(".", run, "") for run in runs]  # paths, not names
         path = write_report(named, folder / REPORT, labels=labels, note=runner.warn, analysis=analysis)
     except ConfigError as error:
         runner.warn(f"no report ({error})")
