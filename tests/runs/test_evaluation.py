@@ -454,10 +454,14 @@ def test_one_that_stops_sending_them_later_ends_the_run_and_keeps_what_came(endp
     assert len(rows) == 6
 
 
-def test_letters_that_would_be_misread_are_refused() -> None:
-    items = ItemStore([make_item(choices=["unknown", "tea", "salt"], gold=None)])
-    refuse_other_letters(Questions(items, [Strategy.load("letters"), Strategy.load("letters_cot")]))
-    with pytest.raises(
-        ConfigError, match="shows A for tea, B for salt, but replies are read as A for unknown, B for tea"
-    ):
-        refuse_other_letters(Questions(items, [Strategy.load("bigtom_0shot")]))
+def test_letters_that_would_be_misread_are_refused_without_a_folder(
+    endpoint: Endpoint, cli: Any, tmp_path: Path
+) -> None:
+    item = make_item(choices=["unknown", "tea", "salt"], gold=None)
+    refuse_other_letters(Questions(ItemStore([item]), [Strategy.load("letters"), Strategy.load("letters_cot")]))
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(item.to_json() + b"\n")
+    asked = ("--base-url", endpoint.url, "--benchmark", "items", "--path", path, "--strategy", "bigtom_0shot")
+    said = "shows A for tea, B for salt, but replies are read as A for unknown, B for tea"
+    refuses_in_a_line(cli("eval", *asked, "--run", "r"), said)
+    assert not folder(tmp_path).exists()

@@ -503,8 +503,10 @@ def open_evaluation(
     plan = make_plan(options, waiting)
     asked = plan.benchmark_name if options.rounds is None else f"{options.rounds.study}-{plan.benchmark_name}"
     path = given or runfolder.answers_folder(runfolder.default_name(asked, plan.name))
-    if plan.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
-        ensure_engine(listener, setup=options.setup)
+    if not path.exists():  # checked first, so that what cannot be asked leaves no empty run behind
+        refuse_other_letters(plan.questions)
+        if plan.target.embedded:
+            ensure_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
         restore_journal(folder.path, listener.message)
