@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
@@ -172,24 +171,19 @@ def test_a_part_that_was_asked_and_one_that_was_not(folder: Path) -> None:
     first, second = part_states(folder)
     requests = [part.requests for part in Shards.read(folder).parts]
     assert (first.number, first.state, first.done, first.total, first.failures) == (0, "complete", *requests[:1] * 2, 0)
-    assert first.seconds_since_progress is not None
-    assert second == PartState(1, "waiting", 0, requests[1], 0, None)
+    assert second == PartState(1, "waiting", 0, requests[1], 0)
     assert next_part(folder) == 1
     assert next_part(folder, {1}) is None
 
 
 def test_the_record_of_progress_is_not_needed_and_not_trusted(folder: Path) -> None:
-    then = datetime.now(UTC) - timedelta(hours=2)
-    since = told(folder, updated=then.isoformat()).seconds_since_progress
-    assert since == pytest.approx(7200, abs=60)
-    assert told(folder, updated="yesterday \x1b[31m").seconds_since_progress is None
     assert told(folder, ended=None).state == "stopped"  # killed before its noise check was done, as far as can be told
     assert told(folder, ended="now", outcome="stopped").state == "stopped"
     assert told(folder, ended="now", outcome="").state == "complete"
     (part_folder(folder, 0) / "progress.json").write_text("[1")
     assert part_states(folder)[0].state == "stopped"
     (part_folder(folder, 0) / "progress.json").unlink()
-    assert part_states(folder)[0].seconds_since_progress is None
+    assert part_states(folder)[0].state == "stopped"
 
 
 def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
@@ -200,6 +194,6 @@ def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
         requests = Shards.read(folder).parts[1].requests
         (place / "progress.json").write_bytes(orjson.dumps({**record, "total": requests}))
         (place / ".lock").write_text("1\n")
-        assert part_states(folder)[1] == PartState(1, "running", 3, requests, 1, None)
+        assert part_states(folder)[1] == PartState(1, "running", 3, requests, 1)
         assert next_part(folder) is None
     assert part_states(folder)[1].state == "waiting"  # nothing was ever asked there

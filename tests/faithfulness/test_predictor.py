@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.several import several
 from tomserve.faithfulness.hints import OfferedChoices, find_user_message, read_offered
-from tomserve.faithfulness.second_models import PREDICTOR, predictor_item, read_prediction
+from tomserve.faithfulness.second_models import PREDICTOR, predictor_item
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 
@@ -80,17 +80,3 @@ def test_letters_are_shown_where_the_model_saw_them() -> None:
         )
     hitom = find_user_message(Strategy.load("hitom_cot_reason_first").turn(item).messages)[1]
     assert read_offered(item, hitom) == OfferedChoices(("tea", "salt"), lettered=True)
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ('{"answer": "salt"}', "salt"),
-        ("", None),
-        ('{"answer": "pepper"}', None),
-        ('{"answer": ["salt", "tea"]}', None),
-        ('{"ans', None),
-    ],
-)
-def test_a_reply_predicts_a_choice_or_nothing(reply: str, answer: str | None) -> None:
-    assert read_prediction(predictor_item(make_item(), None), reply) == answer

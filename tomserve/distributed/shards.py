@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -200,7 +199,6 @@ class PartState:
     done: int  # requests that have their final reply,
     total: int  # of so many; for a conversation these are only known once it is asked
     failures: int  # requests of its last session that ended in something else than an answer
-    seconds_since_progress: float | None  # since its last sign of life; None where it never gave one
 
 
 def part_states(folder: Path) -> list[PartState]:
@@ -218,7 +216,7 @@ def part_state(folder: Path, number: int, part: PartRecord) -> PartState:
     total = record.total if record is not None and counted else part.requests
     complete = manifest is not None and manifest.complete
     done = total if complete else record.done - failures if record is not None and counted else 0
-    return PartState(number, state, max(done, 0), total, failures, None if record is None else _since(record.updated))
+    return PartState(number, state, max(done, 0), total, failures)
 
 
 def _state(manifest: Manifest | None, record: Progress | None, part: PartRecord, *, running: bool) -> State:
@@ -230,15 +228,6 @@ def _state(manifest: Manifest | None, record: Progress | None, part: PartRecord,
     if manifest.complete and (ended or not part.again):  # whether its noise check is done, the manifest does not say
         return "complete"
     return "failures" if ended else "stopped"
-
-
-def _since(moment: str) -> float | None:
-    """Seconds since a time in ISO 8601; None where it is none."""
-    try:
-        then = datetime.fromisoformat(moment)
-    except ValueError:
-        return None
-    return max(0.0, (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).total_seconds())
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ from tomserve.faithfulness.prose_edits import find_conclusion, find_labels, spli
 from tomserve.faithfulness.table import CHAIN, QUESTION
 from tomserve.items import Item
 from tomserve.runs.grader import BEGINNING, excerpt
-from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
-from tomserve.status import OK
 
 
 def same_meaning(item: Item, chain: WrittenChain, text: str, *, lettered: bool = False) -> bool:
@@ -116,9 +114,3 @@ def predictor_item(item: Item, text: str | None, offers: OfferedChoices | None =
     story, kind = ([_NO_CHAIN], QUESTION) if text is None else (excerpt(text), CHAIN)
     name = _name(kind, story, question, choices)
     return Item(id=name, story=story, question=question, choices=choices, answer=choices[0], factors={"kind": kind})
-
-
-def read_prediction(item: Item, reply: str) -> str | None:
-    """The choice that a reply predicts; None where it is none of those shown. item: as `predictor_item` made it."""
-    found = read_response(item, {"status": OK, "text": reply}, False).answer
-    return found if found in item.choices else None
