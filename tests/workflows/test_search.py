@@ -16,6 +16,7 @@ from tomserve.engine import retry
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import read_items
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import SilentListener
 from tomserve.weakness.design import DESIGNS
 from tomserve.web.accounts import Person
 from tomserve.web.routes.experiments import form_like_run
@@ -80,13 +81,25 @@ def test_a_search_is_an_ordinary_run_with_its_own_study(done: Path) -> None:
     assert first["finding"].startswith("fails where the box is red: ")
 
 
+class Totals(SilentListener):
+    """Keeps of how many questions each round is shown to be."""
+
+    def __init__(self) -> None:
+        self.totals: list[int] = []
+
+    def begin_phase(self, total: int, done: int) -> None:
+        self.totals.append(total)
+
+
 def test_a_killed_search_is_resumed_exactly(done: Path, answering: Endpoint, tmp_path: Path) -> None:
     lines = (done / "responses.jsonl").read_bytes().splitlines(keepends=True)
     for kept, torn in ((70, b'{"item": "torn'), (len(lines) - 5, b"")):
         run = tmp_path / f"runs/{kept}"
         shutil.copytree(done, run)
         (run / "responses.jsonl").write_bytes(b"".join(lines[:kept]) + torn)
-        search(answering, run)
+        listener = Totals()
+        search(answering, run, progress=listener)
+        assert listener.totals == [BUDGET] * (len(listener.totals) - 1) + [len(lines)], "rounds to come count"
         assert rows(run) == rows(done)
         assert (run / "items.jsonl").read_bytes() == (done / "items.jsonl").read_bytes()
 

@@ -333,6 +333,7 @@ class Phase:
     hedge: float | None = None  # seconds after which a second endpoint is asked, too; None for never
     what: str = "to ask"  # ends messages such as "5 of 10 left to ask"
     session: Session | None = None  # the record in which the phase notes what it found out, if any
+    expected: int = 0  # how many requests there will be after all such phases, where more than those that are known
 
     def count(self) -> RequestCount:
         """How many requests are left, and how many there are in all (see tomserve.runs.conversations.RequestCount)."""
@@ -371,12 +372,13 @@ class PhaseRunner:
         count = phase.count()
         if not count.left:
             return
-        if announcement := phase.announcement(count.left, count.total):
+        total = max(count.total, phase.expected)
+        if announcement := phase.announcement(total - count.total + count.left, total):
             self.listener.message(announcement)
         self.save()
         self.log(f"{count.left} of {count.total} left {phase.what}")
         counter = RowCounter(self.listener)
-        self.listener.begin_phase(count.total, count.total - count.left)
+        self.listener.begin_phase(total, count.total - count.left)
         try:
             await self._run(phase, counter, count)
         except BaseException:

@@ -383,6 +383,7 @@ class Evaluation:
         what, open_end = "questions" if once else "requests", ""
         if any(strategy.turns is None for strategy in questions.strategies):
             open_end = " or more, as a program decides how many a question takes"
+        expected = 0 if options.rounds is None else options.rounds.expected
         return Phase(
             self.journal,
             lambda: questions,
@@ -394,6 +395,7 @@ class Evaluation:
             options.concurrency,
             options.hedge,
             session=session,
+            expected=expected * sum(strategy.turns or 1 for strategy in questions.strategies),
         )
 
     def adapt_requests(self, names: tuple[str, ...]) -> None:

@@ -352,12 +352,15 @@ def add_variants(
 
 class Rounds(Protocol):
     """Questions that follow from the answers to those before: the same answers give the same rounds again. record: the
-    settings that they follow from, which a run keeps and must not change. study: what reads such a run."""
+    settings that they follow from, which a run keeps and must not change. study: what reads such a run. expected: about
+    how many questions there will be in all; 0 once the last round is known."""
 
     @property
     def record(self) -> Mapping[str, Any]: ...
     @property
     def study(self) -> str: ...
+    @property
+    def expected(self) -> int: ...
 
     def following(self, answers: Mapping[str, bool]) -> Sequence[Item]:
         """The questions of the next round; none after the last. answers: whether each question of the rounds so far, by

@@ -68,6 +68,7 @@ class Search:
 
     def __init__(self, settings: SearchSettings, design: Design | None = None) -> None:
         self.settings, self.design = settings, design or find_design(settings.benchmark)
+        self.expected = settings.budget
         self._steps = self._rounds()
         self._begun = False
 
@@ -107,6 +108,7 @@ class Search:
             new = propose(cells, asked, right, min(size, total - len(asked)), [self.settings.seed, number])
             asked = [*asked, *new]
         chosen = choose_cells(cells, asked, right)
+        self.expected = 0
         yield [*self._confirm(chosen, [question.levels for question in pool], number)]
 
     def _confirm(self, chosen: Sequence[Cell], pool: Sequence[Levels], number: int) -> Iterator[Item]:
