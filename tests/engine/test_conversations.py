@@ -48,14 +48,15 @@ def test_a_conversation_ends_before_the_next_question_is_asked(endpoint: Endpoin
 
 
 def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: Journal) -> None:
-    endpoint.delay = 0.05
+    met = 5
+    endpoint.hold = lambda body: "part" in body["messages"][0]["content"] and endpoint.peak < met
     strategy = Programmed(fan_out)
-    done, talks = converse(endpoint, journal, strategy, [make_item(1)], concurrency=8)
+    done, talks = converse(endpoint, journal, strategy, [make_item(1)], concurrency=8, timeout=60)
     assert done
     assert endpoint.peak == 5, "workers that had nothing to do are started again"
     assert (len(endpoint.requests), closing(journal), talks.extra_requests) == (7, {"demo/1": 7}, 6)
-    endpoint.peak = 0
-    assert converse(endpoint, journal, strategy, [make_item(2)], concurrency=2)[0]
+    endpoint.peak, met = 0, 2
+    assert converse(endpoint, journal, strategy, [make_item(2)], concurrency=2, timeout=60)[0]
     assert endpoint.peak == 2
 
 

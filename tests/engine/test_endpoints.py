@@ -37,7 +37,7 @@ def test_it_ends_as_it_should(behaviour: Behaviour, transport: str, endpoint, tm
     options = EvalOptions(
         benchmark="items", path=tmp_path / "items.jsonl", strategies=("vanilla",),
         base_urls=(behaviour.url.replace("ROOT", f"http://{host}").replace("HOST", host),), run="r",
-        transport=transport, policy=RetryPolicy(wait=wait_none(), lost_after=1.0),
+        transport=transport, policy=RetryPolicy(wait=wait_none()),
     )  # fmt: skip
     options.path.write_bytes(b"".join(item.to_json() + b"\n" for item in items(behaviour.longer)))
     said = ""

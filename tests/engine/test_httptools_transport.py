@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import itertools
 import zlib
+from collections.abc import Callable
 
 import pytest
 
@@ -27,13 +28,17 @@ def answering(*answers: bytes, close: bool = False, late: bytes = b"") -> Hostil
     return Hostile(lambda: [next(every), *([lambda connection: connection.shutdown(1)] if close else [])], late)
 
 
-def ask(url: str, count: int = 1, *, wait: float = 0.0, key: str | None = None, **timeouts: float) -> list[Reply]:
+def ask(
+    url: str, count: int = 1, *, until: Callable[[], bool] = lambda: True, key: str | None = None, **timeouts: float
+) -> list[Reply]:
     async def go() -> list[Reply]:
         transport = HttptoolsTransport(key, Timeouts(**{"connect": 30, "stall": 30, "total": 30, **timeouts}))
         found = []
         for _ in range(count):
             found.append(await transport.send(url, BODY))
-            await asyncio.sleep(wait)
+            while not until():  # noqa: ASYNC110 - what is waited for is done by another thread
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)
         await transport.close()
         return found
 
@@ -81,7 +86,8 @@ def test_a_connection_that_cannot_be_trusted_is_not_used_again(name: str) -> Non
 
 def test_what_comes_before_it_is_asked_for_is_nobodys() -> None:
     with answering(response(ANSWER), late=OTHER) as server:
-        assert [reply.text for reply in ask(server.url, 2, wait=0.3)] == ["tea"] * 2
+        replies = ask(server.url, 2, until=lambda: server.sent >= len(response(ANSWER) + OTHER))
+        assert [reply.text for reply in replies] == ["tea"] * 2
     assert server.connections == 2
 
 

@@ -67,6 +67,7 @@ class Hostile:
             if self.late:
                 time.sleep(0.05)
                 connection.sendall(self.late)
+                self.sent += len(self.late)
 
 
 class Answering(Hostile):

@@ -5,8 +5,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from scipy.stats import binomtest
 from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion, make_item
+from tests.helpers.command import TOMSERVE, until
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items.draw import Draw, limit_items, share_of
@@ -29,8 +28,6 @@ from tomserve.studies import noise
 
 CROWD = 4
 """Requests that the run itself has in flight; the server of these tests answers otherwise above that."""
-SLOW = 0.1
-"""Seconds that an answer takes once many are asked for at once, so that they do meet; before that it takes none."""
 
 
 @pytest.fixture
@@ -45,13 +42,17 @@ def number_of(body: dict) -> int:
     return int(re.findall(r"Jar number (\d+)", body["messages"][-1]["content"])[-1])
 
 
+def crowded(endpoint: Endpoint, before: int) -> None:
+    """Answer so many requests at once, and the others only when more than CROWD have met."""
+    endpoint.hold = lambda body: len(endpoint.requests) > before and endpoint.peak <= CROWD
+
+
 def unsteady(endpoint: Endpoint, every: int = 5) -> None:
     """Make the server answer every fifth question otherwise once more than CROWD are in flight: with vanilla another
     answer, with cot another chain to the same one."""
+    crowded(endpoint, 80)  # 40 of the run, and 40 with one in flight
 
     def script(body: dict, n: int):
-        if n == 80:  # the last that is alone: 40 of the run, and 40 with one in flight
-            endpoint.delay = SLOW
         if body.get("preflight") or endpoint.peak <= CROWD or number_of(body) % every:
             return None
         if "beliefs" not in body["response_format"]["json_schema"]["schema"]["properties"]:
@@ -100,12 +101,7 @@ def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli
 def test_the_same_bytes_are_sent_with_so_many_in_flight(endpoint, cli, asking, tmp_path: Path) -> None:
     assert cli(*asking).code == 0
     first, endpoint.requests, endpoint.peak = endpoint.requests, [], 0
-
-    def script(body: dict, n: int) -> None:
-        if n == 40:  # the last with one in flight
-            endpoint.delay = SLOW
-
-    endpoint.script = script
+    crowded(endpoint, 40)
     done = cli(*asking, "--noise-check", 1)
     assert "40 answers re-asked at 1 and 64 in flight: 0 answers (0.0%, 0.0% to 8.8%) and 0 chains changed" in done.out
     assert Counter(map(orjson.dumps, endpoint.requests)) == Counter(list(map(orjson.dumps, first)) * 2)
@@ -174,28 +170,17 @@ def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, askin
     assert "answers came from 0.0.old" in cli("runs", "r").out
 
 
-def start(asking: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tomserve", *asking, "--no-report", "--noise-check", "1"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def wait_for(process: subprocess.Popen[bytes], path: Path, lines: int) -> None:
-    deadline = time.monotonic() + 30
-    while not (path.exists() and path.read_bytes().count(b"\n") >= lines):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_check_that_was_stopped_goes_on_where_it_was(endpoint, cli, asking, tmp_path: Path, number: int) -> None:
-    endpoint.delay = 0.03
+    endpoint.hold = lambda body: len(endpoint.requests) > 47  # 40 of the run, and 7 of the check
     path = tmp_path / "runs/r/noise.jsonl"
-    with start(asking) as process:
-        wait_for(process, path, 7)
+    command = [*TOMSERVE, *asking, "--no-report", "--noise-check", "1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert until(lambda: len(endpoint.requests) > 47)
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        endpoint.hold = lambda body: False
+        _, err = process.communicate()
     kept = rows(tmp_path)
     assert 7 <= len(kept) < 40
     assert manifest(tmp_path)["complete"] is True  # the run itself is
@@ -220,16 +205,15 @@ def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
     once = functools.partial(planning.EvalOptions, policy=RetryPolicy(attempts=1, wait=wait_none()))
     monkeypatch.setattr(planning, "EvalOptions", once)
     failing = {7}
+    crowded(endpoint, 78)  # 40 of the run, and 38 with one in flight
 
     def script(body: dict, n: int):
         if body.get("preflight"):
             return None
-        if n == 78:  # the last that is alone: 40 of the run, and 38 with one in flight
-            endpoint.delay = SLOW
         if number_of(body) == 3:
             return web.json_response({"error": {"message": "no"}}, status=400)
-        crowded = endpoint.peak > CROWD and number_of(body) in failing
-        return web.json_response({}, status=500) if crowded else None
+        fails = endpoint.peak > CROWD and number_of(body) in failing
+        return web.json_response({}, status=500) if fails else None
 
     endpoint.script = script
     done = cli(*asking, "--noise-check", 1)

@@ -525,7 +525,7 @@ def test_a_stranger_sends_little_and_soon_or_leaves_without_a_trace(
     status: int | None,
 ) -> None:
     """parts: of the body, None for nothing more for ever; after the last one the sender leaves."""
-    monkeypatch.setattr(access, "STRANGERS_TIME", 0.05)
+    monkeypatch.setattr(access, "STRANGERS_TIME", 0.05 if status == 408 else 60)
     sent: list[MutableMapping[str, Any]] = []
     coming = iter(parts)
 
