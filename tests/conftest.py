@@ -339,9 +339,9 @@ def running(port: int = 0) -> Iterator[Endpoint]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     yield server
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
     loop.close()
 
 

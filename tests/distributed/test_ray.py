@@ -33,7 +33,6 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import evaluation
 from tomserve.runs.journal import read_rows
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import free_port
 
 MARK = "RAY_NODES_OF_TEST"
 """A variable in the environment of every process of a cluster, by which those that are left over are found."""
@@ -317,7 +316,7 @@ def test_addresses_that_are_none(address: str, cli: Cli) -> None:
 
 
 def test_no_cluster_and_no_ray(cli: Cli, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> None:
-    job = Job(cluster="ray", id="x", time="", parts=(0,), details={"address": f"127.0.0.1:{free_port()}"})
+    job = Job(cluster="ray", id="x", time="", parts=(0,), details={"address": "127.0.0.1:1"})
     none = pytest.raises(MachineError, match="no Ray cluster can be joined")
     with mock.patch("ray.is_initialized", return_value=False), none:
         rays.Ray().states(job)

@@ -114,7 +114,7 @@ class Slurm:
             command += ["-f", str(self.folder / "slurm.conf")]
             with (self.folder / f"{name}.out").open("ab") as out:
                 self._daemons[name] = subprocess.Popen(command, env=env, stdout=out, stderr=out, start_new_session=True)
-        self.until(lambda: self.state(*NODES) == "idle idle", 30)
+        self.until(lambda: self.state(*NODES) == "idle idle")
 
     def end(self) -> None:
         """End all jobs and daemons, and whatever they left."""
@@ -189,7 +189,7 @@ def running(folder: Path) -> Iterator[Slurm]:
         yield slurm
     finally:
         slurm.end()
-    assert until(lambda: not processes(slurm.env["SLURM_CONF"]), 10), "Slurm has left processes behind"
+    assert until(lambda: not processes(slurm.env["SLURM_CONF"])), "Slurm has left processes behind"
 
 
 pytestmark = pytest.mark.timeout(600)
@@ -344,7 +344,7 @@ def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
 ) -> None:
     template = tmp_path / "mine.sh.jinja"
     template.write_text((ROOT / "launch/slurm/array.sh.jinja").read_text().replace("{{ patience }}", "2"))
-    evaluation.submit("--time", "1", "--grace", "58", "--template", str(template))
+    evaluation.submit("--time", "1", "--grace", "58", "--tries", "20", "--template", str(template))
     evaluation.half()
     slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(4)), 120)
     evaluation.open()

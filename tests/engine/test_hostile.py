@@ -643,7 +643,7 @@ def test_every_transport_reads_them(name: str, endpoint: Endpoint) -> None:
     endpoint.script = script
 
     async def go() -> tuple[Reply, Reply]:
-        transport = make_transport(name, None, Timeouts(total=5, stall=5))
+        transport = make_transport(name, None, Timeouts(total=60))
         try:
             body = request(0).body
             return await transport.send(endpoint.url, body), await transport.send(endpoint.url, body)

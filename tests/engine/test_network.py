@@ -90,7 +90,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 def by_transport(name: str) -> Callable[[str], str]:
     async def go(url: str) -> str:
-        client = make_transport(name, KEY, Timeouts(connect=5, stall=5, total=10))
+        client = make_transport(name, KEY, Timeouts(connect=60, stall=60, total=60))
         try:
             reply = await client.send(url, BODY)
             return reply.text or f"{reply.status}: {reply.error}"
@@ -101,7 +101,7 @@ def by_transport(name: str) -> Callable[[str], str]:
 
 
 def before_a_run(url: str) -> str:
-    probe = Probe(url, KEY, timeout=10.0)
+    probe = Probe(url, KEY, timeout=60.0)
     try:
         return "tea" if probe.models() == [{"id": "tiny"}] else "another"
     except ServerError as error:

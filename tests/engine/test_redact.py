@@ -105,7 +105,7 @@ def test_no_transport_hands_the_key_on(name: str, endpoint: Endpoint) -> None:
     )
 
     async def go() -> list[Reply]:
-        client = make_transport(name, PLAIN, Timeouts(total=10))
+        client = make_transport(name, PLAIN, Timeouts(total=60))
         try:
             body = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "?"}], "max_tokens": 1})
             return [await client.send(endpoint.url, body) for _ in range(2)]

@@ -34,7 +34,7 @@ def ask(
     *,
     policy: RetryPolicy = FAST,
     concurrency: int | None = 4,
-    timeout: float = 5.0,
+    timeout: float = 60.0,
     **options: Any,
 ) -> bool:
     """Run requests through a real transport; True when all was asked."""

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,7 @@ from tomserve.engine.request import Identity
 from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.progress import Stop
 
 ITEMS = 4
 
@@ -67,13 +69,17 @@ def test_a_run_asks_scores_and_has_nothing_left(folder: Path, endpoint: Endpoint
 
 
 @pytest.mark.parametrize("after", [1, 2, 5])
-def test_an_interrupted_run_sends_no_follow_up_and_goes_on(folder: Path, endpoint: Endpoint, cli, after: int) -> None:
+def test_an_interrupted_run_sends_no_follow_up_and_goes_on(
+    folder: Path, endpoint: Endpoint, cli, monkeypatch, after: int
+) -> None:
     """Ctrl-C while the request with that number is being answered; the next session asks what is left, once."""
+    heard, stop = threading.Event(), Stop.set
+    monkeypatch.setattr(Stop, "set", lambda self: (stop(self), heard.set()))
 
     def interrupting(body, n: int):
         if n == after:
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.1)  # so that it is heard before the answer comes
+            assert heard.wait(60)
 
     endpoint.script = interrupting
     stopped = cli(*job(folder, endpoint, limit=1, concurrency=1))

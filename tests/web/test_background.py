@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.examples import copied_example
-from tests.helpers.queues import free_port, kill, processes, redis_server, until
+from tests.helpers.queues import kill, processes, redis_server, until
 from tests.helpers.workbenches import made
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
@@ -153,7 +153,7 @@ def test_too_much_is_not_wanted_at_once_and_nothing_where_no_queue_answers(examp
     assert background.find_all([*(wish(example, number) for number in range(4)), other]) == [None] * 5
     assert len(list(background.wanted().glob("*.json"))) == 3  # nor can the wishes for one run keep out the others
     background.forget()
-    monkeypatch.setenv("TOMSERVE_QUEUE", f"redis://127.0.0.1:{free_port()}/0")
+    monkeypatch.setenv("TOMSERVE_QUEUE", "redis://127.0.0.1:1/0")
     assert "does not answer" in found(wish(example)).error
     assert not list(background.wanted().glob("*.json"))
 
