@@ -113,6 +113,7 @@ def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"architectures": ["WhisperForConditionalGeneration"]}, {}, "no causal language model"),
         ({"architectures": None}, {}, "no causal language model"),
         ({"num_hidden_layers": "many"}, {}, "does not tell layers"),
+        ({"num_hidden_layers": 10**12}, {}, "1,000,000,000,000 layers; expected at most 9,999"),
         ({"vocab_size": None}, {}, "does not tell layers"),
         ({}, {"chat_template.jinja": "gone"}, "no chat template.*instruct"),
         ({}, {"config.json": "gone"}, "no config.json"),

@@ -42,6 +42,8 @@ SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 """The files beside the weights that a digest counts, where a model has them."""
 WHOLE_BYTES, STRIDE, SAMPLE = 1 << 30, 1 << 26, 1 << 20
 """A digest reads weights up to the first size whole; of a larger file, `SAMPLE` bytes of each `STRIDE`."""
+MOST_LAYERS = 9999
+"""Layers that a model may have: far more than any has, and as many as `--layers` can name."""
 EXTRA = "pip install 'tomserve[causal]'"  # how to install what runs a model here
 
 
@@ -144,6 +146,8 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
             f"{shown}: config.json does not tell layers, heads, width, vocabulary and parameters in a known form; "
             "choose a model of another family"
         )
+    if shape.layers > MOST_LAYERS:  # before anything is made for each of them
+        raise ConfigError(f"{shown}: config.json tells of {shape.layers:,} layers; expected at most {MOST_LAYERS:,}")
     return Checkpoint(
         name=name,
         place=place,
