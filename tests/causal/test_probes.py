@@ -70,12 +70,13 @@ def test_nothing_of_a_fold_enters_its_own_probe() -> None:
 def test_true_and_shuffled_labels_are_counted_over_the_same_states() -> None:
     """A label that one group alone has is never known in training, as a true label or as one of the control task."""
     states, labels, fold, group = some(5, 3.0)
-    labels[group == 4] = 3
+    alone = np.flatnonzero(fold == 0)[:20]
+    group[alone], labels[alone] = 99, 3
     found = probe(states, labels, fold, group, seed=0)
     known = [[one is not None for one in answers] for answers in (found.right, found.shuffled)]
     assert known[0] == known[1] == np.isfinite(found.chance).tolist()
-    assert not np.array(known[0])[group == 4].any()
-    assert labels.size - 8 <= sum(known[0]) < labels.size
+    assert not np.array(known[0])[alone].any()
+    assert sum(known[0]) == labels.size - 40, "its twenty states, and twenty of other scenarios that get its label"
 
 
 def test_unknown_labels_take_no_part() -> None:

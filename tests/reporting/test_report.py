@@ -339,6 +339,12 @@ def test_items_of_one_id_that_differ_are_kept_apart(tmp_path: Path) -> None:
     assert [item["id"] for item in found["items"]] == ["demo/1", "demo/1 (version 2)"]
 
 
+def test_of_several_samples_the_one_that_is_scored_is_shown(small: Any) -> None:
+    found = data_of(small("sampled_run").read_text("utf-8"))
+    shown = [found["texts"][place] for place in found["rows"]["text"]]
+    assert shown == ['{"answer": "tea"}', '{"answer": "salt"}']
+
+
 def test_long_texts_are_cut_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(items_module, "BUDGET", 20_000)
     items = [make_item(n) for n in range(40)]
